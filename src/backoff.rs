@@ -1,0 +1,54 @@
+//! Delays between attempts to reach a server again.
+//!
+//! The only place that knows the `backoff` crate. It is unmaintained (RUSTSEC-2025-0012) but was asked for; `backon` is the
+//! replacement, and swapping it is a change to this file alone. Delays between attempts of a *job* are something else:
+//! they are kept in the database and come from [`RetryPolicy`](crate::RetryPolicy).
+
+use std::time::Duration;
+
+use backoff::backoff::Backoff as _;
+
+/// Exponential delays with jitter, without an end: 100 ms, doubling to `max`.
+pub(crate) struct Reconnect(backoff::ExponentialBackoff);
+
+impl Reconnect {
+    pub(crate) fn new(max: Duration) -> Self {
+        let initial = Duration::from_millis(100).min(max);
+        Self(backoff::ExponentialBackoff {
+            current_interval: initial,
+            initial_interval: initial,
+            multiplier: 2.0,
+            randomization_factor: 0.3,
+            max_interval: max,
+            // The crate's default gives up after 15 minutes; a reconnect must not.
+            max_elapsed_time: None,
+            ..Default::default()
+        })
+    }
+
+    pub(crate) fn next_delay(&mut self) -> Duration {
+        self.0.next_backoff().unwrap_or(self.0.max_interval)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.0.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_to_the_maximum_and_never_gives_up() {
+        let mut delays = Reconnect::new(Duration::from_secs(1));
+        let first = delays.next_delay();
+        assert!((70..=130).contains(&first.as_millis()), "{first:?}");
+        for _ in 0..50 {
+            delays.next_delay();
+        }
+        assert!((700..=1300).contains(&delays.next_delay().as_millis()));
+        delays.reset();
+        assert!(delays.next_delay() < Duration::from_millis(140));
+    }
+}

@@ -1,0 +1,253 @@
+//! What can be set. Plain values that `serde` can read; where they come from (file, environment, flags) is the caller's
+//! business.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::error::{Error, Result};
+use crate::job::parse_duration;
+
+/// Everything that can be set for the library. Unknown keys are refused.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where jobs are kept.
+    pub database: DatabaseConfig,
+    /// How jobs are run.
+    pub executor: ExecutorConfig,
+}
+
+/// Where jobs are kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// `postgres://user:password@host/database`, or `sqlite:FILE` for the embedded store. Default `sqlite:jobwright.db`.
+    pub url: Secret,
+    /// PostgreSQL schema of the tables; letters, digits and `_`, at most 40 bytes. Default `jobwright`.
+    pub schema: String,
+    /// Connections for contexts. The engine has three of its own beside these. Default 8.
+    pub max_connections: usize,
+    /// Connect through a pgbouncer in transaction mode: no named statements, no session settings, polling instead of LISTEN.
+    pub pgbouncer: bool,
+    /// Deadline for one call: getting a connection, a statement of ours, a commit. Default 30 s.
+    #[serde(deserialize_with = "duration")]
+    pub call_timeout: Duration,
+    /// Deadline for making a connection. Default 5 s.
+    #[serde(deserialize_with = "duration")]
+    pub connect_timeout: Duration,
+    /// Largest payload in bytes. Default 1 MiB.
+    pub max_payload: usize,
+}
+
+impl Default for DatabaseConfig {
+    fn default() -> Self {
+        Self {
+            url: Secret("sqlite:jobwright.db".to_owned()),
+            schema: "jobwright".to_owned(),
+            max_connections: 8,
+            pgbouncer: false,
+            call_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(5),
+            max_payload: 1024 * 1024,
+        }
+    }
+}
+
+impl DatabaseConfig {
+    /// The defaults with this URL.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self { url: Secret(url.into()), ..Self::default() }
+    }
+
+    /// Which store the URL names.
+    ///
+    /// # Errors
+    /// When it names none.
+    pub fn backend(&self) -> Result<Backend<'_>> {
+        let url = self.url.expose();
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return match path {
+                "" | ":memory:" => Err(Error::config(
+                    "the embedded database needs a file that other connections can open: use `sqlite:FILE`",
+                )),
+                path => Ok(Backend::Sqlite(path)),
+            };
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=") {
+            return Ok(Backend::Postgres(url));
+        }
+        let scheme = url.split_once(':').map_or("(none)", |(scheme, _)| scheme);
+        Err(Error::config(format!(
+            "the database URL has the scheme {scheme:?}; use `postgres://…` or `sqlite:FILE`"
+        )))
+    }
+
+    /// Checks what a store relies on.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let name = &self.schema;
+        let good = !name.is_empty()
+            && name.len() <= 40
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.as_bytes()[0].is_ascii_digit()
+            && !name.starts_with("pg_");
+        if !good {
+            return Err(Error::config(format!(
+                "the schema {name:?} can't be used: letters, digits and `_`, not starting with a digit or `pg_`, at most 40"
+            )));
+        }
+        if self.max_connections == 0 {
+            return Err(Error::config("database.max_connections is 0; at least 1 is needed"));
+        }
+        if self.call_timeout < Duration::from_millis(10) || self.connect_timeout < Duration::from_millis(10) {
+            return Err(Error::config("database.call_timeout and connect_timeout must be at least 10ms"));
+        }
+        Ok(())
+    }
+}
+
+/// Which store a URL names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend<'a> {
+    /// A PostgreSQL server, by its connection string.
+    Postgres(&'a str),
+    /// An embedded database, by its file.
+    Sqlite(&'a str),
+}
+
+/// How jobs are run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecutorConfig {
+    /// Name of this node for people. Default `host:pid`.
+    pub name: Option<String>,
+    /// How long a node's heartbeat lasts: after the death of a node its jobs run elsewhere within about one and a half
+    /// leases. 1 s or more; default 30 s.
+    #[serde(deserialize_with = "duration")]
+    pub lease: Duration,
+    /// How long a shutdown waits for running handlers before it cancels them. Default 30 s.
+    #[serde(deserialize_with = "duration")]
+    pub grace: Duration,
+    /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.
+    #[serde(deserialize_with = "duration")]
+    pub poll_interval: Duration,
+}
+
+impl Default for ExecutorConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            lease: Duration::from_secs(30),
+            grace: Duration::from_secs(30),
+            poll_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+impl ExecutorConfig {
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.lease < Duration::from_secs(1) || self.lease > Duration::from_secs(24 * 3600) {
+            return Err(Error::config(format!("executor.lease is {:?}; use 1s to 24h", self.lease)));
+        }
+        if self.poll_interval < Duration::from_millis(10) || self.poll_interval > Duration::from_secs(3600) {
+            return Err(Error::config(format!("executor.poll_interval is {:?}; use 10ms to 1h", self.poll_interval)));
+        }
+        Ok(())
+    }
+}
+
+/// A text that is never shown: only its harmless parts are, if it is a URL.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The URL without password and parameters; `***` if it is no URL.
+    pub fn redacted(&self) -> String {
+        if self.0.starts_with("sqlite:") {
+            return self.0.clone();
+        }
+        let Some((scheme, rest)) = self.0.split_once("://") else {
+            return "***".to_owned();
+        };
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        // The last `@` before the path ends the credentials: a password may itself contain one.
+        let (authority, path) = rest.rfind('@').map_or_else(
+            || rest.split_at(rest.find('/').unwrap_or(rest.len())),
+            |at| rest.split_at(rest[at..].find('/').map_or(rest.len(), |slash| at + slash)),
+        );
+        match authority.rsplit_once('@') {
+            Some((credentials, host)) => {
+                let user = credentials.split(':').next().unwrap_or_default();
+                format!("{scheme}://{user}@{host}{path}")
+            }
+            None => format!("{scheme}://{authority}{path}"),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.redacted())
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.redacted())
+    }
+}
+
+/// Reads a duration as text (`"30s"`, `"PT30S"`).
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_show_no_password() {
+        for (url, shown) in [
+            ("postgres://u:p%40ss@host:5432/db?sslmode=require&password=x", "postgres://u@host:5432/db"),
+            ("postgres://u:p@ss/word@host/db", "postgres://u@host/db"),
+            ("postgres://host/db", "postgres://host/db"),
+            ("sqlite:a.db", "sqlite:a.db"),
+            ("host=localhost password=x", "***"),
+        ] {
+            assert_eq!(Secret::new(url).redacted(), shown);
+            assert_eq!(format!("{:?}", DatabaseConfig::url(url).url), shown);
+        }
+    }
+
+    #[test]
+    fn urls_name_their_store() {
+        let backend = |url: &str| DatabaseConfig::url(url).backend().map(|b| matches!(b, Backend::Sqlite(_)));
+        assert!(backend("sqlite:x.db").unwrap());
+        assert!(!backend("postgresql://h/d").unwrap());
+        assert!(backend("sqlite::memory:").unwrap_err().to_string().contains("file"));
+        assert!(backend("mysql://h/d").unwrap_err().to_string().contains("mysql"));
+    }
+
+    #[test]
+    fn schema_names_are_checked() {
+        for bad in ["", "1a", "a-b", "a\"b", "pg_x", &"a".repeat(41)] {
+            let config = DatabaseConfig { schema: bad.to_owned(), ..DatabaseConfig::default() };
+            assert!(config.validate().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The one error type of the library.
+//!
+//! An [`Error`] says what was tried, on what, why it failed and what to do, in one sentence for a person;
+//! programs ask it with predicates ([`Error::is_retryable`], [`Error::is_invalid`] …) or by [`Error::kind`].
+//! No message ever carries a password or a payload.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Result with the library's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong. Stable; new kinds may be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller's input was refused (`JW-INVALID`). Nothing was changed, and what it was given to stays usable.
+    Invalid,
+    /// The configuration can't be used (`JW-CONFIG`).
+    Config,
+    /// The database or broker can't be reached, or the connection was lost (`JW-UNREACHABLE`). Retrying may help.
+    Unreachable,
+    /// A deadline passed (`JW-TIMEOUT`). Whether the call took effect is not known, unless the text says so.
+    Timeout,
+    /// No connection became free in time, or another writer held the embedded database (`JW-BUSY`).
+    Busy,
+    /// The server accepts no writes, for instance a standby after a failover (`JW-READ-ONLY`).
+    ReadOnly,
+    /// The transaction was rolled back by the server or lost a conflict (`JW-ABORTED`). Nothing of it was kept.
+    Aborted,
+    /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
+    CommitUnknown,
+    /// The job is no longer owned by this claim: released, cancelled or taken by another node (`JW-FENCED`).
+    Fenced,
+    /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
+    Schema,
+    /// The database refused a statement for another reason (`JW-DATABASE`).
+    Database,
+}
+
+impl ErrorKind {
+    /// The stable code of this kind, as printed in front of the message.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Invalid => "JW-INVALID",
+            Self::Config => "JW-CONFIG",
+            Self::Unreachable => "JW-UNREACHABLE",
+            Self::Timeout => "JW-TIMEOUT",
+            Self::Busy => "JW-BUSY",
+            Self::ReadOnly => "JW-READ-ONLY",
+            Self::Aborted => "JW-ABORTED",
+            Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
+            Self::Fenced => "JW-FENCED",
+            Self::Schema => "JW-SCHEMA",
+            Self::Database => "JW-DATABASE",
+        }
+    }
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What went wrong, for people and for programs.
+pub struct Error(Box<Inner>);
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The stable code, for instance `JW-TIMEOUT`.
+    pub fn code(&self) -> &'static str {
+        self.0.kind.code()
+    }
+
+    /// The caller's input was refused; nothing was changed.
+    pub fn is_invalid(&self) -> bool {
+        self.0.kind == ErrorKind::Invalid
+    }
+
+    /// The job was no longer owned by the claim that tried to settle it.
+    pub fn is_fenced(&self) -> bool {
+        self.0.kind == ErrorKind::Fenced
+    }
+
+    /// The same call may succeed later without any change by the caller: outages, deadlines, conflicts.
+    ///
+    /// After a [`ErrorKind::Timeout`] or [`ErrorKind::CommitUnknown`] the first try may have taken effect.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.0.kind,
+            ErrorKind::Unreachable
+                | ErrorKind::Timeout
+                | ErrorKind::Busy
+                | ErrorKind::ReadOnly
+                | ErrorKind::Aborted
+                | ErrorKind::CommitUnknown
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut source = self.source();
+        while let Some(cause) = source {
+            write!(f, "; caused by: {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

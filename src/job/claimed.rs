@@ -1,0 +1,78 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{JobId, Payload};
+
+/// A job as its owner sees it while it runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Job {
+    /// Identity: stable over all attempts and states.
+    pub id: JobId,
+    /// Order: taken from the database's sequence when the job was flushed.
+    pub seq: i64,
+    /// The fencing token of this claim.
+    pub version: i64,
+    /// What is to be done.
+    pub kind: String,
+    /// Where it waited.
+    pub queue: String,
+    /// Higher runs first.
+    pub priority: i16,
+    /// Number of this attempt; the first is 1. Counted when the job is claimed, so a crash counts too.
+    pub attempt: u32,
+    /// After the failure of this attempt it becomes a dead letter.
+    pub max_attempts: u32,
+    /// What it carries.
+    pub payload: Payload,
+    /// Strings beside the payload.
+    pub headers: BTreeMap<String, String>,
+    /// When it was flushed, by the database's clock.
+    pub created_at: Timestamp,
+}
+
+impl Job {
+    /// What an outcome must name to be accepted.
+    pub fn fence(&self) -> Fence {
+        Fence { id: self.id, version: self.version }
+    }
+}
+
+/// A claim on a job: its id and the fencing token the claim gave out. An outcome that names an older token is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// The job.
+    pub id: JobId,
+    /// The token.
+    pub version: i64,
+}
+
+/// One incarnation of an executor: a new number for each start, so a reused name never revives old ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub i64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How one attempt failed, as kept with the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptError {
+    /// Which attempt.
+    pub attempt: u32,
+    /// When it was recorded, by the database's clock.
+    pub at: Timestamp,
+    /// The node that ran it.
+    pub node: i64,
+    /// What went wrong, at most 1 KiB.
+    pub error: String,
+    /// Causes, a stack, the end of a program's stderr: at most 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}

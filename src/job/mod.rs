@@ -1,0 +1,17 @@
+//! Jobs as values: what is sent, what an owner runs, how it ends. Knows no store, no broker and no executor.
+
+mod claimed;
+mod id;
+mod new_job;
+mod outcome;
+mod payload;
+mod retry;
+mod validate;
+
+pub use claimed::{AttemptError, Fence, Job, NodeId};
+pub use id::JobId;
+pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, JobMessage, NewJob};
+pub use outcome::{JobError, Outcome, RetryAdvice};
+pub use payload::Payload;
+pub use retry::{RetryPolicy, parse_duration};
+pub use validate::Limits;

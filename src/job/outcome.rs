@@ -1,0 +1,152 @@
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+/// How a handler ended when nothing went wrong. Only [`Outcome::Done`] commits what the handler did through its context;
+/// all others roll it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The work is done: the handler's writes, the messages it sent and the removal of its job commit together.
+    Done,
+    /// Try again by the retry policy; costs an attempt.
+    Retry,
+    /// Not now: run again after this long. Costs no attempt.
+    Snooze(Duration),
+    /// No longer wanted, for this reason: the job is removed.
+    Cancel(String),
+    /// Can never succeed, for this reason: the job becomes a dead letter at once.
+    Dead(String),
+}
+
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
+/// Whether, and when, a failed job is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAdvice {
+    /// After the delay that the kind's retry policy gives.
+    ByPolicy,
+    /// After exactly this long (what HTTP calls `Retry-After`).
+    After(Duration),
+    /// Never: the job becomes a dead letter at once.
+    Never,
+}
+
+/// Why a handler failed, and whether trying again makes sense.
+///
+/// Any error converts into one that is retried by policy, so `?` works in handlers; [`JobError::fatal`] and
+/// [`JobError::retry_after`] say otherwise. It is not itself a [`std::error::Error`]: that is what allows the conversion
+/// (the same choice as in `anyhow`).
+pub struct JobError {
+    message: String,
+    /// Causes, a stack, or the last lines of a program's stderr.
+    detail: Option<String>,
+    advice: RetryAdvice,
+}
+
+impl JobError {
+    /// A failure that is retried by policy.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: None, advice: RetryAdvice::ByPolicy }
+    }
+
+    /// A failure that no further attempt can cure.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self { advice: RetryAdvice::Never, ..Self::new(message) }
+    }
+
+    /// A failure that is to be retried after this long.
+    pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
+        Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
+    }
+
+    /// Changes when it is tried again.
+    #[must_use]
+    pub fn advise(mut self, advice: RetryAdvice) -> Self {
+        self.advice = advice;
+        self
+    }
+
+    /// Adds text that helps to find the cause: a stack, the end of a log. It is kept with the attempt, cut to 4 KiB.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// What went wrong, in one line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Text that helps to find the cause.
+    pub fn detail_text(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
+    /// Whether and when it is to be tried again.
+    pub fn advice(&self) -> RetryAdvice {
+        self.advice
+    }
+}
+
+impl<E: StdError> From<E> for JobError {
+    fn from(error: E) -> Self {
+        let mut causes = String::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push_str("caused by: ");
+            causes.push_str(&cause.to_string());
+            causes.push('\n');
+            source = cause.source();
+        }
+        Self {
+            message: error.to_string(),
+            detail: (!causes.is_empty()).then_some(causes),
+            advice: RetryAdvice::ByPolicy,
+        }
+    }
+}
+
+impl fmt::Debug for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.message, self.advice)
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_error_converts_and_keeps_its_causes() {
+        #[derive(Debug)]
+        struct Outer(std::num::ParseIntError);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("order is unreadable")
+            }
+        }
+        impl StdError for Outer {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let fails = || -> Result<Outcome, JobError> { Err(Outer("x".parse::<i32>().unwrap_err()))? };
+        let error = fails().unwrap_err();
+        assert_eq!(error.message(), "order is unreadable");
+        assert_eq!(error.detail_text(), Some("caused by: invalid digit found in string\n"));
+        assert_eq!(error.advice(), RetryAdvice::ByPolicy);
+        assert_eq!(JobError::fatal("no").advice(), RetryAdvice::Never);
+    }
+}

@@ -1,0 +1,208 @@
+//! What `send` checks, so that a bad job is refused with a reason and never reaches (and aborts) a transaction.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Due, NewJob, Payload};
+use crate::error::{Error, Result};
+
+/// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
+const NAME_MAX: usize = 100;
+/// Longest media type in bytes (RFC 6838 allows 127 for each half).
+const CONTENT_TYPE_MAX: usize = 255;
+const HEADERS_MAX: usize = 64;
+const HEADER_VALUE_MAX: usize = 4096;
+const ATTEMPTS_MAX: u32 = 1_000_000_000;
+/// Due dates beyond this help nobody, and PostgreSQL's timestamps end in the year 294276.
+const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+/// Limits that an installation may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload in bytes, at least 1; default 1 MiB.
+    pub payload: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { payload: 1024 * 1024 }
+    }
+}
+
+impl Limits {
+    pub(crate) fn check(&self, job: &NewJob) -> Result<()> {
+        check_name("kind", &job.kind)?;
+        check_name("queue", &job.queue)?;
+        if job.priority == i16::MIN {
+            return Err(Error::invalid("the priority is below -32767; use -32767 to 32767"));
+        }
+        if job.max_attempts == 0 || job.max_attempts > ATTEMPTS_MAX {
+            return Err(Error::invalid(format!(
+                "max_attempts is {}; use 1 to {ATTEMPTS_MAX}",
+                job.max_attempts
+            )));
+        }
+        check_due(job.due)?;
+        if job.headers.len() > HEADERS_MAX {
+            return Err(Error::invalid(format!(
+                "the job has {} headers; {HEADERS_MAX} is the most",
+                job.headers.len()
+            )));
+        }
+        for (name, value) in &job.headers {
+            check_name("header name", name)?;
+            if value.contains('\0') {
+                return Err(Error::invalid(format!("the value of header {name:?} contains a NUL byte; remove it")));
+            }
+            if value.len() > HEADER_VALUE_MAX {
+                return Err(Error::invalid(format!(
+                    "the value of header {name:?} has {} bytes; {HEADER_VALUE_MAX} is the most, put it into the payload",
+                    value.len()
+                )));
+            }
+        }
+        match &job.payload {
+            Ok(payload) => self.check_payload(payload),
+            Err(why) => Err(Error::invalid(why.clone())),
+        }
+    }
+
+    fn check_payload(&self, payload: &Payload) -> Result<()> {
+        let size = payload.as_bytes().len();
+        if size > self.payload {
+            return Err(Error::invalid(format!(
+                "the payload has {size} bytes; {} is the limit (`database.max_payload`): store it elsewhere and send a reference",
+                self.payload
+            )));
+        }
+        match payload {
+            Payload::Json(raw) if has_escaped_nul(raw.get()) => Err(Error::invalid(
+                "a string in the payload contains a NUL character (\\u0000), which PostgreSQL can't store; remove it or send bytes",
+            )),
+            Payload::Json(_) => Ok(()),
+            Payload::Bytes { content_type, .. } => {
+                if content_type.is_empty() || content_type.len() > CONTENT_TYPE_MAX || content_type.chars().any(char::is_control) {
+                    return Err(Error::invalid(format!(
+                        "{content_type:?} is not a content type; use a media type such as `text/plain` of at most {CONTENT_TYPE_MAX} bytes"
+                    )));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid(format!("the {what} is empty")));
+    }
+    if name.len() > NAME_MAX {
+        let start: String = name.chars().take(20).collect();
+        return Err(Error::invalid(format!(
+            "the {what} \"{start}…\" has {} bytes; {NAME_MAX} is the most",
+            name.len()
+        )));
+    }
+    if let Some(bad) = name.chars().find(|c| c.is_control()) {
+        return Err(Error::invalid(format!("the {what} {name:?} contains the control character {bad:?}")));
+    }
+    if name.trim() != name {
+        return Err(Error::invalid(format!("the {what} {name:?} begins or ends with white space")));
+    }
+    Ok(())
+}
+
+fn check_due(due: Due) -> Result<()> {
+    let far = "a job can't be due more than 100 years ahead";
+    match due {
+        Due::Now => Ok(()),
+        Due::In(delay) if delay > DUE_MAX => Err(Error::invalid(format!("the delay is {delay:?}; {far}"))),
+        Due::In(_) => Ok(()),
+        // Only to refuse nonsense: whether it is due is the database's decision.
+        Due::At(at) if at < Timestamp::UNIX_EPOCH => {
+            Err(Error::invalid(format!("the due date {at} is before 1970; use a date in the future or leave it out")))
+        }
+        Due::At(at) if Timestamp::now().saturating_add(DUE_MAX).is_ok_and(|latest| at > latest) => {
+            Err(Error::invalid(format!("the due date is {at}; {far}")))
+        }
+        Due::At(_) => Ok(()),
+    }
+}
+
+/// Whether a JSON text holds an escaped NUL: `\u0000` after an even number of backslashes.
+fn has_escaped_nul(json: &str) -> bool {
+    json.match_indices("\\u0000").any(|(at, _)| {
+        let before = json.as_bytes()[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        before % 2 == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(job: NewJob) -> String {
+        let error = job.validate(&Limits { payload: 100 }).expect_err("should be refused");
+        assert!(error.is_invalid());
+        error.to_string()
+    }
+
+    fn job() -> NewJob {
+        NewJob::json("kind", &json!({ "a": 1 }))
+    }
+
+    #[test]
+    fn good_jobs_pass() {
+        for good in [
+            job(),
+            job().queue("a/b.c").priority(-32_767).max_attempts(1).delay(Duration::ZERO),
+            job().at(Timestamp::now()).header("tenant", ""),
+            NewJob::new("kind", Payload::bytes("application/octet-stream", vec![0; 100])),
+            NewJob::json("kind", &json!({ "path": "C:\\u0000" })),
+        ] {
+            good.validate(&Limits { payload: 100 }).unwrap();
+        }
+    }
+
+    #[test]
+    fn bad_jobs_are_refused_with_the_reason() {
+        let cases = [
+            (NewJob::json("", &1), "kind is empty"),
+            (NewJob::json("k".repeat(101), &1), "101 bytes"),
+            (NewJob::json("a\0b", &1), "control character"),
+            (NewJob::json(" a", &1), "white space"),
+            (job().queue(""), "queue is empty"),
+            (job().priority(i16::MIN), "-32767"),
+            (job().max_attempts(0), "max_attempts is 0"),
+            (job().max_attempts(u32::MAX), "max_attempts"),
+            (job().delay(Duration::MAX), "100 years"),
+            (job().at(Timestamp::MAX), "100 years"),
+            (job().at(Timestamp::MIN), "before 1970"),
+            (job().header("h", "a\0"), "NUL"),
+            (job().header("", "a"), "header name is empty"),
+            (job().header("h", "a".repeat(5000)), "5000 bytes"),
+            (NewJob::json("kind", &"a".repeat(200)), "202 bytes"),
+            (NewJob::json("kind", &"a\0b"), "NUL"),
+            (NewJob::json("kind", &json!({ "\\\0": 1 })), "NUL"),
+            (NewJob::new("kind", Payload::bytes("", b"x")), "content type"),
+            (NewJob::json("kind", &std::collections::HashMap::from([((1, 2), 3)])), "JSON"),
+        ];
+        for (job, why) in cases {
+            let text = refused(job);
+            assert!(text.contains(why), "{text:?} does not say {why:?}");
+        }
+        let many = (0..65).fold(job(), |job, n| job.header(format!("h{n}"), "v"));
+        assert!(refused(many).contains("65 headers"));
+    }
+
+    #[test]
+    fn json_text_is_checked_like_the_database_would() {
+        for bad in ["", "{", "1e999", "\"\\ud800\"", "1 2"] {
+            assert!(Payload::json_text(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Payload::json_text("[1, 2]").unwrap().as_bytes(), b"[1, 2]");
+    }
+}

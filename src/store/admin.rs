@@ -1,0 +1,208 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::job::{AttemptError, JobId, NodeId, Payload};
+
+/// Where a job is in its life. Each state but `Running` is a table of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// In `job`, claimable.
+    Waiting,
+    /// In `job`, owned by a node.
+    Running,
+    /// In `timer_job`: due later, or between two attempts.
+    Timer,
+    /// In `suspended_job`.
+    Suspended,
+    /// In `dead_letter_job`.
+    Dead,
+}
+
+impl JobState {
+    /// All, in the order of a job's life.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Timer, Self::Suspended, Self::Dead];
+
+    /// The word used in output and filters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Timer => "timer",
+            Self::Suspended => "suspended",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for JobState {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.map(Self::as_str).join(", ");
+            Error::invalid(format!("{text:?} is not a job state; use one of {all}"))
+        })
+    }
+}
+
+/// Which jobs. Every part given must match; an empty filter matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Only these.
+    pub ids: Option<Vec<JobId>>,
+    /// Only in one of these states.
+    pub states: Option<Vec<JobState>>,
+    /// Only in this queue.
+    pub queue: Option<String>,
+    /// Only of this kind.
+    pub kind: Option<String>,
+}
+
+impl JobFilter {
+    /// These jobs.
+    pub fn ids(ids: impl IntoIterator<Item = JobId>) -> Self {
+        Self { ids: Some(ids.into_iter().collect()), ..Self::default() }
+    }
+
+    /// Jobs in this state.
+    pub fn state(state: JobState) -> Self {
+        Self { states: Some(vec![state]), ..Self::default() }
+    }
+}
+
+/// Which part of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// At most this many.
+    pub limit: usize,
+    /// Only jobs with a greater `seq`: that of the last row of the page before.
+    pub after: Option<i64>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { limit: 100, after: None }
+    }
+}
+
+/// One line about a job.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobSummary {
+    /// Identity.
+    pub id: JobId,
+    /// Order.
+    pub seq: i64,
+    /// Where it is in its life.
+    pub state: JobState,
+    /// What is to be done.
+    pub kind: String,
+    /// Where it waits.
+    pub queue: String,
+    /// Higher first.
+    pub priority: i16,
+    /// Attempts spent, the running one included.
+    pub attempt: u32,
+    /// Attempts it has.
+    pub max_attempts: u32,
+    /// When it was flushed.
+    pub created_at: Timestamp,
+    /// When it may run again (timers only).
+    pub due_at: Option<Timestamp>,
+    /// Who runs it, and since when.
+    pub owner: Option<NodeId>,
+    /// When its owner claimed it.
+    pub claimed_at: Option<Timestamp>,
+    /// The newest error.
+    pub last_error: Option<String>,
+}
+
+/// Everything about a job.
+#[derive(Clone, Debug)]
+pub struct JobDetail {
+    /// The line about it.
+    pub summary: JobSummary,
+    /// The current fencing token.
+    pub version: i64,
+    /// Errors of its attempts, oldest first; the newest ten are kept.
+    pub errors: Vec<AttemptError>,
+    /// Strings beside the payload.
+    pub headers: BTreeMap<String, String>,
+    /// What it carries.
+    pub payload: Payload,
+    /// When it became a dead letter, and why.
+    pub dead: Option<(Timestamp, String)>,
+}
+
+/// How many jobs an operation touched, by the state they were in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Steered(pub BTreeMap<JobState, u64>);
+
+impl Steered {
+    /// Altogether.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+/// How a system stands.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StatusReport {
+    /// Queues that hold something.
+    pub queues: Vec<QueueStatus>,
+    /// Nodes that are alive, or dead and not yet cleared.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// Counts of one queue.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct QueueStatus {
+    /// Its name.
+    pub queue: String,
+    /// Claimable.
+    pub waiting: u64,
+    /// Owned.
+    pub running: u64,
+    /// Due later.
+    pub timer: u64,
+    /// Of those, overdue: more than a moment means that no executor promotes timers.
+    pub overdue: u64,
+    /// Suspended.
+    pub suspended: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Seconds since the oldest waiting job was flushed.
+    pub oldest_waiting_seconds: Option<f64>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Where it runs.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Seconds until its lease ends; negative = it ended.
+    pub lease_seconds_left: f64,
+    /// Declared dead; its jobs are being released.
+    pub dead: bool,
+    /// Jobs it owns.
+    pub running: u64,
+}

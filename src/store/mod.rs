@@ -1,0 +1,273 @@
+//! The seam between the engine and a database.
+//!
+//! [`JobStore`] is what an executor, a lock monitor and an operator need: every method is one transaction, works on a batch
+//! where batches pay, and has a deadline. [`Store`] adds what is typed by the driver: the transaction a context hands to
+//! its user. `tests/conformance` runs against every implementation and against an oracle in memory; it is the
+//! specification where this text leaves a doubt.
+//!
+//! What all implementations keep (the laws of docs/architecture.md):
+//!
+//! * a claim raises `version` and `attempt` of each row it takes, and takes nothing for a node that is not alive;
+//! * an outcome names a [`Fence`] and the node, and changes nothing unless both are current;
+//! * ownership, due dates, leases and order are decided by the database's clock and sequence alone;
+//! * a job is in exactly one of the tables `job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
+
+mod admin;
+pub mod migration;
+mod settle;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::admin::{
+    JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
+};
+pub use self::migration::{Migration, MigrationStatus};
+pub use self::settle::{Settlement, Verdict, clip};
+use crate::error::Result;
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+
+/// A database that can keep jobs, with the transaction type of its driver.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// An open transaction that belongs to a context.
+    type Transaction: UnitOfWork;
+
+    /// Opens a transaction.
+    fn begin(&self) -> impl Future<Output = Result<Self::Transaction>> + Send;
+
+    /// The engine's side of the same database.
+    fn jobs(&self) -> Arc<dyn JobStore>;
+}
+
+/// What a context does with its open transaction. Dropping it rolls back.
+pub trait UnitOfWork: Send + 'static {
+    /// Inserts the messages with one statement, however many they are. See [`JobStore::insert`].
+    fn insert(
+        &mut self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> impl Future<Output = Result<Inserted>> + Send;
+
+    /// Removes the job whose handler used this transaction. `false`: the claim is no longer current, and the transaction must
+    /// be rolled back.
+    fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Commits and proves it: returns `Ok` only if the server really committed.
+    fn commit(self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls back, waiting for it.
+    fn rollback(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Asks for messages to be inserted as already owned: the hot path of a process that has a free slot for them.
+#[derive(Clone, Debug)]
+pub struct Preclaim {
+    /// The owner. If it is not alive the rows are inserted as waiting.
+    pub node: NodeId,
+    /// The messages (by position) for which a slot is reserved. Only jobs due now can be owned.
+    pub positions: Vec<usize>,
+}
+
+/// What an insert did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inserted {
+    /// Rows written. Less than the number of messages when a given id existed already.
+    pub rows: u64,
+    /// The jobs that are now owned by the node of the [`Preclaim`].
+    pub owned: Vec<OwnedInsert>,
+}
+
+/// A job inserted as already owned, with what only the database knows about it. Its version and attempt are 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedInsert {
+    /// Which.
+    pub id: JobId,
+    /// Its place in the order.
+    pub seq: i64,
+    /// When, by the database's clock.
+    pub created_at: jiff::Timestamp,
+}
+
+/// Where the next scan of a queue may start: everything before it was taken, gone or not ours when it was last looked at.
+///
+/// A scan that starts at the mark does not walk the same dead prefix again and again. It can miss rows that became claimable
+/// before the mark (released, promoted, committed late, of a higher priority), so a full look is due now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScanMark {
+    /// `-priority` of the last row taken.
+    pub rank: i16,
+    /// `seq` of the last row taken.
+    pub seq: i64,
+}
+
+/// What a dispatcher asks for.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest<'a> {
+    /// Who claims.
+    pub node: NodeId,
+    /// From which queue.
+    pub queue: &'a str,
+    /// Only jobs of these kinds: a node never takes what it can't run. `None` = any kind.
+    pub kinds: Option<&'a [String]>,
+    /// At most this many: the free slots.
+    pub limit: usize,
+    /// Scan from here; `None` = from the start.
+    pub after: Option<ScanMark>,
+}
+
+/// How a node presents itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// A name for people, such as `billing` or `host:pid`. Need not be unique.
+    pub name: String,
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// How long a heartbeat lasts. At least 1 s.
+    pub lease: Duration,
+}
+
+/// What became of a dead node's job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Back to waiting.
+    pub waiting: u64,
+    /// Out of attempts: dead letters now.
+    pub dead: u64,
+}
+
+impl Released {
+    /// How many rows were released altogether.
+    pub fn total(self) -> u64 {
+        self.waiting + self.dead
+    }
+}
+
+/// What a promotion of due timers did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    /// Jobs that are waiting now.
+    pub jobs: u64,
+    /// The queues they wait in.
+    pub queues: Vec<String>,
+    /// When the next timer is due, counted from now; `None` = there is none.
+    pub next: Option<Duration>,
+}
+
+/// The engine's view of a database: everything but the user's own transactions.
+///
+/// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
+/// the same call may be made again; all of them are safe to repeat.
+#[async_trait]
+pub trait JobStore: Send + Sync + fmt::Debug + 'static {
+    /// What and where, for logs: no password.
+    fn describe(&self) -> String;
+
+    /// Another handle on the same database with connections of its own, usable on another runtime: a heartbeat must not
+    /// wait behind anything that blocks the application's runtime.
+    async fn detached(&self) -> Result<Arc<dyn JobStore>>;
+
+    // -- schema
+
+    /// Applies what is missing. Safe when many processes start at once; refuses a schema that is newer than this build.
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>>;
+
+    /// What is applied and what is missing, without changing anything.
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>>;
+
+    /// Fails with what to do unless the schema is exactly what this build needs.
+    async fn check_schema(&self) -> Result<()> {
+        migration::check(&self.migration_status().await?, &self.describe())
+    }
+
+    // -- sending
+
+    /// Inserts messages in a transaction of their own, with one statement. A message whose given id exists in any state is
+    /// skipped. Due later = `timer_job`.
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted>;
+
+    /// Tells other processes that there is work in these queues. A hint: it may get lost.
+    async fn notify(&self, hints: &[Hint]) -> Result<()>;
+
+    /// Receives hints until the connection breaks. `None` at once: this store has no way to hear of them; poll.
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>>;
+
+    // -- running
+
+    /// Takes up to `limit` waiting jobs for a node, best first, raising their `version` and `attempt`. Empty if the node is
+    /// not alive.
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>>;
+
+    /// Removes finished jobs. Returns those that were accepted; the others were no longer owned by this claim.
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;
+
+    /// Records outcomes other than success. Returns those that were accepted.
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>>;
+
+    /// Moves due timers to waiting, in batches of at most `limit`.
+    async fn promote_due(&self, limit: usize) -> Result<Promoted>;
+
+    // -- nodes
+
+    /// Registers a new incarnation and starts its lease.
+    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId>;
+
+    /// Renews the lease. `false`: the node was declared dead, or is unknown; nothing revives it.
+    async fn heartbeat(&self, node: NodeId) -> Result<bool>;
+
+    /// Removes a node that stopped in good order. Whatever it still owns is left to [`release_lost`](Self::release_lost).
+    async fn retire_node(&self, node: NodeId) -> Result<()>;
+
+    /// Declares nodes dead whose lease ran out. Returns them.
+    async fn expire_nodes(&self) -> Result<Vec<NodeId>>;
+
+    /// Releases at most `limit` jobs that dead nodes own, each with the error `owner lost` on its record and its attempt
+    /// spent; forgets dead nodes that own nothing any more. Call until [`Released::total`] is less than `limit`.
+    async fn release_lost(&self, limit: usize) -> Result<Released>;
+
+    // -- operating
+
+    /// Counts, nodes and ages.
+    async fn status(&self) -> Result<StatusReport>;
+
+    /// Jobs that match, oldest first, at most `page.limit`, starting after `page.after`.
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>>;
+
+    /// Everything known about one job.
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
+
+    /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
+    /// keeps its errors.
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+
+    /// Removes live jobs that match (waiting, timer, suspended, running). A running handler is not interrupted here, but its
+    /// outcome will be refused.
+    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+
+    /// Removes jobs that match for good, dead letters too. Running ones are left alone.
+    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+}
+
+/// A hint that travels between processes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Hint {
+    /// Jobs were added to the end of this queue.
+    Queue(String),
+    /// Jobs became claimable anywhere in this queue: look from the start.
+    Rescan(String),
+    /// A timer was set that may be due before the one waited for.
+    Timer,
+    /// Something changed; the store can't tell what.
+    Any,
+}
+
+/// A stream of hints.
+#[async_trait]
+pub trait HintStream: Send {
+    /// The next hint. An error is final: listen again.
+    async fn next(&mut self) -> Result<Hint>;
+}
