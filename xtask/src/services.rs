@@ -224,7 +224,10 @@ fn stop<S: Service>(service: &S, state: &mut State) -> Result<bool> {
     };
     process::terminate(S::NAME, started.pid, &started.mark, S::STOP)?;
     service.clear(&started);
-    folder::remove(&started.dir)?;
+    // A folder that cannot be removed is no reason to take the server for running.
+    if let Err(why) = folder::remove(&started.dir) {
+        eprintln!("{}: {why}", S::NAME);
+    }
     state.set(S::NAME, None)?;
     eprintln!("{}: stopped (process {})", S::NAME, started.pid);
     Ok(true)
