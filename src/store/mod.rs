@@ -27,6 +27,7 @@ pub use self::admin::{
     JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
 pub use self::migration::{Migration, MigrationStatus};
+pub use self::postgres::Postgres;
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
