@@ -9,3 +9,5 @@ pub mod store;
 pub use error::{Error, ErrorKind, Result};
 pub use config::{Config, DatabaseConfig, ExecutorConfig, Secret};
 pub use job::*;
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::{Sqlite, SqliteTransaction};

@@ -15,6 +15,8 @@
 mod admin;
 pub mod migration;
 mod settle;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 use std::sync::Arc;
