@@ -77,9 +77,10 @@ impl<S: Store, C: Command<S>> Handler<S> for CommandHandler<C, C::State> {
         cancelled: &'a CancellationToken,
     ) -> BoxFuture<'a, Ended> {
         Box::pin(async move {
-            let command: C = job.payload.decode().map_err(|e| {
-                JobError::new(format!("the payload is not a {:?} command: {e}", C::KIND))
-            })?;
+            let command: C = job
+                .payload
+                .decode()
+                .map_err(|e| JobError::new(format!("the payload is not a {:?} command: {e}", C::KIND)))?;
             command.execute(&mut JobContext { job, state: &*self.state, context, cancelled }).await
         })
     }

@@ -40,12 +40,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>,
     .await;
 }
 
-async fn execute<S: Store>(
-    kind: &Kind<S>,
-    job: &Job,
-    context: &mut Context<S>,
-    cancel: &CancellationToken,
-) -> Ending {
+async fn execute<S: Store>(kind: &Kind<S>, job: &Job, context: &mut Context<S>, cancel: &CancellationToken) -> Ending {
     let handler = catching_async(kind.handler.run(job, context, cancel));
     let limited = async {
         match kind.options.timeout {
