@@ -27,21 +27,28 @@ const OWNER_LOST: &str = "owner lost";
 
 /// Whether a node may own jobs.
 pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Result<bool> {
-    connection.prepare_cached(NODE_ALIVE)?.query_row(named_params! { ":node": node.0 }, |row| row.get(0))
+    connection
+        .prepare_cached(NODE_ALIVE)?
+        .query_row(named_params! { ":node": node.0 }, |row| row.get(0))
 }
 
 impl Inner {
     pub(super) async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         if info.lease < Duration::from_secs(1) {
-            return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
+            return Err(Error::invalid(format!(
+                "the lease of a node is {:?}; use 1s or more",
+                info.lease
+            )));
         }
         let info = info.clone();
         self.write("register a node", move |connection, now| {
             let node = take_numbers(connection, "node", 1)?;
-            connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
-                ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
-                ":lease": micros(info.lease), ":now": now,
-            })?;
+            connection
+                .prepare_cached(REGISTER_NODE)?
+                .execute(named_params! {
+                    ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
+                    ":lease": micros(info.lease), ":now": now,
+                })?;
             Ok(NodeId(node))
         })
         .await
@@ -49,14 +56,19 @@ impl Inner {
 
     pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
         self.write("renew the lease of a node", move |connection, now| {
-            Ok(connection.prepare_cached(HEARTBEAT)?.execute(named_params! { ":node": node.0, ":now": now })? == 1)
+            Ok(connection
+                .prepare_cached(HEARTBEAT)?
+                .execute(named_params! { ":node": node.0, ":now": now })?
+                == 1)
         })
         .await
     }
 
     pub(super) async fn retire_node(&self, node: NodeId) -> Result<()> {
         self.write("retire a node", move |connection, now| {
-            connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
+            connection
+                .prepare_cached(RETIRE_NODE)?
+                .execute(named_params! { ":node": node.0, ":now": now })?;
             connection.prepare_cached(FORGET_NODES)?.execute([])?;
             Ok(())
         })
@@ -65,12 +77,18 @@ impl Inner {
 
     pub(super) async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
         let tried = "declare nodes dead";
-        if !self.check(tried, |connection, now| asks(connection, EXPIRED_CHECK, named_params! { ":now": now })).await? {
+        if !self
+            .check(tried, |connection, now| {
+                asks(connection, EXPIRED_CHECK, named_params! { ":now": now })
+            })
+            .await?
+        {
             return Ok(Vec::new());
         }
         self.write(tried, |connection, now| {
             let mut statement = connection.prepare_cached(EXPIRE_NODES)?;
-            let nodes = statement.query_map(named_params! { ":now": now }, |row| row.get(0).map(NodeId))?;
+            let nodes =
+                statement.query_map(named_params! { ":now": now }, |row| row.get(0).map(NodeId))?;
             Ok(nodes.collect::<rusqlite::Result<_>>()?)
         })
         .await
@@ -78,7 +96,10 @@ impl Inner {
 
     pub(super) async fn release_lost(&self, limit: usize) -> Result<Released> {
         let tried = "release the jobs of dead nodes";
-        if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
+        if !self
+            .check(tried, |connection, _| asks(connection, LOST_CHECK, &[]))
+            .await?
+        {
             return Ok(Released::default());
         }
         self.write(tried, move |connection, now| {
@@ -90,7 +111,12 @@ impl Inner {
                     max_attempts: row.get(2)?,
                     errors: row.get(3)?,
                 };
-                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, stopped: row.get(6)? })
+                Ok(Lost {
+                    row: row_left,
+                    owner: row.get(4)?,
+                    name: row.get(5)?,
+                    stopped: row.get(6)?,
+                })
             })?;
             // Read first: the rows are changed under the same index.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
@@ -123,7 +149,9 @@ impl Lost {
     fn release(&self, connection: &Connection, now: Micros) -> Work<bool> {
         let node = self.owner;
         let why = match (&self.name, self.stopped) {
-            (Some(name), Some(true)) => format!("node {node} ({name}) stopped before it had finished"),
+            (Some(name), Some(true)) => {
+                format!("node {node} ({name}) stopped before it had finished")
+            }
             (Some(name), _) => format!("node {node} ({name}) did not renew its lease"),
             (None, _) => format!("node {node} is unknown"),
         };
@@ -137,7 +165,8 @@ impl Lost {
         let errors = with_error(self.row.errors.as_deref(), error)?;
         let again = self.row.attempt < self.row.max_attempts;
         if again {
-            self.row.release(connection, self.row.attempt, Some(&errors))?;
+            self.row
+                .release(connection, self.row.attempt, Some(&errors))?;
         } else {
             self.row.bury(connection, Some(&errors), OWNER_LOST, now)?;
         }
@@ -147,5 +176,7 @@ impl Lost {
 
 /// A question with yes or no as its answer.
 fn asks(connection: &Connection, sql: &str, params: &[(&str, &dyn rusqlite::ToSql)]) -> Work<bool> {
-    Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .query_row(params, |row| row.get(0))?)
 }

@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, Preclaim, UnitOfWork};
 
-const BY_STATEMENT: &str = "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
+const BY_STATEMENT: &str =
+    "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
 const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
 
 /// An open transaction of the embedded database, with its write lock held: every other writer waits, so keep it short.
@@ -41,11 +42,16 @@ impl Sqlite {
         let (hold, begun) = hold
             .run(tried, Some(limit), move |connection| {
                 // The savepoint is how commit() knows that it ends the transaction that was begun here and no other.
-                begin(connection, lock_by).and_then(|()| connection.execute_batch("savepoint jobwright_context"))
+                begin(connection, lock_by)
+                    .and_then(|()| connection.execute_batch("savepoint jobwright_context"))
             })
             .await?;
         begun.map_err(|error| explain(error, tried, &self.inner.place))?;
-        Ok(SqliteTransaction { store: Arc::clone(&self.inner), hold: Some(hold), ended: BY_CANCEL })
+        Ok(SqliteTransaction {
+            store: Arc::clone(&self.inner),
+            hold: Some(hold),
+            ended: BY_CANCEL,
+        })
     }
 }
 
@@ -55,9 +61,14 @@ impl SqliteTransaction {
     /// # Errors
     /// [`ErrorKind::Database`] with rusqlite's error as its source; the transaction stays usable, unless SQLite itself rolled
     /// it back (a full disk, for instance): then this and every later call says so with [`ErrorKind::Aborted`].
-    pub async fn execute(&mut self, sql: impl Into<String>, params: impl Params + Send + 'static) -> Result<usize> {
+    pub async fn execute(
+        &mut self,
+        sql: impl Into<String>,
+        params: impl Params + Send + 'static,
+    ) -> Result<usize> {
         let sql = sql.into();
-        self.call(move |connection| connection.prepare_cached(&sql)?.execute(params)).await
+        self.call(move |connection| connection.prepare_cached(&sql)?.execute(params))
+            .await
     }
 
     /// Runs a query and reads its first row.
@@ -71,7 +82,8 @@ impl SqliteTransaction {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let sql = sql.into();
-        self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read)).await
+        self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read))
+            .await
     }
 
     /// Works on the connection itself, on a thread where blocking is allowed. No deadline is set; if the future is dropped,
@@ -113,7 +125,10 @@ impl SqliteTransaction {
     fn gone(&self) -> Error {
         Error::new(
             ErrorKind::Aborted,
-            format!("the transaction in {} is over: {}. What it had not yet committed is not kept", self.store.place, self.ended),
+            format!(
+                "the transaction in {} is over: {}. What it had not yet committed is not kept",
+                self.store.place, self.ended
+            ),
         )
     }
 
@@ -123,7 +138,11 @@ impl SqliteTransaction {
 }
 
 impl UnitOfWork for SqliteTransaction {
-    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+    async fn insert(
+        &mut self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> Result<Inserted> {
         let (messages, owned) = (messages.to_vec(), owned.cloned());
         let tried = "insert job messages";
         let done = self
@@ -136,8 +155,11 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
         let tried = "remove a finished job";
-        let done =
-            self.work(tried, Some(self.deadline()), move |connection| complete_one(connection, node, fence)).await?;
+        let done = self
+            .work(tried, Some(self.deadline()), move |connection| {
+                complete_one(connection, node, fence)
+            })
+            .await?;
         done.map_err(|error| explain(error, tried, &self.store.place))
     }
 
@@ -149,7 +171,10 @@ impl UnitOfWork for SqliteTransaction {
             Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.place)),
             Err(error) if error.kind() == ErrorKind::Timeout => Err(Error::new(
                 ErrorKind::CommitUnknown,
-                format!("{} did not answer a COMMIT in time: whether it took effect is not known", self.store.place),
+                format!(
+                    "{} did not answer a COMMIT in time: whether it took effect is not known",
+                    self.store.place
+                ),
             )
             .with_source(error)),
             Err(error) => Err(error),
@@ -158,10 +183,14 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn rollback(mut self) -> Result<()> {
         let tried = "roll back a transaction";
-        let Some(hold) = self.hold.take() else { return Ok(()) };
-        hold.finish(tried, Some(self.deadline()), |connection| connection.execute_batch("rollback"))
-            .await?
-            .map_err(|error| explain(error, tried, &self.store.place))
+        let Some(hold) = self.hold.take() else {
+            return Ok(());
+        };
+        hold.finish(tried, Some(self.deadline()), |connection| {
+            connection.execute_batch("rollback")
+        })
+        .await?
+        .map_err(|error| explain(error, tried, &self.store.place))
     }
 }
 
