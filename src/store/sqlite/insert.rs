@@ -79,7 +79,7 @@ fn insert(
     now: i64,
 ) -> Work<Inserted> {
     // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
-    let mut seq = take_numbers(connection, "job", messages.len())?;
+    let first = take_numbers(connection, "job", messages.len())?;
     let (owner, reserved) = match owned {
         Some(owned) if nodes::is_alive(connection, owned.node)? => (
             Some(owned.node),
@@ -88,14 +88,13 @@ fn insert(
         _ => (None, HashSet::new()),
     };
     let mut inserted = Inserted::default();
-    for (position, message) in messages.iter().enumerate() {
+    for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
         let row = NewRow {
             message,
             seq,
             now,
             owner: owner.filter(|_| reserved.contains(&position)),
         };
-        seq += 1;
         if message.id_given && row.exists(connection)? {
             continue;
         }
@@ -195,7 +194,7 @@ fn rank(message: &JobMessage) -> i32 {
     -i32::from(message.priority)
 }
 
-/// The columns payload, body and content_type.
+/// The columns payload, body and `content_type`.
 fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
     match payload {
         Payload::Json(raw) => (Some(raw.get()), None, None),

@@ -262,6 +262,10 @@ impl JobStore for Sqlite {
         self.inner.release_lost(limit).await
     }
 
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        self.inner.release_unknown(node, known).await
+    }
+
     async fn status(&self) -> Result<StatusReport> {
         self.inner.status().await
     }

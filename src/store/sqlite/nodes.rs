@@ -5,11 +5,11 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::failure::Work;
-use super::rows::{Micros, count, micros, timestamp, with_error};
+use super::rows::{Micros, count, id_list, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use super::{Inner, take_numbers};
 use crate::error::{Error, Result};
-use crate::job::{AttemptError, NodeId};
+use crate::job::{AttemptError, JobId, NodeId};
 use crate::store::{NodeInfo, Released};
 
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
@@ -19,6 +19,9 @@ const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const EXPIRED_CHECK: &str = include_str!("sql/expired_check.sql");
 const EXPIRE_NODES: &str = include_str!("sql/expire_nodes.sql");
+const DEAD_NODES: &str = include_str!("sql/dead_nodes.sql");
+const UNKNOWN_CHECK: &str = include_str!("sql/unknown_check.sql");
+const RELEASE_UNKNOWN: &str = include_str!("sql/release_unknown.sql");
 const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
 const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
 
@@ -77,19 +80,45 @@ impl Inner {
 
     pub(super) async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
         let tried = "declare nodes dead";
-        if !self
+        let (late, dead) = self
             .check(tried, |connection, now| {
-                asks(connection, EXPIRED_CHECK, named_params! { ":now": now })
+                let late = asks(connection, EXPIRED_CHECK, named_params! { ":now": now })?;
+                Ok((late, dead_nodes(connection)?))
             })
-            .await?
-        {
-            return Ok(Vec::new());
+            .await?;
+        if !late {
+            return Ok(dead);
         }
         self.write(tried, |connection, now| {
-            let mut statement = connection.prepare_cached(EXPIRE_NODES)?;
-            let nodes =
-                statement.query_map(named_params! { ":now": now }, |row| row.get(0).map(NodeId))?;
-            Ok(nodes.collect::<rusqlite::Result<_>>()?)
+            connection
+                .prepare_cached(EXPIRE_NODES)?
+                .execute(named_params! { ":now": now })?;
+            Ok(dead_nodes(connection)?)
+        })
+        .await
+    }
+
+    pub(super) async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        let tried = "give back jobs that are not in hand";
+        let known = id_list(known);
+        let asked = known.clone();
+        let any = self
+            .check(tried, move |connection, _| {
+                asks(
+                    connection,
+                    UNKNOWN_CHECK,
+                    named_params! { ":node": node.0, ":known": asked },
+                )
+            })
+            .await?;
+        if !any {
+            return Ok(0);
+        }
+        self.write(tried, move |connection, _| {
+            let params = named_params! { ":node": node.0, ":known": known };
+            Ok(connection
+                .prepare_cached(RELEASE_UNKNOWN)?
+                .execute(params)? as u64)
         })
         .await
     }
@@ -133,6 +162,12 @@ impl Inner {
         })
         .await
     }
+}
+
+fn dead_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeId>> {
+    let mut statement = connection.prepare_cached(DEAD_NODES)?;
+    let nodes = statement.query_map([], |row| row.get(0).map(NodeId))?;
+    nodes.collect()
 }
 
 /// A job whose owner is gone.

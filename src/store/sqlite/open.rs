@@ -89,7 +89,7 @@ fn use_wal(connection: &Connection, place: &str, deadline: Instant) -> Result<()
                 )));
             }
             Err(error) if is_busy(&error) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5))
+                std::thread::sleep(Duration::from_millis(5));
             }
             Err(error) => return Err(explain(error, "turn on the write-ahead log", place)),
         }

@@ -247,6 +247,10 @@ async fn hot_statements_use_their_indexes() {
     let connection = place.stranger();
     for (sql, index) in [
         (
+            include_str!("../sql/release_unknown.sql"),
+            "jobwright_job_owned (lock_owner=?)",
+        ),
+        (
             include_str!("../sql/claim.sql"),
             "jobwright_job_acquire (queue=? AND rank=? AND seq>?)",
         ),
@@ -306,7 +310,7 @@ async fn people_can_read_the_view() {
     let first = message(job().priority(7));
     store
         .insert(
-            &[first.clone()],
+            std::slice::from_ref(&first),
             Some(&Preclaim {
                 node: owner,
                 positions: vec![0],

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::{Place, claim, job, message, node};
-use crate::job::{JobId, Payload};
+use super::{Place, Sqlite, claim, job, message, node};
+use crate::job::{JobId, JobMessage, Payload};
 use crate::store::{
     ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, Settlement,
     Store, UnitOfWork, Verdict,
@@ -79,11 +79,8 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
     assert!(store.show(last.id).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn every_verdict_does_what_it_says() {
-    let place = Place::new();
-    let store = place.patient().await;
-    let owner = node(&store).await;
+/// Seven jobs, each with another verdict.
+async fn settled(store: &Sqlite, owner: NodeId) -> Vec<JobMessage> {
     let sent: Vec<_> = (0..7)
         .map(|n| message(job().max_attempts(if n == 6 { 1 } else { 2 })))
         .collect();
@@ -113,6 +110,15 @@ async fn every_verdict_does_what_it_says() {
         .collect();
     assert_eq!(store.settle(owner, &settlements).await.unwrap().len(), 7);
     assert!(store.settle(owner, &settlements).await.unwrap().is_empty());
+    sent
+}
+
+#[tokio::test]
+async fn every_verdict_does_what_it_says() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let sent = settled(&store, owner).await;
 
     let mut seen = Vec::new();
     for message in &sent {
@@ -157,7 +163,14 @@ async fn every_verdict_does_what_it_says() {
             .1,
         "attempts exhausted"
     );
+}
 
+#[tokio::test]
+async fn what_was_settled_can_be_steered() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let sent = settled(&store, owner).await;
     let promoted = store.promote_due(10).await.unwrap();
     assert_eq!(
         (promoted.jobs, promoted.queues),
@@ -175,7 +188,7 @@ async fn every_verdict_does_what_it_says() {
 
     let all = JobFilter::default();
     let dry = store.retry(&all, true).await.unwrap();
-    assert_eq!(dry.0, [(timer, 2), (dead, 2)].into());
+    assert_eq!(dry.0, [(JobState::Timer, 2), (JobState::Dead, 2)].into());
     assert_eq!(store.retry(&all, false).await.unwrap(), dry);
     let retried = store.show(sent[4].id).await.unwrap().unwrap();
     assert_eq!(
@@ -208,35 +221,6 @@ async fn every_verdict_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn only_the_newest_errors_are_kept() {
-    let place = Place::new();
-    let store = place.patient().await;
-    let owner = node(&store).await;
-    store
-        .insert(&[message(job().max_attempts(100))], None)
-        .await
-        .unwrap();
-    for n in 1..=12 {
-        let job = store.claim(&claim(owner, 1)).await.unwrap().remove(0);
-        let settlement = Settlement::new(job.fence(), Verdict::Retry(Duration::ZERO))
-            .error(&format!("e{n}"), None);
-        store.settle(owner, &[settlement]).await.unwrap();
-        store.promote_due(1).await.unwrap();
-    }
-    let listed = store
-        .list(&JobFilter::default(), &Page::default())
-        .await
-        .unwrap()
-        .remove(0);
-    assert_eq!(listed.last_error.as_deref(), Some("e12"));
-    let errors = store.show(listed.id).await.unwrap().unwrap().errors;
-    assert_eq!(
-        errors.iter().map(|error| error.attempt).collect::<Vec<_>>(),
-        (3..=12).collect::<Vec<_>>()
-    );
-}
-
-#[tokio::test]
 async fn what_dead_nodes_leave_is_released() {
     let place = Place::new();
     let store = place.patient().await;
@@ -264,7 +248,7 @@ async fn what_dead_nodes_leave_is_released() {
     );
     let third = message(job());
     let taken = store
-        .insert(&[third.clone()], Some(&owned(retired, &[0])))
+        .insert(std::slice::from_ref(&third), Some(&owned(retired, &[0])))
         .await
         .unwrap()
         .owned
@@ -283,7 +267,7 @@ async fn what_dead_nodes_leave_is_released() {
     );
     assert!(!store.heartbeat(retired).await.unwrap());
 
-    assert!(store.expire_nodes().await.unwrap().is_empty());
+    assert_eq!(store.expire_nodes().await.unwrap(), [retired]);
     place
         .stranger()
         .execute(
@@ -291,7 +275,7 @@ async fn what_dead_nodes_leave_is_released() {
             [short.0],
         )
         .unwrap();
-    assert_eq!(store.expire_nodes().await.unwrap(), [short]);
+    assert_eq!(store.expire_nodes().await.unwrap(), [short, retired]);
     assert_eq!(
         store
             .status()
@@ -354,39 +338,6 @@ async fn what_dead_nodes_leave_is_released() {
             .unwrap()
             .is_empty()
     );
-}
-
-#[tokio::test]
-async fn a_given_id_is_sent_once_in_whatever_state() {
-    let place = Place::new();
-    let store = place.patient().await;
-    let owner = node(&store).await;
-    let given = message(job().id(JobId::new()));
-    let twice = [given.clone(), given.clone()];
-    assert_eq!(store.insert(&twice, None).await.unwrap().rows, 1);
-    let claimed = store.claim(&claim(owner, 1)).await.unwrap().remove(0);
-    assert_eq!(store.insert(&twice, None).await.unwrap().rows, 0);
-    store
-        .settle(owner, &[Settlement::new(claimed.fence(), Verdict::Dead)])
-        .await
-        .unwrap();
-    assert_eq!(store.insert(&twice, None).await.unwrap().rows, 0);
-    store
-        .retry(&JobFilter::ids([given.id]), false)
-        .await
-        .unwrap();
-    let claimed = store.claim(&claim(owner, 1)).await.unwrap().remove(0);
-    store
-        .settle(
-            owner,
-            &[Settlement::new(
-                claimed.fence(),
-                Verdict::Snooze(Duration::from_secs(9)),
-            )],
-        )
-        .await
-        .unwrap();
-    assert_eq!(store.insert(&twice, None).await.unwrap().rows, 0);
 }
 
 #[tokio::test]
