@@ -220,6 +220,11 @@ async fn what_was_settled_can_be_steered() {
     );
 }
 
+async fn last_error(store: &Sqlite, id: JobId) -> String {
+    let detail = store.show(id).await.unwrap().unwrap();
+    detail.summary.last_error.unwrap()
+}
+
 #[tokio::test]
 async fn what_dead_nodes_leave_is_released() {
     let place = Place::new();
@@ -276,41 +281,19 @@ async fn what_dead_nodes_leave_is_released() {
         )
         .unwrap();
     assert_eq!(store.expire_nodes().await.unwrap(), [short, retired]);
-    assert_eq!(
-        store
-            .status()
-            .await
-            .unwrap()
-            .nodes
-            .iter()
-            .filter(|node| node.dead)
-            .count(),
-        2
-    );
+    let nodes = store.status().await.unwrap().nodes;
+    assert_eq!(nodes.iter().filter(|node| node.dead).count(), 2);
     let first = store.release_lost(2).await.unwrap();
     assert_eq!((first.waiting, first.dead), (1, 1));
     assert_eq!(store.release_lost(2).await.unwrap().total(), 1);
     assert!(store.status().await.unwrap().nodes.is_empty());
 
-    let text = |id: JobId| {
-        let store = store.clone();
-        async move {
-            store
-                .show(id)
-                .await
-                .unwrap()
-                .unwrap()
-                .summary
-                .last_error
-                .unwrap()
-        }
-    };
     assert_eq!(
-        text(sent[0].id).await,
+        last_error(&store, sent[0].id).await,
         format!("owner lost: node {short} (short) did not renew its lease")
     );
     assert_eq!(
-        text(third.id).await,
+        last_error(&store, third.id).await,
         format!("owner lost: node {retired} (test) stopped before it had finished")
     );
     assert_eq!(
