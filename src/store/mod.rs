@@ -15,6 +15,8 @@
 mod admin;
 pub mod migration;
 mod settle;
+#[doc(hidden)]
+pub mod testing;
 
 use std::fmt;
 use std::sync::Arc;
