@@ -9,3 +9,5 @@ pub mod store;
 pub use error::{Error, ErrorKind, Result};
 pub use config::{Config, DatabaseConfig, ExecutorConfig, Secret};
 pub use job::*;
+pub use store::postgres::{PgTransaction, Postgres};
+pub use store::{JobStore, Store};

@@ -14,6 +14,7 @@
 
 mod admin;
 pub mod migration;
+pub mod postgres;
 mod settle;
 #[doc(hidden)]
 pub mod testing;
@@ -224,12 +225,17 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
     /// Removes a node that stopped in good order. Whatever it still owns is left to [`release_lost`](Self::release_lost).
     async fn retire_node(&self, node: NodeId) -> Result<()>;
 
-    /// Declares nodes dead whose lease ran out. Returns them.
+    /// Declares nodes dead whose lease ran out. Returns all that are dead and not forgotten yet, also those that another
+    /// monitor declared dead and may not have finished with.
     async fn expire_nodes(&self) -> Result<Vec<NodeId>>;
 
     /// Releases at most `limit` jobs that dead nodes own, each with the error `owner lost` on its record and its attempt
     /// spent; forgets dead nodes that own nothing any more. Call until [`Released::total`] is less than `limit`.
     async fn release_lost(&self, limit: usize) -> Result<Released>;
+
+    /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim or to a commit got lost. `known`
+    /// must hold every job the node has in hand, and no claim may be under way.
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64>;
 
     // -- operating
 

@@ -1,1 +1,162 @@
-fn main() {}
+//! Set-up and checks of this repository, as code: `cargo xtask help`.
+
+#[cfg(not(unix))]
+compile_error!(
+    "xtask starts servers the Unix way: on other systems, run it in a container or in WSL"
+);
+
+mod bench;
+mod ci;
+mod report;
+mod run;
+mod services;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Set-up and checks of this repository.
+
+Usage: cargo xtask COMMAND
+
+Commands:
+  services up       make a PostgreSQL, a RabbitMQ and a PgBouncer (transaction pooling) reachable and print
+                    DATABASE_URL=..., AMQP_URL=..., PGBOUNCER_URL=...; so: export $(cargo xtask services up)
+  services status   say for each which URL, whether it answers, and whose it is
+  services down     stop what `services up` started, and nothing else
+  test [--embedded-only] [-- ARGS...]
+                    all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest
+                    (or, where that is not installed, to cargo test). --embedded-only needs no servers
+  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`
+  bench NAME [ARGS...]
+                    one benchmark of the harness in bench/, against the servers
+  help              this text
+
+Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
+ports (127.0.0.1:5432 and 5672); a private one, started from the installed programs; a private one, after
+installing Debian's packages (as root, or with sudo that asks for no password).
+
+Environment:
+  DATABASE_URL, AMQP_URL         the servers to use; it is an error if one is set and does not answer
+  JOBWRIGHT_SERVICES_PRIVATE=1   start private servers, whatever is set in the environment or runs already
+  JOBWRIGHT_CI_INSTALL=1         let `ci` install cargo-deny when it is missing
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match parse(&words) {
+        Ok(Command::Help) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Ok(Command::Up) => services::up().map(|urls| print!("{}", urls.lines())),
+        Ok(Command::Down) => services::down(),
+        Ok(Command::Status) => services::status(),
+        Ok(Command::Test(options)) => test::run(&options),
+        Ok(Command::Ci) => ci::run(),
+        Ok(Command::Bench(args)) => bench::run(&args),
+        Err(problem) => {
+            eprintln!("xtask: {problem}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Command {
+    Help,
+    Up,
+    Down,
+    Status,
+    Test(test::Options),
+    Ci,
+    Bench(Vec<String>),
+}
+
+fn parse(words: &[&str]) -> Result<Command, String> {
+    match words {
+        [] => Err("no command given".to_owned()),
+        ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => Ok(Command::Help),
+        ["services", "up"] => Ok(Command::Up),
+        ["services", "down"] => Ok(Command::Down),
+        ["services", "status"] => Ok(Command::Status),
+        ["services"] => Err("services: say up, down or status".to_owned()),
+        ["services", rest @ ..] => Err(format!(
+            "services: `{}` is not up, down or status",
+            rest.join(" ")
+        )),
+        ["test", rest @ ..] => parse_test(rest).map(Command::Test),
+        ["ci"] => Ok(Command::Ci),
+        ["ci", ..] => Err("ci takes no arguments".to_owned()),
+        ["bench"] => Err("bench: say which, for example: cargo xtask bench help".to_owned()),
+        ["bench", rest @ ..] => Ok(Command::Bench(
+            rest.iter().map(|&word| word.to_owned()).collect(),
+        )),
+        [other, ..] => Err(format!("there is no command `{other}`")),
+    }
+}
+
+fn parse_test(words: &[&str]) -> Result<test::Options, String> {
+    let mut options = test::Options::default();
+    for (at, &word) in words.iter().enumerate() {
+        match word {
+            "--embedded-only" => options.embedded_only = true,
+            "--" => {
+                options.extra = words[at + 1..]
+                    .iter()
+                    .map(|&word| word.to_owned())
+                    .collect();
+                break;
+            }
+            other => {
+                return Err(format!(
+                    "test: `{other}` is not known; what is meant for the test runner goes after `--`"
+                ));
+            }
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_after_two_dashes_go_to_the_runner() {
+        let Ok(Command::Test(options)) = parse(&["test", "--embedded-only", "--", "-p", "x", "--"])
+        else {
+            panic!("not parsed as a test command")
+        };
+        assert!(options.embedded_only);
+        assert_eq!(options.extra, ["-p", "x", "--"]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for words in [
+            &["tset"][..],
+            &[],
+            &["services"],
+            &["services", "pu"],
+            &["test", "name"],
+            &["ci", "fast"],
+            &["bench"],
+        ] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn help_is_found_behind_a_command() {
+        assert_eq!(parse(&["ci", "--help"]), Ok(Command::Help));
+    }
+}

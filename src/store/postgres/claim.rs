@@ -1,0 +1,79 @@
+//! Taking jobs, and recording how they ended.
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{Shared, rows};
+use crate::error::Result;
+use crate::job::{Fence, Job, JobId, NodeId};
+use crate::store::{ClaimRequest, ScanMark, Settlement, Verdict};
+
+/// Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
+const START: ScanMark = ScanMark { rank: i16::MIN, seq: i64::MIN };
+
+pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+    let after = request.after.unwrap_or(START);
+    let rows = shared
+        .engine_once(
+            "claim jobs",
+            &shared.sql.claim,
+            &[&request.node.0, &request.queue, &after.rank, &after.seq, &request.kinds, &rows::count(request.limit)],
+        )
+        .await?;
+    let mut jobs = rows.iter().map(|row| job(row, request.queue)).collect::<Result<Vec<_>>>()?;
+    // An UPDATE returns rows in no promised order.
+    jobs.sort_unstable_by_key(|job| (-job.priority, job.seq));
+    Ok(jobs)
+}
+
+fn job(row: &Row, queue: &str) -> Result<Job> {
+    Ok(Job {
+        id: JobId::from(rows::get::<Uuid>(row, 0)?),
+        seq: rows::get(row, 1)?,
+        version: rows::get(row, 2)?,
+        kind: rows::get(row, 3)?,
+        queue: queue.to_owned(),
+        priority: -rows::get::<i16>(row, 4)?,
+        attempt: rows::attempts(rows::get(row, 5)?),
+        max_attempts: rows::attempts(rows::get(row, 6)?),
+        created_at: rows::get(row, 7)?,
+        payload: rows::payload(row, 8)?,
+        headers: rows::headers(row, 11)?,
+    })
+}
+
+pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let ids: Vec<Uuid> = fences.iter().map(|fence| fence.id.into()).collect();
+    let versions: Vec<i64> = fences.iter().map(|fence| fence.version).collect();
+    let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
+    ids_of(&rows)
+}
+
+pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+    let ids: Vec<Uuid> = settlements.iter().map(|s| s.fence.id.into()).collect();
+    let versions: Vec<i64> = settlements.iter().map(|s| s.fence.version).collect();
+    let (verdicts, delays): (Vec<&str>, Vec<i64>) = settlements.iter().map(|s| verdict(&s.verdict)).unzip();
+    let errors: Vec<Option<&str>> = settlements.iter().map(|s| s.error.as_deref()).collect();
+    let details: Vec<Option<&str>> = settlements.iter().map(|s| s.detail.as_deref()).collect();
+    let rows = shared
+        .engine("record outcomes", &shared.sql.settle, &[&node.0, &ids, &versions, &verdicts, &delays, &errors, &details])
+        .await?;
+    ids_of(&rows)
+}
+
+fn verdict(verdict: &Verdict) -> (&'static str, i64) {
+    let micros = |delay: &std::time::Duration| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
+    match verdict {
+        Verdict::Retry(delay) => ("retry", micros(delay)),
+        Verdict::Snooze(delay) => ("snooze", micros(delay)),
+        Verdict::Release => ("release", 0),
+        Verdict::Cancel => ("cancel", 0),
+        Verdict::Dead => ("dead", 0),
+    }
+}
+
+fn ids_of(rows: &[Row]) -> Result<Vec<JobId>> {
+    rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect()
+}

@@ -1,0 +1,148 @@
+//! One connection for one call: prepares or not as the pooler allows, and never outlives its deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error as PgError, Row};
+
+use super::Shared;
+use super::error::{Doing, lost_connection, stale_statement};
+use super::statements::Statement;
+use crate::error::{Error, Result};
+
+pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Runs a statement on any client: named and cached, or unnamed where a pooler may change the session in between.
+pub(super) async fn query(
+    client: &deadpool_postgres::ClientWrapper,
+    pgbouncer: bool,
+    statement: &Statement,
+    params: Params<'_>,
+) -> Result<Vec<Row>, PgError> {
+    if pgbouncer {
+        let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
+        client.query_typed(&statement.sql, &typed).await
+    } else {
+        let prepared = client.prepare_typed_cached(&statement.sql, statement.types).await?;
+        client.query(&prepared, params).await
+    }
+}
+
+impl Shared {
+    /// Takes a connection of a pool. A pool only notices a dead connection when it is used, so this answers for the
+    /// connection, not for the server.
+    pub(super) async fn client(&self, pool: &Pool, doing: Doing<'_>) -> Result<Object> {
+        let size = pool.status().max_size;
+        timeout(self.call_timeout, pool.get())
+            .await
+            .map_err(|_| doing.timeout(self.call_timeout))?
+            .map_err(|e| doing.from_pool(e, size))
+    }
+
+    /// Runs one statement of the engine in a transaction of its own, within the deadline. Only for statements that may be
+    /// repeated: a connection that turns out to be dead is replaced as often as there are connections.
+    pub(super) async fn engine(self: &Arc<Self>, what: &'static str, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
+        self.engine_call(what, statement, params, super::connect::ENGINE_CONNECTIONS).await
+    }
+
+    /// The same for statements whose answer matters: after a lost connection only the caller knows what to do.
+    pub(super) async fn engine_once(self: &Arc<Self>, what: &'static str, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
+        self.engine_call(what, statement, params, 0).await
+    }
+
+    async fn engine_call(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+        mut spares: usize,
+    ) -> Result<Vec<Row>> {
+        let doing = Doing { what, place: &self.place };
+        let deadline = Instant::now() + self.call_timeout;
+        loop {
+            let client = timeout_at(deadline, self.client(&self.engine, doing))
+                .await
+                .map_err(|_| doing.timeout(self.call_timeout))??;
+            match self.query_once(client, deadline, doing, statement, params).await {
+                Err(error) if lost_connection(&error) && spares > 0 && Instant::now() < deadline => spares -= 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn query_once(
+        self: &Arc<Self>,
+        client: Object,
+        deadline: Instant,
+        doing: Doing<'_>,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
+        let mut lease = Lease { object: Some(client), shared: self.clone() };
+        let wrapper = lease.client()?;
+        let mut answer = timeout_at(deadline, query(wrapper, self.pgbouncer, statement, params)).await;
+        if let Ok(Err(error)) = &answer
+            && stale_statement(error)
+        {
+            self.engine.manager().statement_caches.clear();
+            answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
+        }
+        match answer {
+            Ok(Ok(rows)) => {
+                lease.finish();
+                Ok(rows)
+            }
+            Ok(Err(error)) => {
+                lease.finish();
+                Err(doing.from_pg(error))
+            }
+            Err(_) => Err(doing.timeout(self.call_timeout)),
+        }
+    }
+}
+
+/// A connection with a statement under way. Dropped before the answer came (deadline, cancelled caller), the connection is
+/// thrown away and the server told to stop: the next user must not wait behind somebody else's statement.
+struct Lease {
+    object: Option<Object>,
+    shared: Arc<Shared>,
+}
+
+impl Lease {
+    fn client(&self) -> Result<&deadpool_postgres::ClientWrapper> {
+        match &self.object {
+            Some(object) => Ok(object),
+            None => Err(Error::new(crate::ErrorKind::Unreachable, "the connection was given up")),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.object = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(object) = self.object.take() {
+            self.shared.abandon(object);
+        }
+    }
+}
+
+impl Shared {
+    /// Removes a connection from its pool and asks the server to cancel what runs on it, without waiting for either.
+    pub(super) fn abandon(self: &Arc<Self>, object: Object) {
+        let token = object.cancel_token();
+        drop(Object::take(object));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let tls = self.target.tls.clone();
+            runtime.spawn(async move {
+                // Best effort: statement_timeout ends it anyway.
+                let _ = timeout(Duration::from_secs(5), token.cancel_query(tls)).await;
+            });
+        }
+    }
+}

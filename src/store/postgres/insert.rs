@@ -1,0 +1,153 @@
+//! The flush.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::statements::{Statement, Statements};
+use super::types::JsonParam;
+use super::{Shared, rows};
+use crate::error::Result;
+use crate::job::{Due, JobId, JobMessage, Payload};
+use crate::store::{Inserted, OwnedInsert, Preclaim};
+
+/// Messages as one array a column.
+#[derive(Default)]
+pub(super) struct Columns<'a> {
+    ids: Vec<Uuid>,
+    kinds: Vec<&'a str>,
+    queues: Vec<&'a str>,
+    ranks: Vec<i16>,
+    max_attempts: Vec<i32>,
+    payloads: Vec<Option<JsonParam<'a>>>,
+    bodies: Vec<Option<&'a [u8]>>,
+    content_types: Vec<Option<&'a str>>,
+    headers: Vec<Option<JsonParam<'a>>>,
+    delays: Vec<Option<i64>>,
+    ats: Vec<Option<Timestamp>>,
+    given: Vec<bool>,
+    own: Vec<bool>,
+    node: Option<i64>,
+}
+
+/// Headers as JSON, in the order of the messages; they must outlive the columns, which borrow them.
+pub(super) fn header_texts(messages: &[JobMessage]) -> Vec<Option<String>> {
+    messages
+        .iter()
+        .map(|message| {
+            // A map of strings always serialises.
+            (!message.headers.is_empty()).then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()))
+        })
+        .collect()
+}
+
+impl<'a> Columns<'a> {
+    pub(super) fn new(messages: &'a [JobMessage], headers: &'a [Option<String>], owned: Option<&Preclaim>) -> Self {
+        let mut columns = Self { node: owned.map(|claim| claim.node.0), ..Self::default() };
+        let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
+        let mut seen = HashSet::new();
+        for (position, message) in messages.iter().enumerate() {
+            // The same given id twice in one flush: the first one counts.
+            if message.id_given && !seen.insert(message.id) {
+                continue;
+            }
+            columns.push(message, headers[position].as_deref(), own.contains(&position));
+        }
+        columns
+    }
+
+    fn push(&mut self, message: &'a JobMessage, headers: Option<&'a str>, own: bool) {
+        self.ids.push(*message.id.as_uuid());
+        self.kinds.push(&message.kind);
+        self.queues.push(&message.queue);
+        self.ranks.push(-message.priority);
+        self.max_attempts.push(i32::try_from(message.max_attempts).unwrap_or(i32::MAX));
+        match &message.payload {
+            Payload::Json(raw) => {
+                self.payloads.push(Some(JsonParam(raw.get())));
+                self.bodies.push(None);
+                self.content_types.push(None);
+            }
+            Payload::Bytes { content_type, body } => {
+                self.payloads.push(None);
+                self.bodies.push(Some(body));
+                self.content_types.push(Some(content_type));
+            }
+        }
+        self.headers.push(headers.map(JsonParam));
+        let (delay, at) = match message.due {
+            Due::Now => (None, None),
+            Due::In(delay) => (Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)), None),
+            Due::At(at) => (None, Some(at)),
+        };
+        self.delays.push(delay);
+        self.ats.push(at);
+        self.given.push(message.id_given);
+        self.own.push(own);
+    }
+
+    /// Whether the statement for the common case will do.
+    fn is_plain(&self) -> bool {
+        self.node.is_none()
+            && !self.given.contains(&true)
+            && self.delays.iter().all(Option::is_none)
+            && self.ats.iter().all(Option::is_none)
+    }
+
+    /// The parameters of the statement that fits.
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+            &self.ids,
+            &self.kinds,
+            &self.queues,
+            &self.ranks,
+            &self.max_attempts,
+            &self.payloads,
+            &self.bodies,
+            &self.content_types,
+            &self.headers,
+        ];
+        if !self.is_plain() {
+            let more: [&(dyn ToSql + Sync); 5] = [&self.delays, &self.ats, &self.given, &self.node, &self.own];
+            params.extend(more);
+        }
+        params
+    }
+
+    /// The statement that fits, and what its answer means.
+    pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
+        if self.is_plain() { &sql.insert_ready } else { &sql.insert_any }
+    }
+
+    pub(super) fn read(&self, rows: &[Row]) -> Result<Inserted> {
+        if self.is_plain() {
+            return Ok(Inserted { rows: self.ids.len() as u64, owned: Vec::new() });
+        }
+        let mut inserted = Inserted { rows: rows.len() as u64, owned: Vec::new() };
+        for row in rows {
+            if rows::get(row, 3)? {
+                inserted.owned.push(OwnedInsert {
+                    id: JobId::from(rows::get::<Uuid>(row, 0)?),
+                    seq: rows::get(row, 1)?,
+                    created_at: rows::get(row, 2)?,
+                });
+            }
+        }
+        Ok(inserted)
+    }
+}
+
+/// Inserts in a transaction of its own.
+pub(super) async fn insert(shared: &Arc<Shared>, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+    if messages.is_empty() {
+        return Ok(Inserted::default());
+    }
+    let headers = header_texts(messages);
+    let columns = Columns::new(messages, &headers, owned);
+    let rows = shared.engine_once("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
+    columns.read(&rows)
+}

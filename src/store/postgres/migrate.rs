@@ -1,0 +1,135 @@
+//! Brings the schema up to this build.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+
+use super::error::Doing;
+use super::statements::render;
+use super::{Shared, rows};
+use crate::error::Result;
+use crate::store::migration::{self, Applied, Migration, MigrationStatus};
+
+/// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "init", sql: include_str!("../../../migrations/postgres/0001_init.sql") }];
+
+/// Where what was applied is written down.
+const LEDGER: &str = "\
+create schema if not exists {schema};
+create table if not exists {schema}.migration (
+    version    integer primary key,
+    name       text not null,
+    checksum   text not null,
+    applied_at timestamptz not null default clock_timestamp()
+);";
+
+const APPLIED: &str = "select version, name, checksum, applied_at from {schema}.migration order by version";
+
+/// One lock a schema name, taken for the length of a transaction so that no cancelled caller can leave it behind on a pooled
+/// connection. `hashtextextended` spreads names over the key space; the prefix keeps away from other users of such locks.
+const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0))";
+
+/// The same steps as a script.
+pub(super) fn script(schema: &str) -> String {
+    let mut script = String::from("begin;\n");
+    for text in [LOCK, LEDGER] {
+        let _ = writeln!(script, "{};", render(text, schema).trim_end_matches(';'));
+    }
+    for migration in MIGRATIONS {
+        let _ = writeln!(
+            script,
+            "\n-- migration {} ({})\n{}\ninsert into {} (version, name, checksum) values ({}, '{}', '{}');",
+            migration.version,
+            migration.name,
+            render(migration.sql, schema),
+            render("{schema}.migration", schema),
+            migration.version,
+            migration.name,
+            migration.checksum()
+        );
+    }
+    script.push_str("commit;\n");
+    script
+}
+
+pub(super) async fn status(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>> {
+    let doing = Doing { what: "read the schema version", place: &shared.place };
+    let client = shared.client(&shared.engine, doing).await?;
+    let read = async {
+        let exists = client
+            .query_typed(
+                "select to_regclass($1) is not null",
+                &[(&render("{schema}.migration", &shared.config.schema), tokio_postgres::types::Type::TEXT)],
+            )
+            .await?;
+        if !exists.first().is_some_and(|row| row.get::<_, bool>(0)) {
+            return Ok(Vec::new());
+        }
+        client.query_typed(&render(APPLIED, &shared.config.schema), &[]).await
+    };
+    let rows = timeout(shared.call_timeout, read)
+        .await
+        .map_err(|_| doing.timeout(shared.call_timeout))?
+        .map_err(|e| doing.from_pg(e))?;
+    migration::compare(MIGRATIONS, &applied(&rows)?, &shared.place)
+}
+
+fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
+    rows.iter()
+        .map(|row| {
+            Ok(Applied {
+                version: rows::get(row, 0)?,
+                name: rows::get(row, 1)?,
+                checksum: rows::get(row, 2)?,
+                applied_at: rows::get(row, 3)?,
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn migrate(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>> {
+    // A role that may not create schemas can still start on one that is complete.
+    let before = status(shared).await?;
+    migration::refuse_newer(&before, &shared.place)?;
+    if before.iter().all(|step| step.applied_at.is_some()) {
+        return Ok(before);
+    }
+    apply(shared).await?;
+    status(shared).await
+}
+
+/// One transaction for all that is missing: either the schema this build needs is there, or nothing changed.
+async fn apply(shared: &Arc<Shared>) -> Result<()> {
+    let doing = Doing { what: "migrate the schema", place: &shared.place };
+    let schema = &shared.config.schema;
+    let mut client = shared.client(&shared.engine, doing).await?;
+    let work = async {
+        let transaction = client.transaction().await.map_err(|e| doing.from_pg(e))?;
+        let run = |sql: String| {
+            let transaction = &transaction;
+            async move { transaction.batch_execute(&sql).await.map_err(|e| doing.from_pg(e)) }
+        };
+        run(render(LOCK, schema)).await?;
+        run(render(LEDGER, schema)).await?;
+        let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(|e| doing.from_pg(e))?;
+        let now = migration::compare(MIGRATIONS, &applied(&found)?, &shared.place)?;
+        migration::refuse_newer(&now, &shared.place)?;
+        for migration in MIGRATIONS.iter().filter(|m| now.iter().any(|s| s.version == m.version && s.applied_at.is_none())) {
+            tracing::info!(version = migration.version, name = migration.name, schema, "applying a schema change");
+            run(render(migration.sql, schema)).await?;
+            run(format!(
+                "insert into \"{schema}\".migration (version, name, checksum) values ({}, '{}', '{}')",
+                migration.version,
+                migration.name,
+                migration.checksum()
+            ))
+            .await?;
+        }
+        // Whether it really committed is read back by the caller.
+        #[expect(clippy::disallowed_methods, reason = "the migration table is read afterwards, which proves the commit")]
+        transaction.commit().await.map_err(|e| doing.from_pg(e))
+    };
+    timeout(shared.call_timeout, work).await.map_err(|_| doing.timeout(shared.call_timeout))?
+}

@@ -1,0 +1,237 @@
+//! The PostgreSQL store.
+//!
+//! Two pools: one for contexts, whose connections users write through, and a small one for the engine, so that handlers which
+//! use up the first never stop a heartbeat. A third kind of connection, outside both, listens for hints.
+//!
+//! Every call is one statement (see `sql/`), prepared once a connection, or unnamed when a transaction pooler stands in
+//! between, and has a deadline on both sides: ours, and the server's `statement_timeout`.
+
+mod admin;
+mod claim;
+mod client;
+mod connect;
+mod error;
+mod hints;
+mod insert;
+mod migrate;
+mod rows;
+mod statements;
+mod tls;
+mod transaction;
+mod types;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deadpool_postgres::Pool;
+
+pub use self::transaction::PgTransaction;
+use self::connect::Target;
+use self::error::Doing;
+use self::statements::Statements;
+use super::migration::MigrationStatus;
+use super::{
+    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted,
+    Released, Settlement, StatusReport, Steered, Store,
+};
+use crate::config::DatabaseConfig;
+use crate::error::Result;
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+
+/// A PostgreSQL database (13 or newer) that keeps jobs. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Postgres(Arc<Shared>);
+
+/// What all parts of the store share.
+struct Shared {
+    target: Target,
+    /// For contexts.
+    user: Pool,
+    /// For the engine.
+    engine: Pool,
+    sql: Statements,
+    config: DatabaseConfig,
+    call_timeout: Duration,
+    pgbouncer: bool,
+    /// What and where, for errors and logs.
+    place: String,
+}
+
+impl Postgres {
+    /// Connects, and makes sure that the server answers.
+    ///
+    /// # Errors
+    /// When the configuration can't be used or the server can't be reached within `connect_timeout`.
+    pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
+        config.validate()?;
+        let target = Target::new(config)?;
+        let shared = Arc::new(Shared {
+            user: target.pool(config, config.max_connections, None)?,
+            engine: target.pool(config, connect::ENGINE_CONNECTIONS, connect::engine_session(config))?,
+            target,
+            sql: Statements::new(&config.schema),
+            call_timeout: config.call_timeout,
+            pgbouncer: config.pgbouncer,
+            place: config.url.redacted(),
+            config: config.clone(),
+        });
+        drop(shared.client(&shared.engine, Doing { what: "connect", place: &shared.place }).await?);
+        Ok(Self(shared))
+    }
+
+    /// The schema changes of this build, as SQL that a DBA can run by hand.
+    pub fn migrations(schema: &str) -> String {
+        migrate::script(schema)
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Postgres({}, schema {})", self.0.place, self.0.config.schema)
+    }
+}
+
+impl Store for Postgres {
+    type Transaction = PgTransaction;
+
+    async fn begin(&self) -> Result<PgTransaction> {
+        PgTransaction::begin(&self.0).await
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl JobStore for Postgres {
+    fn describe(&self) -> String {
+        format!("{} (schema {})", self.0.place, self.0.config.schema)
+    }
+
+    async fn detached(&self) -> Result<Arc<dyn JobStore>> {
+        let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
+        Ok(Arc::new(Self::connect(&config).await?))
+    }
+
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::migrate(&self.0).await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        migrate::status(&self.0).await
+    }
+
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        insert::insert(&self.0, messages, owned).await
+    }
+
+    async fn notify(&self, hints: &[Hint]) -> Result<()> {
+        hints::notify(&self.0, hints).await
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        hints::listen(&self.0).await
+    }
+
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+        claim::claim(&self.0, request).await
+    }
+
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+        claim::complete(&self.0, node, fences).await
+    }
+
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        claim::settle(&self.0, node, settlements).await
+    }
+
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        let rows = self.0.engine("promote due timers", &self.0.sql.promote, &[&rows::count(limit)]).await?;
+        let row = rows::single(&rows)?;
+        let jobs: i64 = rows::get(row, 0)?;
+        let queues: Option<Vec<String>> = rows::get(row, 1)?;
+        let next: Option<i64> = rows::get(row, 2)?;
+        Ok(Promoted {
+            jobs: jobs.unsigned_abs(),
+            queues: queues.unwrap_or_default(),
+            next: next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())),
+        })
+    }
+
+    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
+        let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
+        let rows = self
+            .0
+            .engine("register the node", &self.0.sql.register_node, &[&node.name, &node.host, &i64::from(node.pid), &lease])
+            .await?;
+        Ok(NodeId(rows::get(rows::single(&rows)?, 0)?))
+    }
+
+    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
+        let rows = self.0.engine("renew the node's lease", &self.0.sql.heartbeat, &[&node.0]).await?;
+        Ok(!rows.is_empty())
+    }
+
+    async fn retire_node(&self, node: NodeId) -> Result<()> {
+        self.0.engine("retire the node", &self.0.sql.retire_node, &[&node.0]).await?;
+        self.0.engine("forget retired nodes", &self.0.sql.forget_nodes, &[]).await?;
+        Ok(())
+    }
+
+    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
+        let rows = self.0.engine("look for dead nodes", &self.0.sql.expire_nodes, &[]).await?;
+        rows.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
+    }
+
+    async fn release_lost(&self, limit: usize) -> Result<Released> {
+        let rows = self
+            .0
+            .engine_once("release what dead nodes own", &self.0.sql.release_lost, &[&rows::count(limit)])
+            .await?;
+        let row = rows::single(&rows)?;
+        let released = Released {
+            waiting: rows::get::<i64>(row, 0)?.unsigned_abs(),
+            dead: rows::get::<i64>(row, 1)?.unsigned_abs(),
+        };
+        if released.total() < rows::count(limit).unsigned_abs() {
+            self.0.engine("forget dead nodes", &self.0.sql.forget_nodes, &[]).await?;
+        }
+        Ok(released)
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        let known: Vec<_> = known.iter().map(|id| *id.as_uuid()).collect();
+        let rows = self
+            .0
+            .engine("release what got lost on the way", &self.0.sql.release_unknown, &[&node.0, &known])
+            .await?;
+        Ok(rows.len() as u64)
+    }
+
+    async fn status(&self) -> Result<StatusReport> {
+        admin::status(&self.0).await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        admin::list(&self.0, filter, page).await
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        admin::show(&self.0, id).await
+    }
+
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        admin::steer(&self.0, admin::Steer::Retry, filter, dry_run).await
+    }
+
+    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        admin::steer(&self.0, admin::Steer::Cancel, filter, dry_run).await
+    }
+
+    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        admin::steer(&self.0, admin::Steer::Delete, filter, dry_run).await
+    }
+}

@@ -1,0 +1,28 @@
+-- Removes live jobs. The row of a running one goes too: its outcome will be refused.
+with gone as (
+    delete from {schema}.job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or case when lock_owner is null then 'waiting' else 'running' end = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning case when lock_owner is null then 'waiting' else 'running' end as state
+),
+gone_timers as (
+    delete from {schema}.timer_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'timer' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'timer' as state
+),
+gone_suspended as (
+    delete from {schema}.suspended_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'suspended' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'suspended' as state
+)
+select state, count(*)
+from (select state from gone union all select state from gone_timers union all select state from gone_suspended) states
+group by state

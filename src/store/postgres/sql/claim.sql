@@ -1,0 +1,28 @@
+-- Takes the best waiting rows of a queue.
+-- `me` locks the node's row against being declared dead (that takes FOR UPDATE): a dead node claims nothing, and what a live
+-- one claims is always answered for. It does not wait for, or block, the node's own heartbeat.
+-- The rows are picked and locked by a subselect and found again by ctid: one pass over the index, and no join that could
+-- take more rows than the limit. A ctid can't go stale in between, because the lock is already held.
+-- The row comparison is an index condition, so a scan that starts at the mark skips what it has already walked over.
+with me as materialized (
+    select id from {schema}.node where id = $1 and dead_at is null for key share
+)
+update {schema}.job j
+set lock_owner = me.id,
+    version    = j.version + 1,
+    attempt    = j.attempt + 1,
+    claimed_at = clock_timestamp()
+from me
+where j.ctid = any (array(
+    select c.ctid
+    from {schema}.job c
+    where c.queue = $2
+      and (c.rank, c.seq) > ($3::int2, $4::int8)
+      and c.lock_owner is null
+      and ($5::text[] is null or c.kind = any ($5))
+    order by c.rank, c.seq
+    limit $6
+    for update skip locked
+))
+returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
+          j.payload, j.body, j.content_type, j.headers

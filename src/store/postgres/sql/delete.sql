@@ -1,0 +1,38 @@
+-- Removes jobs for good, dead letters too; running ones are left alone.
+with gone as (
+    delete from {schema}.job
+    where lock_owner is null
+      and ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'waiting' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'waiting' as state
+),
+gone_timers as (
+    delete from {schema}.timer_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'timer' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'timer' as state
+),
+gone_suspended as (
+    delete from {schema}.suspended_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'suspended' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'suspended' as state
+),
+gone_dead as (
+    delete from {schema}.dead_letter_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'dead' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'dead' as state
+)
+select state, count(*)
+from (select state from gone union all select state from gone_timers
+      union all select state from gone_suspended union all select state from gone_dead) states
+group by state

@@ -1,0 +1,43 @@
+-- The general flush: delays, ids given by the sender, and rows that are to be born owned (the hot path).
+-- `me` locks the node's row against being declared dead, which takes FOR UPDATE: no row can be born owned by a dead node.
+-- A given id is looked for in the other tables too, because each has an index of its own. Two first sends of one id at the
+-- same moment meet in the unique index, unless only one of them is delayed.
+with me as materialized (
+    select id from {schema}.node where id = $13 and dead_at is null for key share
+),
+msg as materialized (
+    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
+                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[])
+             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
+                                  delay_us, at, given, own, n)
+         cross join (select clock_timestamp() as now) moment
+    where not m.given
+       or not exists (select from {schema}.job t where t.id = m.id)
+      and not exists (select from {schema}.timer_job t where t.id = m.id)
+      and not exists (select from {schema}.suspended_job t where t.id = m.id)
+      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
+),
+ready as (
+    insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
+                              lock_owner, version, attempt, claimed_at)
+    select m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
+           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end
+    from msg m left join me on m.own
+    where m.due_at is null or m.due_at <= m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at, lock_owner is not null as owned
+),
+later as (
+    insert into {schema}.timer_job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
+    select m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at
+    from msg m
+    where m.due_at > m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at
+)
+select id, seq, created_at, owned from ready
+union all
+select id, seq, created_at, false from later

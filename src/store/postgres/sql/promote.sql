@@ -1,0 +1,27 @@
+-- Moves due timers to waiting, earliest first, skipping those another node is moving. statement_timestamp() and not
+-- clock_timestamp(), because only a stable value can be an index condition.
+with due as (
+    delete from {schema}.timer_job
+    where ctid = any (array(
+        select ctid
+        from {schema}.timer_job
+        where due_at <= statement_timestamp()
+        order by due_at
+        limit $1
+        for update skip locked
+    ))
+    returning *
+),
+moved as (
+    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
+                              payload, body, content_type, headers, errors)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+    from due
+    on conflict (id) do nothing
+    returning queue
+)
+select (select count(*) from due) as jobs,
+       (select array_agg(distinct queue) from moved) as queues,
+       (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
+        from {schema}.timer_job
+        where due_at > statement_timestamp()) as next_us

@@ -1,0 +1,69 @@
+//! The catalogue of statements: their text with the schema filled in, and the types of their parameters, so that no
+//! round trip is spent on asking for them.
+
+use tokio_postgres::types::Type;
+
+/// One statement.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(super) sql: String,
+    pub(super) types: &'static [Type],
+}
+
+/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel.
+pub(super) fn render(sql: &str, schema: &str) -> String {
+    sql.replace("{schema}", &format!("\"{schema}\"")).replace("{channel}", &channel(schema))
+}
+
+/// The notification channel of a schema.
+pub(super) fn channel(schema: &str) -> String {
+    format!("{schema}_wake")
+}
+
+macro_rules! statements {
+    ($($name:ident: [$($type:ident),*],)*) => {
+        /// All statements, for one schema.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(super) $name: Statement,)*
+        }
+
+        impl Statements {
+            pub(super) fn new(schema: &str) -> Self {
+                Self {
+                    $($name: Statement {
+                        sql: render(include_str!(concat!("sql/", stringify!($name), ".sql")), schema),
+                        types: &[$(Type::$type),*],
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    insert_ready: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY],
+    insert_any: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
+                 INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY],
+    claim: [INT8, TEXT, INT2, INT8, TEXT_ARRAY, INT8],
+    complete: [INT8, UUID_ARRAY, INT8_ARRAY],
+    remove: [INT8, UUID, INT8],
+    settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
+    promote: [INT8],
+    register_node: [TEXT, TEXT, INT8, INT8],
+    heartbeat: [INT8],
+    expire_nodes: [],
+    release_lost: [INT8],
+    release_unknown: [INT8, UUID_ARRAY],
+    forget_nodes: [],
+    retire_node: [INT8],
+    notify: [TEXT, TEXT_ARRAY],
+    status_queues: [],
+    status_nodes: [],
+    list: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT8, INT8],
+    show: [UUID],
+    count: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT_ARRAY],
+    retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
+    cancel: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
+    delete: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
+}

@@ -1,0 +1,235 @@
+//! The transaction a context hands to its user.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{ClientWrapper, Object};
+use futures_util::future::try_join;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::types::{ToSql, Type};
+
+use super::client::query;
+use super::error::{Doing, lost_connection};
+use super::insert::{Columns, header_texts};
+use super::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Fence, JobMessage, NodeId};
+use crate::store::{Inserted, Preclaim, UnitOfWork};
+
+/// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a
+/// [`tokio_postgres::Client`] through a shared reference works here: `execute`, `query`, `prepare_cached`, `copy_in`,
+/// pipelining.
+///
+/// Committing is the context's business, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK`
+/// by hand (`SAVEPOINT` is fine). A statement that fails aborts the transaction, and the context's commit will say so.
+/// Dropped, it rolls back.
+pub struct PgTransaction {
+    /// `None` only after the end.
+    object: Option<Object>,
+    shared: Arc<Shared>,
+}
+
+impl PgTransaction {
+    pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
+        let doing = Doing { what: "begin a transaction", place: &shared.place };
+        let deadline = Instant::now() + shared.call_timeout;
+        // Connections may have died in the pool; each is found out by its first statement.
+        let mut spares = shared.config.max_connections;
+        loop {
+            let object = timeout_at(deadline, shared.client(&shared.user, doing))
+                .await
+                .map_err(|_| doing.timeout(shared.call_timeout))??;
+            let begun = Self { object: Some(object), shared: shared.clone() };
+            let answer = match begun.client() {
+                Ok(client) => timeout_at(deadline, client.batch_execute("begin")).await,
+                Err(error) => return Err(error),
+            };
+            match answer {
+                Ok(Ok(())) => return Ok(begun),
+                Ok(Err(error)) => {
+                    let error = doing.from_pg(error);
+                    if !lost_connection(&error) || spares == 0 {
+                        return Err(error);
+                    }
+                    spares -= 1;
+                }
+                Err(_) => return Err(doing.timeout(shared.call_timeout)),
+            }
+        }
+    }
+
+    fn client(&self) -> Result<&ClientWrapper> {
+        self.object.as_deref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
+    }
+
+    async fn run(&self, what: &'static str, statement: &super::statements::Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<tokio_postgres::Row>> {
+        let doing = Doing { what, place: &self.shared.place };
+        timeout(self.shared.call_timeout, query(self.client()?, self.shared.pgbouncer, statement, params))
+            .await
+            .map_err(|_| doing.timeout(self.shared.call_timeout))?
+            .map_err(|e| doing.from_pg(e))
+    }
+}
+
+impl Deref for PgTransaction {
+    type Target = ClientWrapper;
+
+    /// # Panics
+    /// Never: the connection is only given up by what consumes the transaction.
+    fn deref(&self) -> &ClientWrapper {
+        match &self.object {
+            Some(object) => object,
+            None => unreachable!("a transaction that has ended can't be borrowed"),
+        }
+    }
+}
+
+impl fmt::Debug for PgTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PgTransaction({})", self.shared.place)
+    }
+}
+
+impl UnitOfWork for PgTransaction {
+    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        let headers = header_texts(messages);
+        let columns = Columns::new(messages, &headers, owned);
+        let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
+        columns.read(&rows)
+    }
+
+    async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
+        let rows = self
+            .run("remove the finished job", &self.shared.sql.remove, &[&node.0, fence.id.as_uuid(), &fence.version])
+            .await?;
+        Ok(!rows.is_empty())
+    }
+
+    /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in
+    /// front of it, in the same round trip: in an aborted transaction it fails. It also tells the transaction's id, by which
+    /// the server can be asked for its fate if the answer to `COMMIT` gets lost.
+    async fn commit(mut self) -> Result<()> {
+        let doing = Doing { what: "commit", place: &self.shared.place };
+        let mut xid: Option<String> = None;
+        let client = self.client()?;
+        let committed = timeout(
+            self.shared.call_timeout,
+            try_join(
+                async {
+                    let rows = client.query_typed("select pg_current_xact_id_if_assigned()::text", &[]).await?;
+                    xid = rows.first().and_then(|row| row.get(0));
+                    Ok(())
+                },
+                client.batch_execute("commit"),
+            ),
+        )
+        .await;
+        let error = match committed {
+            Ok(Ok(_)) => {
+                // Over: the connection goes back to its pool.
+                self.object = None;
+                return Ok(());
+            }
+            Ok(Err(error)) => doing.from_pg(error),
+            Err(_) => doing.timeout(self.shared.call_timeout),
+        };
+        match error.kind() {
+            ErrorKind::Unreachable | ErrorKind::Timeout => {
+                // Its answer got lost, so the connection is of no use.
+                if let Some(object) = self.object.take() {
+                    drop(Object::take(object));
+                }
+                resolve(&self.shared, xid, error).await
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn rollback(mut self) -> Result<()> {
+        let doing = Doing { what: "roll back", place: &self.shared.place };
+        match timeout(self.shared.call_timeout, self.client()?.batch_execute("rollback")).await {
+            Ok(Ok(())) => {
+                self.object = None;
+                Ok(())
+            }
+            Ok(Err(error)) => Err(doing.from_pg(error)),
+            Err(_) => Err(doing.timeout(self.shared.call_timeout)),
+        }
+    }
+}
+
+/// Asks the server what became of a transaction whose commit was not answered.
+async fn resolve(shared: &Arc<Shared>, xid: Option<String>, lost: Error) -> Result<()> {
+    let unknown = |lost: Error| {
+        Error::new(
+            ErrorKind::CommitUnknown,
+            format!("the answer to a commit on {} got lost, and the server could not be asked: it may have committed or not", shared.place),
+        )
+        .with_source(lost)
+    };
+    let Some(xid) = xid else {
+        return Err(unknown(lost));
+    };
+    let deadline = Instant::now() + shared.call_timeout;
+    let mut delays = crate::backoff::Reconnect::new(Duration::from_secs(1));
+    while Instant::now() < deadline {
+        match ask(shared, &xid).await {
+            Some(Fate::Committed) => return Ok(()),
+            Some(Fate::Aborted) => {
+                return Err(Error::new(
+                    ErrorKind::Aborted,
+                    format!("the connection to {} was lost during a commit; the server rolled it back", shared.place),
+                )
+                .with_source(lost));
+            }
+            // In progress: the old backend has not noticed yet.
+            None => tokio::time::sleep(delays.next_delay()).await,
+        }
+    }
+    Err(unknown(lost))
+}
+
+enum Fate {
+    Committed,
+    Aborted,
+}
+
+async fn ask(shared: &Arc<Shared>, xid: &str) -> Option<Fate> {
+    let doing = Doing { what: "ask for a commit", place: &shared.place };
+    let client = shared.client(&shared.engine, doing).await.ok()?;
+    let rows = timeout(
+        shared.call_timeout,
+        client.query_typed("select pg_xact_status($1::text::xid8)", &[(&xid, Type::TEXT)]),
+    )
+    .await
+    .ok()?
+    .ok()?;
+    match rows.first()?.get::<_, Option<&str>>(0)? {
+        "committed" => Some(Fate::Committed),
+        "aborted" => Some(Fate::Aborted),
+        _ => None,
+    }
+}
+
+impl Drop for PgTransaction {
+    /// Rolls back in the background and gives the connection back. If a statement is still under way (its future was
+    /// dropped), the connection is given up instead: nobody should wait behind it.
+    fn drop(&mut self) {
+        let Some(object) = self.object.take() else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            drop(Object::take(object));
+            return;
+        };
+        let shared = self.shared.clone();
+        runtime.spawn(async move {
+            match timeout(Duration::from_millis(500), object.batch_execute("rollback")).await {
+                Ok(Ok(())) => drop(object),
+                _ => shared.abandon(object),
+            }
+        });
+    }
+}

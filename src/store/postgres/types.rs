@@ -1,0 +1,45 @@
+//! Conversions that the driver does not bring.
+
+use std::error::Error as StdError;
+
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+
+type BoxError = Box<dyn StdError + Sync + Send>;
+
+/// The version byte in front of the text of a binary `jsonb`.
+const JSONB_VERSION: u8 = 1;
+
+/// A JSON text on its way to a `jsonb` parameter, without parsing it again.
+#[derive(Debug)]
+pub(super) struct JsonParam<'a>(pub(super) &'a str);
+
+impl ToSql for JsonParam<'_> {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        out.extend_from_slice(&[JSONB_VERSION]);
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::JSONB
+    }
+
+    to_sql_checked!();
+}
+
+/// The JSON text of a `jsonb` column, borrowed from the row.
+pub(super) struct JsonText<'a>(pub(super) &'a str);
+
+impl<'a> FromSql<'a> for JsonText<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        match raw.split_first() {
+            Some((&JSONB_VERSION, text)) => Ok(Self(std::str::from_utf8(text)?)),
+            _ => Err("unknown version of binary jsonb".into()),
+        }
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::JSONB
+    }
+}

@@ -1,0 +1,83 @@
+//! Everything a change has to pass. Stops at the first failure: what comes later takes longer and says less.
+
+use std::time::Duration;
+
+use crate::report::Report;
+use crate::run::{self, Result};
+use crate::test;
+
+pub(crate) fn run() -> Result<()> {
+    let mut report = Report::default();
+    let _ = steps(&mut report);
+    report.finish()
+}
+
+/// None once a step has failed.
+fn steps(report: &mut Report) -> Option<()> {
+    let cargo = |report: &mut Report, args: &[&str]| {
+        report
+            .step(&format!("cargo {}", args[0]), || {
+                run::run(&mut run::cargo(args), None)
+            })
+            .then_some(())
+    };
+    cargo(report, &["fmt", "--all", "--check"])?;
+    cargo(
+        report,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
+    deny(report)?;
+    report
+        .step("cargo doc", || {
+            // Libraries only: the binary is named like the library, and their pages would overwrite each other.
+            let mut command = run::cargo(["doc", "--workspace", "--lib", "--no-deps"]);
+            command.args(["--document-private-items", "--locked"]);
+            run::run(command.env("RUSTDOCFLAGS", "-D warnings"), None)
+        })
+        .then_some(())?;
+    test::steps(&test::Options::default(), report);
+    report.all_ok().then_some(())
+}
+
+/// The checks of cargo-deny that work without a network. Advisories need RustSec's database and have a job of their own.
+fn deny(report: &mut Report) -> Option<()> {
+    const NAME: &str = "cargo deny";
+    if !test::installed("deny") {
+        if std::env::var_os("JOBWRIGHT_CI_INSTALL").is_none_or(|value| value != "1") {
+            report.not_run(
+                NAME,
+                "cargo-deny is not installed (JOBWRIGHT_CI_INSTALL=1 installs it)",
+            );
+            return Some(());
+        }
+        report
+            .step("install cargo-deny", || {
+                // Compiling it takes minutes; half an hour means that something hangs.
+                let deadline = Some(Duration::from_secs(30 * 60));
+                run::run(
+                    &mut run::cargo(["install", "cargo-deny", "--locked"]),
+                    deadline,
+                )
+            })
+            .then_some(())?;
+    }
+    let args = [
+        "deny",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ];
+    report
+        .step(NAME, || run::run(&mut run::cargo(args), None))
+        .then_some(())
+}

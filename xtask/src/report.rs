@@ -1,0 +1,104 @@
+//! The steps of a run: what each took and how it ended.
+
+use std::time::{Duration, Instant};
+
+use crate::run::Result;
+
+#[derive(Debug)]
+enum End {
+    Ok,
+    Failed(String),
+    NotRun(String),
+}
+
+/// Steps in the order they ran.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    steps: Vec<(String, Duration, End)>,
+}
+
+impl Report {
+    /// Runs one step and notes it. True if it went well.
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
+        eprintln!("\n=== {name}");
+        let begin = Instant::now();
+        let end = match work() {
+            Ok(()) => End::Ok,
+            Err(why) => {
+                eprintln!("{why}");
+                End::Failed(why)
+            }
+        };
+        let ok = matches!(end, End::Ok);
+        self.steps.push((name.to_owned(), begin.elapsed(), end));
+        ok
+    }
+
+    /// Notes a step that was left out, and why.
+    pub(crate) fn not_run(&mut self, name: &str, why: &str) {
+        self.steps
+            .push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
+    }
+
+    /// Whether no step failed so far. One that was not run has not failed.
+    pub(crate) fn all_ok(&self) -> bool {
+        !self
+            .steps
+            .iter()
+            .any(|(_, _, end)| matches!(end, End::Failed(_)))
+    }
+
+    /// Prints the summary; an error if any step failed.
+    pub(crate) fn finish(&self) -> Result<()> {
+        eprintln!("\n{}", self.summary());
+        let failed: Vec<&str> = self
+            .steps
+            .iter()
+            .filter(|(_, _, end)| matches!(end, End::Failed(_)))
+            .map(|(name, ..)| name.as_str())
+            .collect();
+        if failed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("failed: {}", failed.join(", ")))
+        }
+    }
+
+    fn summary(&self) -> String {
+        let mut text = String::from("Summary\n");
+        for (name, took, end) in &self.steps {
+            let seconds = format!("{:.1} s", took.as_secs_f64());
+            let line = match end {
+                End::Ok => format!("  ok      {seconds:>9}  {name}"),
+                End::Failed(why) => {
+                    let first = why.lines().next().unwrap_or_default();
+                    format!("  FAILED  {seconds:>9}  {name}: {first}")
+                }
+                End::NotRun(why) => format!("  -       {:>9}  {name}: not run: {why}", ""),
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_fails_the_run_and_one_not_run_does_not() {
+        let mut report = Report::default();
+        assert!(report.step("first", || Ok(())));
+        report.not_run("second", "the tool is not installed");
+        assert!(report.all_ok() && report.finish().is_ok());
+
+        assert!(!report.step("third", || Err("it broke\nbadly".to_owned())));
+        assert!(!report.all_ok());
+        assert_eq!(report.finish(), Err("failed: third".to_owned()));
+        let summary = report.summary();
+        assert!(summary.contains("second: not run: the tool is not installed"));
+        assert!(summary.contains("third: it broke\n"));
+    }
+}

@@ -1,0 +1,294 @@
+//! The servers the tests need: found where they run, started where they do not.
+
+mod amqp;
+mod folder;
+mod pgbouncer;
+mod postgres;
+mod process;
+mod programs;
+mod rabbitmq;
+mod state;
+mod url;
+mod user;
+
+use std::fs::{self, File, TryLockError};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::run::{self, Result};
+use pgbouncer::PgBouncer;
+use postgres::Postgres;
+use rabbitmq::RabbitMq;
+use state::{Started, State};
+use url::Url;
+
+/// Where the three servers are.
+pub(crate) struct Urls {
+    database: Url,
+    amqp: Url,
+    pgbouncer: Url,
+}
+
+impl Urls {
+    pub(crate) const NAMES: [&str; 3] = ["DATABASE_URL", "AMQP_URL", "PGBOUNCER_URL"];
+
+    pub(crate) fn variables(&self) -> [(&'static str, &str); 3] {
+        let [database, amqp, pgbouncer] = Self::NAMES;
+        [
+            (database, self.database.as_str()),
+            (amqp, self.amqp.as_str()),
+            (pgbouncer, self.pgbouncer.as_str()),
+        ]
+    }
+
+    /// The same, one to a line, as the shell's `export` takes them.
+    pub(crate) fn lines(&self) -> String {
+        self.variables()
+            .map(|(name, url)| format!("{name}={url}\n"))
+            .concat()
+    }
+}
+
+/// One kind of server.
+trait Service {
+    /// Its name, also that of its folder and of its lines in the state file.
+    const NAME: &str;
+    /// The variable that names the one to use.
+    const VARIABLE: Option<&str>;
+    /// What ends it at once and in good order.
+    const STOP: &str;
+
+    /// The places where one usually runs.
+    fn usual(&self) -> Result<Vec<Url>>;
+    /// Installs what asking for an answer needs.
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Whether a client gets an answer there; else why not. Changes nothing.
+    fn answers(&self, url: &Url) -> Result<()>;
+    /// Whether one that was started earlier still serves what it is needed for.
+    fn fits(&self, _started: &Started) -> bool {
+        true
+    }
+    /// Starts a private one and waits until it answers.
+    fn start(&self) -> Result<Started>;
+    /// Ends what it started besides its own process.
+    fn clear(&self, _started: &Started) {}
+}
+
+/// Whose a server is.
+#[derive(Clone, Copy)]
+enum Origin {
+    Environment,
+    Started,
+    Running,
+}
+
+impl Origin {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Environment => "named by the environment",
+            Self::Started => "started by `cargo xtask services up`",
+            Self::Running => "was running already",
+        }
+    }
+}
+
+pub(crate) fn up() -> Result<Urls> {
+    let (_lock, mut state) = open()?;
+    let database = ensure(&Postgres, &mut state)?;
+    let amqp = ensure(&RabbitMq, &mut state)?;
+    let pgbouncer = ensure(
+        &PgBouncer {
+            upstream: Some(database.clone()),
+        },
+        &mut state,
+    )?;
+    Ok(Urls {
+        database,
+        amqp,
+        pgbouncer,
+    })
+}
+
+/// Stops what `up` started; the last started goes first.
+pub(crate) fn down() -> Result<()> {
+    let (_lock, mut state) = open()?;
+    let any = stop(&PgBouncer { upstream: None }, &mut state)?
+        | stop(&RabbitMq, &mut state)?
+        | stop(&Postgres, &mut state)?;
+    if !any {
+        eprintln!("nothing to stop: `cargo xtask services up` has started nothing that is left");
+    }
+    Ok(())
+}
+
+pub(crate) fn status() -> Result<()> {
+    let (_lock, state) = open()?;
+    let database = found(&Postgres, &state);
+    let upstream = database
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .map(|(url, _)| url.clone());
+    let answers = [
+        tell::<Postgres>(&database, &state),
+        tell::<RabbitMq>(&found(&RabbitMq, &state), &state),
+        tell::<PgBouncer>(&found(&PgBouncer { upstream }, &state), &state),
+    ];
+    if answers == [true; 3] {
+        Ok(())
+    } else {
+        Err("not everything is up".to_owned())
+    }
+}
+
+fn tell<S: Service>(found: &Result<Option<(Url, Origin)>>, state: &State) -> bool {
+    let line = match found {
+        Ok(Some((url, origin))) => {
+            let pid = match (origin, state.get(S::NAME)) {
+                (Origin::Started, Some(started)) => format!(", process {}", started.pid),
+                _ => String::new(),
+            };
+            format!("answers  {}  {}{pid}", url.redacted(), origin.text())
+        }
+        Ok(None) => "none     `cargo xtask services up` would start one".to_owned(),
+        Err(why) => format!("fails    {why}"),
+    };
+    println!("{:<10} {line}", S::NAME);
+    matches!(found, Ok(Some(_)))
+}
+
+/// The one to use, if one answers already.
+fn found<S: Service>(service: &S, state: &State) -> Result<Option<(Url, Origin)>> {
+    let started = state.get(S::NAME).filter(|started| service.fits(started));
+    if let Some((variable, text)) = S::VARIABLE.and_then(from_environment) {
+        let url = Url::parse(&text).map_err(|why| format!("{variable}: {why}"))?;
+        service.answers(&url).map_err(|why| {
+            format!(
+                "{variable} names {}, which does not answer: {why}\n  Start that server, or unset {variable} to let \
+                 `cargo xtask services up` find or start one.",
+                url.redacted()
+            )
+        })?;
+        let ours = started.is_some_and(|started| started.url.as_str() == url.as_str());
+        return Ok(Some((
+            url,
+            if ours {
+                Origin::Started
+            } else {
+                Origin::Environment
+            },
+        )));
+    }
+    if let Some(started) = started {
+        match service.answers(&started.url) {
+            Ok(()) => return Ok(Some((started.url.clone(), Origin::Started))),
+            Err(why) => eprintln!(
+                "{}: the one started earlier does not answer: {why}",
+                S::NAME
+            ),
+        }
+    }
+    if !private_only() {
+        for url in service.usual()? {
+            if service.answers(&url).is_ok() {
+                return Ok(Some((url, Origin::Running)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn ensure<S: Service>(service: &S, state: &mut State) -> Result<Url> {
+    service.prepare()?;
+    if let Some((url, origin)) = found(service, state)? {
+        eprintln!("{}: {} ({})", S::NAME, url.redacted(), origin.text());
+        return Ok(url);
+    }
+    // What is left of one that does not answer, or that stands in front of another server.
+    stop(service, state)?;
+    eprintln!("{}: starting a private one", S::NAME);
+    let started = service.start()?;
+    let url = started.url.clone();
+    eprintln!("{}: {} (process {})", S::NAME, url.redacted(), started.pid);
+    // Written before the next one is started: whatever happens then, `down` finds this one.
+    state.set(S::NAME, Some(started))?;
+    Ok(url)
+}
+
+/// Stops the one that was started, if any. True if there was one.
+fn stop<S: Service>(service: &S, state: &mut State) -> Result<bool> {
+    let Some(started) = state.get(S::NAME).cloned() else {
+        return Ok(false);
+    };
+    process::terminate(S::NAME, started.pid, &started.mark, S::STOP)?;
+    service.clear(&started);
+    // A folder that cannot be removed is no reason to take the server for running.
+    if let Err(why) = folder::remove(&started.dir) {
+        eprintln!("{}: {why}", S::NAME);
+    }
+    state.set(S::NAME, None)?;
+    eprintln!("{}: stopped (process {})", S::NAME, started.pid);
+    Ok(true)
+}
+
+fn from_environment(variable: &'static str) -> Option<(&'static str, String)> {
+    if private_only() {
+        return None;
+    }
+    std::env::var(variable)
+        .ok()
+        .filter(|text| !text.is_empty())
+        .map(|text| (variable, text))
+}
+
+fn private_only() -> bool {
+    std::env::var_os("JOBWRIGHT_SERVICES_PRIVATE").is_some_and(|value| value == "1")
+}
+
+/// The folder of the services: always in this checkout, also where `CARGO_TARGET_DIR` is set, since what was started
+/// must be found again.
+fn home() -> PathBuf {
+    run::workspace().join("target").join("services")
+}
+
+/// The state, and the lock that keeps others from changing it meanwhile.
+fn open() -> Result<(File, State)> {
+    const DEADLINE: Duration = Duration::from_secs(300);
+    let home = home();
+    fs::create_dir_all(&home).map_err(|why| format!("cannot create {}: {why}", home.display()))?;
+    let path = home.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|why| format!("cannot open {}: {why}", path.display()))?;
+    let end = Instant::now() + DEADLINE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok((file, State::load(&home.join("state"))?)),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!(
+                    "another `cargo xtask` has held {} for {DEADLINE:?}; see what it does",
+                    path.display()
+                ));
+            }
+            Err(TryLockError::Error(why)) => {
+                return Err(format!("cannot lock {}: {why}", path.display()));
+            }
+        }
+    }
+}
+
+/// A port that nobody listens on. Another program may take it before the server does: then the start fails and says so.
+fn free_port() -> Result<u16> {
+    std::net::TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|why| format!("no free port on 127.0.0.1: {why}"))
+}

@@ -1,0 +1,148 @@
+//! PostgreSQL.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::state::Started;
+use super::url::Url;
+use super::user::{self, User};
+use super::{Service, folder, free_port, programs};
+use crate::run::{self, Result};
+
+pub(super) struct Postgres;
+
+impl Service for Postgres {
+    const NAME: &str = "postgres";
+    const VARIABLE: Option<&str> = Some("DATABASE_URL");
+    /// "Fast": connections are closed. SIGTERM would wait for them.
+    const STOP: &str = "INT";
+
+    fn usual(&self) -> Result<Vec<Url>> {
+        let own = user::name()?;
+        let mut urls = vec![Url::parse("postgres://postgres@127.0.0.1:5432/postgres")?];
+        if own != "postgres" {
+            urls.push(Url::parse(&format!(
+                "postgres://{own}@127.0.0.1:5432/postgres"
+            ))?);
+        }
+        Ok(urls)
+    }
+
+    fn prepare(&self) -> Result<()> {
+        let find = || programs::postgres("psql");
+        programs::ensure("postgresql-client", "psql, which asks the server,", find).map(drop)
+    }
+
+    fn answers(&self, url: &Url) -> Result<()> {
+        answers(url)
+    }
+
+    fn start(&self) -> Result<Started> {
+        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || {
+            programs::postgres("initdb")
+        })?;
+        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || {
+            programs::postgres("pg_ctl")
+        })?;
+        let user = User::for_servers()?;
+        let dir = folder::create(Self::NAME, user)?;
+        let started = start(&initdb, &pg_ctl, user, &dir);
+        if started.is_err() {
+            // Nothing runs there, and nobody would remember it.
+            folder::remove(&dir)?;
+        }
+        started
+    }
+}
+
+fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result<Started> {
+    let data = dir.join("data");
+    let log = super::home().join("postgres.log");
+    let mut command = User::command(user, initdb);
+    // Nobody but this machine can reach it, and everybody on it may: it holds nothing but test data.
+    command.args([
+        "--username=postgres",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+    ]);
+    run::logged(
+        command.arg("--pgdata").arg(&data),
+        &log,
+        Duration::from_secs(120),
+    )?;
+
+    let port = free_port()?;
+    // No socket: a path that is too long for one would be one more reason not to start.
+    let settings = format!(
+        "\n# Set by `cargo xtask services up`.\nlisten_addresses = '127.0.0.1'\nport = {port}\n\
+         unix_socket_directories = ''\nfsync = on\nmax_connections = 200\n"
+    );
+    append(&data.join("postgresql.conf"), &settings)?;
+
+    let mut command = User::command(user, pg_ctl);
+    command
+        .arg("start")
+        .arg("--pgdata")
+        .arg(&data)
+        .arg("--log")
+        .arg(dir.join("server.log"));
+    run::logged(
+        command.args(["--wait", "--timeout=60"]),
+        &log,
+        Duration::from_secs(90),
+    )
+    .map_err(|why| format!("{why}{}", run::tail(&dir.join("server.log"))))?;
+
+    let file = data.join("postmaster.pid");
+    let text = std::fs::read_to_string(&file)
+        .map_err(|why| format!("cannot read {}: {why}", file.display()))?;
+    let pid = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .parse()
+        .map_err(|why| format!("{} does not begin with a process id: {why}", file.display()))?;
+    let url = Url::parse(&format!("postgres://postgres@127.0.0.1:{port}/postgres"))?;
+    answers(&url)?;
+    Ok(Started {
+        url,
+        pid,
+        dir: dir.to_owned(),
+        mark: data.display().to_string(),
+        note: String::new(),
+    })
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|why| format!("cannot write {}: {why}", path.display()))
+}
+
+/// Logs in and runs a statement: a server that is starting, that is full or that asks for another password does not
+/// answer.
+pub(super) fn answers(url: &Url) -> Result<()> {
+    let psql = programs::postgres("psql").ok_or("psql, which asks the server, is not installed")?;
+    let mut command = Command::new(psql);
+    command.args([
+        "--no-psqlrc",
+        "--no-password",
+        "--quiet",
+        "--tuples-only",
+        "--no-align",
+    ]);
+    command
+        .args(["--command", "select 1", "--dbname"])
+        .arg(url.without_password());
+    command.env("PGCONNECT_TIMEOUT", "5");
+    if let Some(password) = url.password.clone().or_else(|| url.parameter("password")) {
+        command.env("PGPASSWORD", password);
+    }
+    run::capture(&mut command, Duration::from_secs(15)).map(drop)
+}

@@ -1,0 +1,150 @@
+//! RabbitMQ.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::state::Started;
+use super::url::Url;
+use super::{Service, amqp, folder, free_port, process, programs};
+use crate::run::{self, Result};
+
+pub(super) struct RabbitMq;
+
+/// On a small, busy machine the first start takes most of a minute.
+const START: Duration = Duration::from_secs(120);
+
+impl Service for RabbitMq {
+    const NAME: &str = "rabbitmq";
+    const VARIABLE: Option<&str> = Some("AMQP_URL");
+    const STOP: &str = "TERM";
+
+    fn usual(&self) -> Result<Vec<Url>> {
+        Ok(vec![url(5672)?])
+    }
+
+    fn answers(&self, url: &Url) -> Result<()> {
+        amqp::answers(url)
+    }
+
+    fn start(&self) -> Result<Started> {
+        let server = programs::ensure("rabbitmq-server", "RabbitMQ's rabbitmq-server", find)?;
+        let dir = folder::create(Self::NAME, None)?;
+        let log = super::home().join("rabbitmq.log");
+        start(&server, &dir, &log).inspect_err(|_| {
+            // Nothing runs there, and nobody would remember it.
+            let _ = folder::remove(&dir);
+        })
+    }
+
+    /// Erlang's port mapper was started with the server, for it alone.
+    fn clear(&self, started: &Started) {
+        stop_port_mapper(&started.note);
+    }
+}
+
+/// Debian's rabbitmq-server on PATH changes to its own user and folders; the script behind it does not.
+fn find() -> Option<PathBuf> {
+    let script = PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server");
+    if script.is_file() {
+        Some(script)
+    } else {
+        programs::on_path("rabbitmq-server")
+    }
+}
+
+fn url(port: u16) -> Result<Url> {
+    Url::parse(&format!("amqp://guest:guest@127.0.0.1:{port}/%2f"))
+}
+
+fn start(server: &Path, dir: &Path, log: &Path) -> Result<Started> {
+    let (port, distribution, mapper) = (free_port()?, free_port()?, free_port()?.to_string());
+    let pid_file = dir.join("pid");
+    let mark = format!("-jobwright_services {port}");
+    // An empty file each: the machine's own settings are for the machine's own server.
+    let settings = dir.join("rabbitmq-env.conf");
+    run::write(&settings, "")?;
+    run::write(&dir.join("rabbitmq.conf"), "")?;
+    run::write(&dir.join("enabled_plugins"), "[].\n")?;
+
+    let mut command = Command::new(server);
+    command
+        .current_dir(dir)
+        .env("HOME", dir) // where Erlang keeps the cookie
+        .env("RABBITMQ_NODENAME", format!("jobwright-{port}@localhost"))
+        .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+        .env("RABBITMQ_NODE_PORT", port.to_string())
+        .env("RABBITMQ_DIST_PORT", distribution.to_string())
+        .env("RABBITMQ_MNESIA_BASE", dir.join("data"))
+        .env("RABBITMQ_LOG_BASE", dir.join("log"))
+        .env("RABBITMQ_PID_FILE", &pid_file)
+        .env("RABBITMQ_CONF_ENV_FILE", settings)
+        .env("RABBITMQ_CONFIG_FILE", dir.join("rabbitmq.conf"))
+        .env("RABBITMQ_ENABLED_PLUGINS_FILE", dir.join("enabled_plugins"))
+        .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", &mark)
+        // A port mapper of its own: with a shared one, whoever starts it decides when it ends.
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        .env("ERL_EPMD_PORT", &mapper)
+        .env("ERL_FLAGS", "-kernel inet_dist_use_interface {127,0,0,1}");
+    eprintln!("$ {} (port {port})", server.display());
+    // What an earlier one said is not about this one.
+    let _ = fs::remove_file(log);
+    let mut child = run::spawn_logged(&mut command, log)?;
+
+    let url = url(port)?;
+    let end = Instant::now() + START;
+    let problem = loop {
+        let why = match amqp::answers(&url) {
+            Ok(()) => match read_pid(&pid_file) {
+                Ok(pid) => {
+                    return Ok(Started {
+                        url,
+                        pid,
+                        dir: dir.to_owned(),
+                        mark,
+                        note: mapper,
+                    });
+                }
+                Err(why) => why,
+            },
+            Err(why) => why,
+        };
+        if let Ok(Some(status)) = child.try_wait() {
+            break format!("it ended with {status}");
+        }
+        if Instant::now() >= end {
+            break format!("it does not answer after {START:?}: {why}");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    if let Ok(pid) = read_pid(&pid_file) {
+        process::terminate(RabbitMq::NAME, pid, &mark, RabbitMq::STOP)?;
+    }
+    process::kill_group(&mut child);
+    stop_port_mapper(&mapper);
+    Err(format!(
+        "RabbitMQ ({}) did not start: {problem}{}",
+        server.display(),
+        run::tail(log)
+    ))
+}
+
+fn read_pid(path: &Path) -> Result<u32> {
+    fs::read_to_string(path)
+        .map_err(|why| format!("cannot read {}: {why}", path.display()))?
+        .trim()
+        .parse()
+        .map_err(|why| format!("{} is not a process id: {why}", path.display()))
+}
+
+/// It ends only if no node is registered with it, so nobody else's can be hurt; one that stays does no harm.
+fn stop_port_mapper(port: &str) {
+    if let Some(epmd) = programs::on_path("epmd") {
+        let mut command = Command::new(epmd);
+        let _ = run::capture(
+            command.args(["-port", port, "-kill"]),
+            Duration::from_secs(10),
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! PostgreSQL and PgBouncer refuse to run as root; where this is root, they run as another user.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::run::{self, Result};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+impl User {
+    /// Who runs the servers: None for the user who runs this.
+    pub(super) fn for_servers() -> Result<Option<Self>> {
+        if !is_root()? {
+            return Ok(None);
+        }
+        for name in ["postgres", "nobody"] {
+            if let (Ok(uid), Ok(gid)) = (id(&["-u", name]), id(&["-g", name])) {
+                return Ok(Some(Self { uid, gid }));
+            }
+        }
+        Err("PostgreSQL and PgBouncer refuse to run as root, and there is neither a user `postgres` nor `nobody`: \
+             create one, or run this as another user"
+            .to_owned())
+    }
+
+    /// A program that will run as that user.
+    pub(super) fn command(user: Option<Self>, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if let Some(user) = user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        // Wherever this was started, that user may not be allowed to be.
+        command.current_dir("/");
+        command
+    }
+}
+
+pub(super) fn is_root() -> Result<bool> {
+    Ok(id(&["-u"])? == 0)
+}
+
+/// The name of the user who runs this.
+pub(super) fn name() -> Result<String> {
+    run::capture(Command::new("id").arg("-un"), Duration::from_secs(10))
+}
+
+fn id(args: &[&str]) -> Result<u32> {
+    let text = run::capture(Command::new("id").args(args), Duration::from_secs(10))?;
+    text.parse()
+        .map_err(|why| format!("`id` said `{text}`: {why}"))
+}

@@ -1,0 +1,149 @@
+//! All tests, the doc tests and the examples.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::report::Report;
+use crate::run::{self, Result};
+use crate::services::{self, Urls};
+
+/// An example that runs longer than this hangs: they are short tours.
+const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    /// No servers: the tests look at `JOBWRIGHT_TEST_EMBEDDED_ONLY`.
+    pub(crate) embedded_only: bool,
+    /// For the test runner.
+    pub(crate) extra: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut report = Report::default();
+    steps(options, &mut report);
+    report.finish()
+}
+
+/// All steps run, whatever fails on the way: one run tells everything that is broken. Only without servers there is
+/// nothing to run.
+pub(crate) fn steps(options: &Options, report: &mut Report) {
+    let urls = if options.embedded_only {
+        None
+    } else {
+        let mut found = None;
+        let up = report.step("services up", || {
+            services::up().map(|urls| found = Some(urls))
+        });
+        if !up {
+            return;
+        }
+        found
+    };
+    let environment = Environment { urls };
+
+    report.step("tests", || {
+        let mut command = if installed("nextest") {
+            run::cargo(["nextest", "run", "--workspace"])
+        } else {
+            // Not --all-targets: that would run the benchmarks too.
+            run::cargo([
+                "test",
+                "--workspace",
+                "--lib",
+                "--bins",
+                "--tests",
+                "--no-fail-fast",
+            ])
+        };
+        run::run(environment.set(command.args(&options.extra)), None)
+    });
+    report.step("doc tests", || {
+        run::run(
+            environment.set(&mut run::cargo(["test", "--doc", "--workspace"])),
+            None,
+        )
+    });
+
+    let names = match examples(&run::workspace().join("examples")) {
+        Ok(names) => names,
+        Err(why) => {
+            report.step("examples", || Err(why));
+            return;
+        }
+    };
+    // Built first, so that the time for each is the time it runs.
+    if names.is_empty()
+        || !report.step("build the examples", || {
+            run::run(
+                &mut run::cargo(["build", "--package", "jobwright", "--examples"]),
+                None,
+            )
+        })
+    {
+        return;
+    }
+    for name in names {
+        report.step(&format!("example {name}"), || {
+            let mut command = run::cargo([
+                "run",
+                "--quiet",
+                "--package",
+                "jobwright",
+                "--example",
+                &name,
+            ]);
+            run::run(environment.set(&mut command), Some(EXAMPLE_DEADLINE))
+        });
+    }
+}
+
+/// What the tests and the examples find in their environment.
+struct Environment {
+    urls: Option<Urls>,
+}
+
+impl Environment {
+    fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        match &self.urls {
+            Some(urls) => command
+                .envs(urls.variables())
+                .env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
+            None => {
+                for name in Urls::NAMES {
+                    command.env_remove(name);
+                }
+                command.env("JOBWRIGHT_TEST_EMBEDDED_ONLY", "1")
+            }
+        }
+    }
+}
+
+/// Whether `cargo NAME` exists.
+pub(crate) fn installed(name: &str) -> bool {
+    run::capture(
+        &mut run::cargo([name, "--version"]),
+        Duration::from_secs(30),
+    )
+    .is_ok()
+}
+
+/// The names of the Rust examples, in order. No folder, no examples.
+fn examples(folder: &Path) -> Result<Vec<String>> {
+    let problem = |why| format!("cannot list {}: {why}", folder.display());
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    for entry in folder.read_dir().map_err(problem)? {
+        let path = entry.map_err(problem)?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(
+                path.file_stem()
+                    .map(|name| name.to_string_lossy().into_owned()),
+            );
+        }
+    }
+    names.sort();
+    Ok(names)
+}
