@@ -76,6 +76,7 @@ pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
     store.take_one(node).await;
     expires(&store, node).await;
     assert!(status(&store, node).await.unwrap().dead);
+    assert_eq!(store.expire_nodes().await.unwrap(), [node], "on the list until it is forgotten");
     for _ in 0..3 {
         assert!(!store.heartbeat(node).await.unwrap());
     }
@@ -101,7 +102,7 @@ pub(crate) async fn only_the_late_expire<T: TestDb>(db: &T) {
     })
     .await;
     store.release_all_lost().await;
-    assert_eq!(store.expire_nodes().await.unwrap(), [], "declared once, and forgotten");
+    assert_eq!(store.expire_nodes().await.unwrap(), [], "forgotten");
     assert!(store.heartbeat(slow).await.unwrap());
     assert!(store.heartbeat(renewed).await.unwrap());
 }

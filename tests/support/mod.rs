@@ -4,6 +4,7 @@
 
 pub(crate) mod jobs;
 pub(crate) mod oracle;
+pub(crate) mod postgres;
 
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,15 @@ pub(crate) trait TestDb: Sized {
 
     /// Removes all jobs and nodes.
     async fn clear(&self);
+}
+
+/// A database whose schema is kept in a ledger of its own.
+pub(crate) trait SqlDb: TestDb {
+    /// Makes it look as if a later build had been here.
+    async fn pretend_newer(&self);
+
+    /// Makes it look as if a schema change had been edited after it was applied.
+    async fn pretend_edited(&self);
 }
 
 /// The PostgreSQL server to test with; `None` if the run is to do without.

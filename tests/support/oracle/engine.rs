@@ -133,13 +133,10 @@ impl JobStore for Oracle {
     async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
         let now = Timestamp::now();
         let mut state = self.lock();
-        let lapsed = state.nodes.iter_mut().filter(|(_, node)| !node.dead && node.expires_at <= now);
-        Ok(lapsed
-            .map(|(id, node)| {
-                node.dead = true;
-                *id
-            })
-            .collect())
+        for node in state.nodes.values_mut() {
+            node.dead |= node.expires_at <= now;
+        }
+        Ok(state.nodes.iter().filter(|(_, node)| node.dead).map(|(id, _)| *id).collect())
     }
 
     async fn release_lost(&self, limit: usize) -> Result<Released> {
@@ -163,6 +160,17 @@ impl JobStore for Oracle {
         let owning: BTreeSet<NodeId> = lost(&state).into_iter().map(|(_, owner)| owner).collect();
         state.nodes.retain(|id, node| !node.dead || owning.contains(id));
         Ok(released)
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        let mut state = self.lock();
+        let unknown = state.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
+        Ok(unknown
+            .map(|row| {
+                row.attempt -= 1;
+                row.place = Place::Waiting;
+            })
+            .count() as u64)
     }
 
     async fn status(&self) -> Result<StatusReport> {
