@@ -16,6 +16,8 @@ mod admin;
 pub mod migration;
 pub mod postgres;
 mod settle;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 #[doc(hidden)]
 pub mod testing;
 
@@ -29,6 +31,7 @@ pub use self::admin::{
     JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
 pub use self::migration::{Migration, MigrationStatus};
+pub use self::postgres::Postgres;
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId};

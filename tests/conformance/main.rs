@@ -48,6 +48,10 @@ macro_rules! conformance {
         mod oracle {
             run! { crate::support::oracle::Oracle, $($every)* }
         }
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            run! { crate::support::sqlite::SqliteDb, $($every)* $($sql)* }
+        }
         mod postgres {
             run! { crate::support::postgres::Pg<false>, $($every)* $($sql)* }
         }

@@ -62,8 +62,8 @@ fn plays<T: TestDb>(cases: u32) {
 
 /// The same tests for each store.
 macro_rules! state_machine {
-    ($($module:ident: $db:ty, $cases:literal)*) => {
-        $(mod $module {
+    ($($(#[$cfg:meta])? $module:ident: $db:ty, $cases:literal)*) => {
+        $($(#[$cfg])? mod $module {
             #[test]
             fn random_histories() {
                 crate::plays::<$db>($cases);
@@ -78,6 +78,8 @@ macro_rules! state_machine {
 }
 
 state_machine! {
+    #[cfg(feature = "sqlite")]
+    sqlite: crate::support::sqlite::SqliteDb, 64
     postgres: crate::support::postgres::Pg<false>, 48
     pgbouncer: crate::support::postgres::Pg<true>, 16
 }

@@ -5,6 +5,8 @@
 pub(crate) mod jobs;
 pub(crate) mod oracle;
 pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
 
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::statements::{Statement, Statements};
 use super::types::JsonParam;
-use super::{Shared, rows};
+use super::error::Doing;
+use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
@@ -150,4 +151,30 @@ pub(super) async fn insert(shared: &Arc<Shared>, messages: &[JobMessage], owned:
     let columns = Columns::new(messages, &headers, owned);
     let rows = shared.engine_once("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
     columns.read(&rows)
+}
+
+impl Postgres {
+    /// Inserts through a transaction that the caller owns.
+    pub(crate) async fn insert_into(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        messages: &[JobMessage],
+    ) -> Result<Inserted> {
+        if messages.is_empty() {
+            return Ok(Inserted::default());
+        }
+        let shared = &self.0;
+        let doing = Doing { what: "flush job messages", place: &shared.place };
+        let headers = header_texts(messages);
+        let columns = Columns::new(messages, &headers, None);
+        let statement = columns.statement(&shared.sql);
+        let params = columns.params();
+        let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
+        // Unnamed: the caller's connection has no cache of ours, and may go through a pooler.
+        let rows = tokio::time::timeout(shared.call_timeout, transaction.query_typed(&statement.sql, &typed))
+            .await
+            .map_err(|_| doing.timeout(shared.call_timeout))?
+            .map_err(|e| doing.from_pg(e))?;
+        columns.read(&rows)
+    }
 }

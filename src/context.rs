@@ -1,0 +1,117 @@
+//! The unit of work: a transaction and the messages that belong to it.
+
+use crate::error::Result;
+use crate::job::{IntoJob, JobId, JobMessage};
+use crate::message::MessageService;
+use crate::store::{Postgres, Store, UnitOfWork};
+
+/// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
+///
+/// The transaction is opened when it is first asked for; messages are only collected until [`commit`](Self::commit). A context
+/// that is dropped rolls back and discards its messages.
+///
+/// ```no_run
+/// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
+/// use jobwright::NewJob;
+///
+/// let mut cx = messages.begin();
+/// cx.transaction().await?.execute("insert into orders (id) values ($1)", &[&42_i64]).await.ok();
+/// cx.send(NewJob::json("send-invoice", &42).priority(5))?;
+/// cx.commit().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a context does nothing until it is committed"]
+pub struct Context<S: Store = Postgres> {
+    store: S,
+    service: Box<dyn MessageService<S>>,
+    transaction: Option<S::Transaction>,
+}
+
+impl<S: Store> Context<S> {
+    pub(crate) fn new(store: S, service: Box<dyn MessageService<S>>) -> Self {
+        Self { store, service, transaction: None }
+    }
+
+    /// The context's transaction; the first call opens it.
+    ///
+    /// # Errors
+    /// When no connection can be had within the deadline. The context stays usable.
+    pub async fn transaction(&mut self) -> Result<&mut S::Transaction> {
+        // Not `get_or_insert_with`: opening is async and may fail.
+        let transaction = match self.transaction.take() {
+            Some(open) => open,
+            None => self.store.begin().await?,
+        };
+        Ok(self.transaction.insert(transaction))
+    }
+
+    /// Whether the transaction was opened.
+    pub(crate) fn has_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Collects a message for the commit.
+    ///
+    /// # Errors
+    /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)): nothing was collected, the context stays usable.
+    pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
+        self.service.send(job.into_job())
+    }
+
+    /// What a commit would flush now, in the order of sending. Tests can look here before anything is stored.
+    pub fn pending(&self) -> &[JobMessage] {
+        self.service.pending()
+    }
+
+    /// Flushes the messages with one statement and commits, proven: `Ok` means that the server really committed.
+    ///
+    /// # Errors
+    /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
+    /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
+    /// and the server could not be asked. In all other cases nothing was kept.
+    pub async fn commit(mut self) -> Result<()> {
+        if let Some(mut transaction) = self.transaction.take() {
+            if !self.service.pending().is_empty() {
+                self.service.flush(&mut transaction).await?;
+            }
+            transaction.commit().await?;
+        } else if self.service.pending().is_empty() {
+            return Ok(());
+        } else {
+            self.service.flush_alone().await?;
+        }
+        self.service.committed();
+        Ok(())
+    }
+
+    /// The commit of a handler: its writes, its messages and the removal of its job, or nothing. `false`: the claim is no longer
+    /// current, and everything was rolled back.
+    pub(crate) async fn commit_job(mut self, node: crate::job::NodeId, fence: crate::job::Fence) -> Result<bool> {
+        self.transaction().await?;
+        let Some(mut transaction) = self.transaction.take() else {
+            return Ok(false);
+        };
+        // Removed first: that locks the row, so nobody takes it while the rest is written.
+        if !transaction.remove(node, fence).await? {
+            transaction.rollback().await?;
+            return Ok(false);
+        }
+        if !self.service.pending().is_empty() {
+            self.service.flush(&mut transaction).await?;
+        }
+        transaction.commit().await?;
+        self.service.committed();
+        Ok(true)
+    }
+
+    /// Rolls back and discards the messages. Dropping does the same without waiting for it.
+    ///
+    /// # Errors
+    /// When the server does not answer; it rolls back anyway.
+    pub async fn rollback(mut self) -> Result<()> {
+        match self.transaction.take() {
+            Some(transaction) => transaction.rollback().await,
+            None => Ok(()),
+        }
+    }
+}

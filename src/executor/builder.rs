@@ -1,0 +1,199 @@
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use super::registry::{BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States};
+use super::{Command, CommandExecutor, JobContext, KindOptions, Settings};
+use crate::config::ExecutorConfig;
+use crate::error::{Error, Result};
+use crate::job::{DEFAULT_QUEUE, Job};
+use crate::message::MessageServices;
+use crate::store::{NodeInfo, Store};
+
+/// Jobs one queue runs at the same time unless it says otherwise.
+const DEFAULT_CONCURRENCY: usize = 10;
+
+type MakeHandler<S> = Box<dyn FnOnce(&States) -> Result<Arc<dyn Handler<S>>> + Send>;
+
+/// A handler that still lacks its state.
+struct Planned<S: Store> {
+    names: Vec<String>,
+    options: KindOptions,
+    make: MakeHandler<S>,
+}
+
+/// Builds a [`CommandExecutor`].
+#[must_use = "an executor runs after `start`"]
+pub struct ExecutorBuilder<S: Store> {
+    messages: MessageServices<S>,
+    config: ExecutorConfig,
+    planned: Vec<Planned<S>>,
+    states: States,
+    queues: BTreeMap<String, usize>,
+    options: HashMap<String, KindOptions>,
+}
+
+impl<S: Store> ExecutorBuilder<S> {
+    pub(super) fn new(messages: MessageServices<S>) -> Self {
+        Self {
+            messages,
+            config: ExecutorConfig::default(),
+            planned: Vec::new(),
+            states: States::default(),
+            queues: BTreeMap::new(),
+            options: HashMap::new(),
+        }
+    }
+
+    /// Sets name, lease and poll interval.
+    pub fn config(mut self, config: ExecutorConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Runs the jobs of a command.
+    pub fn command<C: Command<S>>(mut self) -> Self {
+        self.planned.push(Planned {
+            names: std::iter::once(C::KIND).chain(C::ALIASES.iter().copied()).map(str::to_owned).collect(),
+            options: C::options(),
+            make: Box::new(|states| {
+                let state = states.get::<C::State>(C::KIND)?;
+                Ok(Arc::new(CommandHandler::<C, C::State> { state, command: PhantomData }))
+            }),
+        });
+        self
+    }
+
+    /// Gives a value to the handlers whose state is of its type.
+    pub fn state<A: Send + Sync + 'static>(mut self, state: A) -> Self {
+        self.states.insert(state);
+        self
+    }
+
+    /// Runs jobs of a kind with a closure that needs only the job.
+    ///
+    /// ```no_run
+    /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
+    /// use jobwright::{CommandExecutor, Job, Outcome};
+    ///
+    /// let executor = CommandExecutor::builder(messages)
+    ///     .handle("greet", |job: Job| async move {
+    ///         println!("hello {}", job.payload.as_str().unwrap_or("stranger"));
+    ///         Ok(Outcome::Done)
+    ///     })
+    ///     .start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn handle<F, R>(self, kind: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(Job) -> R + Send + Sync + 'static,
+        R: Future<Output = Ended> + Send + 'static,
+    {
+        self.plan(kind, Arc::new(JobHandler(handler)))
+    }
+
+    /// Runs jobs of a kind with a closure that uses the context: `|cx| Box::pin(async move { … })`.
+    pub fn handle_with<F>(self, kind: impl Into<String>, handler: F) -> Self
+    where
+        F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync + 'static,
+    {
+        self.plan(kind, Arc::new(ContextHandler(handler)))
+    }
+
+    /// Runs jobs of a kind with a closure that may block its thread. It can't be interrupted: after its timeout, or after the
+    /// node lost its lease, it runs on to its end, and its outcome is refused.
+    pub fn handle_blocking<F>(self, kind: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(&Job) -> Ended + Send + Sync + 'static,
+    {
+        self.plan(kind, Arc::new(BlockingHandler(Arc::new(handler))))
+    }
+
+    fn plan(mut self, kind: impl Into<String>, handler: Arc<dyn Handler<S>>) -> Self {
+        self.planned.push(Planned {
+            names: vec![kind.into()],
+            options: KindOptions::default(),
+            make: Box::new(|_| Ok(handler)),
+        });
+        self
+    }
+
+    /// Sets timeout, retries and concurrency of a kind, whatever the kind itself says.
+    pub fn kind_options(mut self, kind: impl Into<String>, options: KindOptions) -> Self {
+        self.options.insert(kind.into(), options);
+        self
+    }
+
+    /// Runs up to `concurrency` jobs of a queue at the same time. Without any call, the queue `default` with 10.
+    pub fn queue(mut self, name: impl Into<String>, concurrency: usize) -> Self {
+        self.queues.insert(name.into(), concurrency);
+        self
+    }
+
+    /// Registers the node and starts to run jobs.
+    ///
+    /// # Errors
+    /// When something in the configuration is wrong, the database can't be reached, or its schema is not the one this build
+    /// needs.
+    pub async fn start(self) -> Result<CommandExecutor<S>> {
+        self.config.validate()?;
+        let Self { messages, config, planned, states, mut queues, mut options } = self;
+        let mut registry: Registry<S> = HashMap::new();
+        for Planned { names, options: defaults, make } in planned {
+            let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
+            let slots = match options.concurrency {
+                Some(0) => return Err(Error::config(format!("the concurrency of kind {:?} is 0; leave it out or use 1 or more", names[0]))),
+                Some(n) => Some(Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+                None => None,
+            };
+            let kind = Arc::new(Kind { handler: make(&states)?, options, slots });
+            for name in names {
+                if registry.insert(name.clone(), kind.clone()).is_some() {
+                    return Err(Error::config(format!("two handlers are registered for the kind {name:?}")));
+                }
+            }
+        }
+        if let Some(unknown) = options.keys().next() {
+            return Err(Error::config(format!("options are set for the kind {unknown:?}, but no handler is registered for it")));
+        }
+        if queues.is_empty() {
+            queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
+        }
+        if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
+            return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
+        }
+        let host = host_name();
+        let pid = std::process::id();
+        let node = NodeInfo {
+            name: config.name.unwrap_or_else(|| format!("{host}:{pid}")),
+            host,
+            pid,
+            lease: config.lease,
+        };
+        CommandExecutor::start(Settings {
+            call_timeout: messages.call_timeout,
+            messages,
+            registry: Arc::new(registry),
+            queues: queues.into_iter().collect(),
+            node,
+            poll_interval: config.poll_interval,
+            counters: Arc::default(),
+            grace: Mutex::new(Duration::ZERO),
+        })
+        .await
+    }
+}
+
+/// For people only, so a missing name is no error.
+fn host_name() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/etc/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}

@@ -1,0 +1,152 @@
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::JobContext;
+use crate::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, IntoJob, JobError, NewJob, Outcome, RetryPolicy};
+use crate::store::{Postgres, Store};
+
+/// How long a handler may run unless its kind says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A payload that knows how to execute: jBPM's command message.
+///
+/// ```
+/// use jobwright::{Command, JobContext, JobError, Outcome};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct SendInvoice { order: i64 }
+///
+/// impl Command for SendInvoice {
+///     const KIND: &'static str = "send-invoice";
+///     type State = ();
+///
+///     async fn execute(self, cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
+///         cx.transaction().await?
+///             .execute("update orders set invoiced = true where id = $1", &[&self.order]).await?;
+///         Ok(Outcome::Done)
+///     }
+/// }
+/// ```
+///
+/// `S` is the store whose transaction the command uses; one that uses none can be implemented for all:
+/// `impl<S: Store> Command<S> for …`.
+///
+/// Handlers run at least once and commit once: what one does outside its transaction can happen again.
+pub trait Command<S: Store = Postgres>: Serialize + DeserializeOwned + Send + 'static {
+    /// Names the command in the database and on the wire. It must never change; see [`ALIASES`](Self::ALIASES).
+    const KIND: &'static str;
+
+    /// Names it had before: jobs that were sent under them still find it.
+    const ALIASES: &'static [&'static str] = &[];
+
+    /// What the application gives to its handlers; `()` for nothing.
+    type State: Send + Sync + 'static;
+
+    /// Defaults of this kind.
+    fn options() -> KindOptions {
+        KindOptions::default()
+    }
+
+    /// Does the work.
+    ///
+    /// # Errors
+    /// Whatever went wrong; a [`JobError`] says whether to try again, and every other error converts into one that is.
+    fn execute(
+        self,
+        cx: &mut JobContext<'_, Self::State, S>,
+    ) -> impl Future<Output = Result<Outcome, JobError>> + Send;
+
+    /// The job message for this command, with the defaults of its kind, to be changed before it is sent.
+    fn job(self) -> NewJob {
+        Self::options().apply(NewJob::json(Self::KIND, &self))
+    }
+}
+
+impl<S: Store, C: Command<S>> IntoJob<S> for C {
+    fn into_job(self) -> NewJob {
+        self.job()
+    }
+}
+
+/// Defaults of a kind of job. Queue, priority and attempts apply when it is sent; the rest when it runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct KindOptions {
+    /// Where it waits. Default `default`.
+    pub queue: String,
+    /// Higher first. Default 0.
+    pub priority: i16,
+    /// Attempts before it is a dead letter. Default 10.
+    pub max_attempts: u32,
+    /// How long one attempt may take; `None` = as long as it likes. Default 10 minutes.
+    pub timeout: Option<Duration>,
+    /// Delay between attempts.
+    pub retry: RetryPolicy,
+    /// How many of this kind one node runs at the same time, within the limit of the queue; `None` = as many as the queue
+    /// allows.
+    pub concurrency: Option<usize>,
+}
+
+impl Default for KindOptions {
+    fn default() -> Self {
+        Self {
+            queue: DEFAULT_QUEUE.to_owned(),
+            priority: 0,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            timeout: Some(DEFAULT_TIMEOUT),
+            retry: RetryPolicy::default(),
+            concurrency: None,
+        }
+    }
+}
+
+impl KindOptions {
+    fn apply(self, job: NewJob) -> NewJob {
+        job.queue(self.queue).priority(self.priority).max_attempts(self.max_attempts)
+    }
+
+    /// Sets where it waits.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = queue.into();
+        self
+    }
+
+    /// Sets its priority.
+    #[must_use]
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets its attempts.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// Sets how long one attempt may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// Sets the delay between attempts.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets how many one node runs at the same time. At least 1.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: impl Into<Option<usize>>) -> Self {
+        self.concurrency = concurrency.into();
+        self
+    }
+}

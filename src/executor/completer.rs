@@ -1,0 +1,172 @@
+//! Records outcomes in batches.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::in_flight::InFlight;
+use super::stats::{Counters, add};
+use crate::backoff::Reconnect;
+use crate::error::Result;
+use crate::job::{Fence, JobId, NodeId};
+use crate::message::WakeUp;
+use crate::store::{Hint, JobStore, Settlement, Verdict};
+
+/// Outcomes recorded with one statement.
+const BATCH: usize = 1000;
+/// Outcomes that may wait. When it is full, workers wait with theirs and hold their slots: a slow database slows the claims.
+const BACKLOG: usize = 4 * BATCH;
+
+/// How an attempt ended whose handler did not use its transaction.
+#[derive(Debug)]
+pub(super) enum Report {
+    Done(Fence),
+    Settled(Settlement),
+}
+
+/// Where workers hand in outcomes.
+#[derive(Clone, Debug)]
+pub(super) struct Reports(mpsc::Sender<Report>);
+
+impl Reports {
+    pub(super) async fn send(&self, report: Report) {
+        // Fails only after the node lost its lease, when every outcome would be refused.
+        let _ = self.0.send(report).await;
+    }
+}
+
+/// Takes outcomes from all workers and records them: one at once when it is idle, hundreds with one statement under load,
+/// because what arrives while a statement runs makes the next batch.
+pub(super) struct Completer {
+    pub(super) store: Arc<dyn JobStore>,
+    pub(super) node: NodeId,
+    pub(super) in_flight: Arc<InFlight>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) wakeup: Arc<WakeUp>,
+    /// The lease is lost: nothing will be accepted any more.
+    pub(super) lost: CancellationToken,
+}
+
+impl Completer {
+    pub(super) fn channel() -> (Reports, mpsc::Receiver<Report>) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        (Reports(sender), receiver)
+    }
+
+    /// Runs until all workers are gone and everything is recorded, or the lease is lost.
+    pub(super) async fn run(self, mut reports: mpsc::Receiver<Report>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while reports.recv_many(&mut batch, BATCH).await > 0 {
+            let mut done = Vec::with_capacity(batch.len());
+            let mut settled = Vec::new();
+            for report in batch.drain(..) {
+                match report {
+                    Report::Done(fence) => done.push(fence),
+                    Report::Settled(settlement) => settled.push(settlement),
+                }
+            }
+            if !done.is_empty() {
+                self.complete(done).await;
+            }
+            if !settled.is_empty() {
+                self.settle(settled).await;
+            }
+            if self.lost.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn complete(&self, fences: Vec<Fence>) {
+        let accepted = self.record(&fences).await;
+        add(&self.counters.done, accepted);
+        self.refused("done", fences.len() - accepted);
+        self.in_flight.remove(fences.into_iter());
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) {
+        let accepted = self.record(&settlements).await;
+        let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
+        let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
+        self.wakeup.tell(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
+        for settlement in &settlements {
+            add(counter(&self.counters, &settlement.verdict), 1);
+        }
+        self.refused("settled", settlements.len() - accepted);
+        self.in_flight.remove(settlements.iter().map(|s| s.fence));
+    }
+
+    fn refused(&self, what: &str, n: usize) {
+        if n > 0 && !self.lost.is_cancelled() {
+            add(&self.counters.refused, n);
+            tracing::warn!(what, n, "outcomes were refused: the jobs were cancelled, or their claim was no longer current");
+        }
+    }
+
+    /// Records items, whatever it takes: again after an outage, one by one after a refusal of the whole batch, so that one bad
+    /// item can't hold up the others. Returns how many were accepted.
+    async fn record<T: Record>(&self, items: &[T]) -> usize {
+        let mut delays = Reconnect::new(Duration::from_secs(2));
+        let mut accepted = 0;
+        let mut rest = items;
+        let mut part = items.len();
+        while !rest.is_empty() && !self.lost.is_cancelled() {
+            part = part.min(rest.len());
+            match T::record(&*self.store, self.node, &rest[..part]).await {
+                Ok(ids) => {
+                    accepted += ids.len();
+                    rest = &rest[part..];
+                }
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(%error, waiting = rest.len(), "outcomes could not be recorded; trying again");
+                    tokio::select! {
+                        () = self.lost.cancelled() => {}
+                        () = tokio::time::sleep(delays.next_delay()) => {}
+                    }
+                }
+                Err(error) if part > 1 => {
+                    tracing::warn!(%error, "a batch of outcomes was refused by the database; recording them one by one");
+                    part = 1;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an outcome can't be recorded; the job is given back");
+                    self.in_flight.suspect();
+                    rest = &rest[1..];
+                }
+            }
+        }
+        accepted
+    }
+}
+
+/// An outcome that a store can record.
+#[async_trait]
+trait Record: Sized + Sync {
+    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;
+}
+
+#[async_trait]
+impl Record for Fence {
+    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
+        store.complete(node, items).await
+    }
+}
+
+#[async_trait]
+impl Record for Settlement {
+    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
+        store.settle(node, items).await
+    }
+}
+
+fn counter<'a>(counters: &'a Counters, verdict: &Verdict) -> &'a AtomicU64 {
+    match verdict {
+        Verdict::Retry(_) => &counters.failed,
+        Verdict::Release => &counters.released,
+        Verdict::Snooze(_) | Verdict::Cancel | Verdict::Dead => &counters.other,
+    }
+}

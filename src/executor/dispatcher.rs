@@ -1,0 +1,193 @@
+//! Claims jobs for the free slots of a queue, and starts them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::incarnation::Incarnation;
+use super::jitter;
+use super::queue::Queue;
+use super::registry::Kind;
+use super::stats::add;
+use super::worker;
+use crate::backoff::Reconnect;
+use crate::job::Job;
+use crate::store::{ClaimRequest, ScanMark, Store};
+
+/// Jobs claimed with one statement at most.
+const BATCH: usize = 500;
+/// How long a flood may be scanned from the mark alone: what became claimable before the mark waits at most this long.
+const FULL_LOOK: Duration = Duration::from_secs(1);
+
+/// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
+/// limited kind than it can start.
+struct Group<S: Store> {
+    kinds: Vec<String>,
+    limited: Option<Arc<Kind<S>>>,
+    /// Where the next look starts while the queue is flooded.
+    mark: Option<ScanMark>,
+    full_look: Instant,
+    flooded: bool,
+}
+
+/// The dispatcher of one queue.
+pub(super) struct Dispatcher<S: Store> {
+    node: Arc<Incarnation<S>>,
+    queue: Arc<Queue>,
+    groups: Vec<Group<S>>,
+}
+
+impl<S: Store> Dispatcher<S> {
+    pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
+        let group = |kinds, limited| Group { kinds, limited, mark: None, full_look: Instant::now(), flooded: false };
+        let mut groups = Vec::new();
+        let mut unlimited = Vec::new();
+        let mut limited: Vec<(Arc<Kind<S>>, Vec<String>)> = Vec::new();
+        for (name, kind) in node.registry.iter() {
+            match limited.iter_mut().find(|(known, _)| Arc::ptr_eq(known, kind)) {
+                // Another name of the same kind shares its limit.
+                Some((_, names)) => names.push(name.clone()),
+                None if kind.slots.is_some() => limited.push((kind.clone(), vec![name.clone()])),
+                None => unlimited.push(name.clone()),
+            }
+        }
+        if !unlimited.is_empty() {
+            groups.push(group(unlimited, None));
+        }
+        groups.extend(limited.into_iter().map(|(kind, names)| group(names, Some(kind))));
+        Self { node, queue, groups }
+    }
+
+    /// Runs until the node stops claiming.
+    pub(super) async fn run(mut self) {
+        let stop = self.node.stop_claiming.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.dispatch() => {}
+        }
+    }
+
+    async fn dispatch(&mut self) {
+        let mut delays = Reconnect::new(Duration::from_secs(2));
+        loop {
+            let mut more = false;
+            let mut failed = false;
+            for index in 0..self.groups.len() {
+                match self.look(index).await {
+                    Ok(full) => more |= full,
+                    Err(error) => {
+                        tracing::warn!(queue = %self.queue.name, %error, "jobs could not be claimed; trying again");
+                        // The statement may have taken effect, and only its answer got lost.
+                        self.node.in_flight.suspect();
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+            if failed {
+                tokio::time::sleep(delays.next_delay()).await;
+            } else {
+                delays.reset();
+                if !more {
+                    self.idle().await;
+                }
+            }
+        }
+    }
+
+    /// Waits for a sign of work, or until it is time to look anyway.
+    async fn idle(&self) {
+        self.queue.set_drained();
+        tokio::select! {
+            () = self.queue.woken() => {}
+            () = tokio::time::sleep(jitter(self.node.poll_interval)) => {}
+        }
+    }
+
+    /// Claims once for a group and starts what was claimed. Returns whether there may be more.
+    async fn look(&mut self, index: usize) -> crate::Result<bool> {
+        let group = &mut self.groups[index];
+        if group.flooded {
+            // Let what was just started finish first: short jobs then free their slots together, and the next claim is large.
+            tokio::task::yield_now().await;
+        }
+        let kind_slots = match &group.limited {
+            Some(kind) => match free_slots(kind) {
+                Some(slots) => Some(slots),
+                // All busy. The end of one wakes the dispatcher.
+                None => return Ok(false),
+            },
+            None => None,
+        };
+        let most = kind_slots.as_ref().map_or(BATCH, |slots| slots.num_permits().min(BATCH));
+        let Some(mut slots) = self.queue.take(most).await else {
+            return Ok(false);
+        };
+        let limit = slots.num_permits();
+        let now = Instant::now();
+        let from_mark = group.flooded && now.duration_since(group.full_look) < FULL_LOOK;
+        let request = ClaimRequest {
+            node: self.node.id,
+            queue: &self.queue.name,
+            kinds: Some(&group.kinds),
+            limit,
+            after: if from_mark { group.mark } else { None },
+        };
+        let claiming = self.node.in_flight.claiming.clone().read_owned().await;
+        let jobs = self.node.store.claim(&request).await?;
+        self.node.in_flight.add(jobs.iter().map(Job::fence));
+        drop(claiming);
+
+        if !from_mark {
+            group.full_look = now;
+        }
+        if let Some(last) = jobs.last() {
+            group.mark = Some(ScanMark { rank: -last.priority, seq: last.seq });
+        }
+        // A short answer from the mark may have passed over something before it: look again from the start.
+        let more = jobs.len() >= limit || from_mark;
+        group.flooded = jobs.len() >= limit;
+        add(&self.node.counters.claimed, jobs.len());
+        let mut kind_slots = kind_slots;
+        for job in jobs {
+            // As many as were asked for, so there is one for each.
+            let Some(slot) = slots.split(1) else { break };
+            let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
+            start(&self.node, job, slot, kind_slot);
+        }
+        Ok(more)
+    }
+}
+
+/// All free slots of a kind that has a limit.
+fn free_slots<S: Store>(kind: &Kind<S>) -> Option<OwnedSemaphorePermit> {
+    let slots = kind.slots.as_ref()?;
+    let free = u32::try_from(slots.available_permits()).ok().filter(|free| *free > 0)?;
+    slots.clone().try_acquire_many_owned(free).ok()
+}
+
+/// Starts a job that this node owns.
+pub(super) fn start<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    job: Job,
+    slot: OwnedSemaphorePermit,
+    kind_slot: Option<OwnedSemaphorePermit>,
+) {
+    let Some(kind) = node.registry.get(&job.kind).cloned() else {
+        // Can't happen: only registered kinds are asked for. The row would be given back.
+        node.in_flight.remove(std::iter::once(job.fence()));
+        node.in_flight.suspect();
+        return;
+    };
+    let wake = kind.slots.is_some().then(|| node.queues.get(&job.queue).cloned()).flatten();
+    let running = worker::run(node.clone(), kind, job, (slot, kind_slot));
+    node.workers.spawn(async move {
+        running.await;
+        // The dispatcher does not wait for the slots of a kind, so it has to be told.
+        if let Some(queue) = wake {
+            queue.wake();
+        }
+    });
+}

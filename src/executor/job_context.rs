@@ -1,0 +1,65 @@
+use std::fmt;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::job::{IntoJob, Job, JobId, JobMessage};
+use crate::store::{Postgres, Store};
+
+/// What a handler works with: its job, the application's state, and a unit of work of its own.
+///
+/// When the handler returns [`Outcome::Done`](crate::Outcome::Done), what it wrote through [`transaction`](Self::transaction),
+/// the messages it sent and the removal of its job commit together. With every other outcome, and when it fails, all of it is
+/// rolled back.
+pub struct JobContext<'a, A = (), S: Store = Postgres> {
+    pub(super) job: &'a Job,
+    pub(super) state: &'a A,
+    pub(super) context: &'a mut Context<S>,
+    pub(super) cancelled: &'a CancellationToken,
+}
+
+impl<'a, A, S: Store> JobContext<'a, A, S> {
+    /// The job that is being run.
+    pub fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    /// What the application gave to its handlers.
+    pub fn state(&self) -> &'a A {
+        self.state
+    }
+
+    /// The transaction that commits with this job; the first call opens it.
+    ///
+    /// # Errors
+    /// When no connection can be had within the deadline.
+    pub async fn transaction(&mut self) -> Result<&mut S::Transaction> {
+        self.context.transaction().await
+    }
+
+    /// Collects a message that is sent if, and only if, this job succeeds.
+    ///
+    /// # Errors
+    /// When the message is refused; the context stays usable.
+    pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
+        self.context.send(job)
+    }
+
+    /// What would be flushed now.
+    pub fn pending(&self) -> &[JobMessage] {
+        self.context.pending()
+    }
+
+    /// Whether the node wants this handler to stop: it is shutting down and the grace period is over, or it lost its lease.
+    /// An async handler is dropped at its next `.await` anyway; a long computation may ask here.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+}
+
+impl<A, S: Store> fmt::Debug for JobContext<'_, A, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext").field("job", &self.job.id).field("kind", &self.job.kind).finish_non_exhaustive()
+    }
+}

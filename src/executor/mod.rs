@@ -1,0 +1,172 @@
+//! The command executor.
+//!
+//! ```text
+//!            claim (batches, free slots only)            outcomes (batches)
+//!  job table ────────────▶ Dispatcher ──▶ workers ──▶ Completer ────────▶ job table
+//!      ▲      one a queue      ▲            │ handler used its transaction: its own commit
+//!      │                       └── hints: commits here, LISTEN, polls
+//!      ├── Timers: due timers to waiting
+//!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
+//!      └── Heart: renews the node's lease, on a thread of its own
+//! ```
+//!
+//! An executor lives under a node id, which is new for each start. When it can't renew its lease in time it stops all its
+//! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
+
+mod builder;
+mod command;
+mod completer;
+mod dispatcher;
+mod in_flight;
+mod incarnation;
+mod job_context;
+mod listener;
+mod monitor;
+mod node;
+mod panic;
+mod queue;
+mod registry;
+mod stats;
+mod timers;
+mod worker;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub use self::builder::ExecutorBuilder;
+pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
+use self::in_flight::InFlight;
+use self::incarnation::{End, Incarnation};
+pub use self::job_context::JobContext;
+use self::registry::Registry;
+pub use self::stats::ExecutorStats;
+use self::stats::{Counters, add};
+use crate::backoff::Reconnect;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::NodeId;
+use crate::message::MessageServices;
+use crate::store::{NodeInfo, Store};
+
+/// What an executor was built with.
+struct Settings<S: Store> {
+    messages: MessageServices<S>,
+    registry: Arc<Registry<S>>,
+    queues: Vec<(String, usize)>,
+    node: NodeInfo,
+    poll_interval: Duration,
+    call_timeout: Duration,
+    counters: Arc<Counters>,
+    /// How long a stop waits for handlers; set when it is asked for.
+    grace: Mutex<Duration>,
+}
+
+impl<S: Store> Settings<S> {
+    fn grace(&self) -> Duration {
+        *self.grace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn register(&self) -> Result<(NodeId, Instant)> {
+        let since = Instant::now();
+        let id = self.messages.jobs.register_node(&self.node).await?;
+        tracing::info!(node = %id, name = %self.node.name, lease = ?self.node.lease, "executor started");
+        Ok((id, since))
+    }
+}
+
+/// A running executor. Dropping it stops it at once: handlers are cancelled and their jobs released in the background;
+/// [`shutdown`](Self::shutdown) does it in good order.
+pub struct CommandExecutor<S: Store = crate::Postgres> {
+    settings: Arc<Settings<S>>,
+    stop: CancellationToken,
+    current: Arc<Mutex<Arc<InFlight>>>,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+impl<S: Store> CommandExecutor<S> {
+    /// Starts to build an executor for the jobs of these message services.
+    pub fn builder(messages: MessageServices<S>) -> ExecutorBuilder<S> {
+        ExecutorBuilder::new(messages)
+    }
+
+    async fn start(settings: Settings<S>) -> Result<Self> {
+        settings.messages.jobs.check_schema().await?;
+        let settings = Arc::new(settings);
+        let registered = settings.register().await?;
+        let stop = CancellationToken::new();
+        let current = Arc::new(Mutex::new(Arc::default()));
+        let supervisor = tokio::spawn(supervise(settings.clone(), registered, stop.clone(), current.clone()));
+        Ok(Self { settings, stop, current, supervisor: Some(supervisor) })
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> ExecutorStats {
+        let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.settings.counters.snapshot(in_flight)
+    }
+
+    /// Stops claiming, waits up to `grace` for running handlers, cancels those that remain, and releases what did not finish
+    /// without costing it an attempt.
+    ///
+    /// # Errors
+    /// When the executor's own task died; the jobs it held are then released when its lease ends.
+    pub async fn shutdown(mut self, grace: Duration) -> Result<ExecutorStats> {
+        *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
+        self.stop.cancel();
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor
+                .await
+                .map_err(|e| Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e))?;
+        }
+        Ok(self.stats())
+    }
+}
+
+impl<S: Store> Drop for CommandExecutor<S> {
+    fn drop(&mut self) {
+        if self.supervisor.is_some() {
+            *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = Duration::ZERO;
+            self.stop.cancel();
+        }
+    }
+}
+
+/// Runs one incarnation after the other until told to stop.
+async fn supervise<S: Store>(
+    settings: Arc<Settings<S>>,
+    first: (NodeId, Instant),
+    stop: CancellationToken,
+    current: Arc<Mutex<Arc<InFlight>>>,
+) {
+    let mut registered = first;
+    loop {
+        let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
+        match Incarnation::run(&settings, registered, &stop, started).await {
+            Ok(End::Stopped) => return,
+            Ok(End::LeaseLost) => add(&settings.counters.leases_lost, 1),
+            Err(error) => tracing::error!(%error, "the executor could not start; trying again"),
+        }
+        let mut delays = Reconnect::new(Duration::from_secs(5));
+        registered = loop {
+            if stop.is_cancelled() {
+                return;
+            }
+            match settings.register().await {
+                Ok(registered) => break registered,
+                Err(error) => tracing::warn!(%error, "the executor could not register again; trying again"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(delays.next_delay()) => {}
+            }
+        };
+    }
+}
+
+/// Up to a fifth shorter or longer by chance, so that nodes that started together do not ask together.
+fn jitter(duration: Duration) -> Duration {
+    let chance = (uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff) as f64 / f64::from(u16::MAX);
+    duration.mul_f64(0.8 + 0.4 * chance)
+}

@@ -1,0 +1,50 @@
+//! The lock monitor: releases what dead owners hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::jitter;
+use crate::message::WakeUp;
+use crate::store::{Hint, JobStore};
+
+/// Jobs released in one transaction.
+const BATCH: usize = 500;
+/// How often the whole table is searched for owners that nobody knows, which only a node's row deleted by hand leaves behind.
+const SWEEP: Duration = Duration::from_secs(600);
+
+/// Declares nodes dead whose lease ran out and gives their jobs back. Every node runs one; they need no leader, because the
+/// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
+pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, lease: Duration, stop: CancellationToken) {
+    let mut swept: Option<tokio::time::Instant> = None;
+    loop {
+        let sweep = swept.is_none_or(|at| at.elapsed() >= SWEEP);
+        match round(&store, &wakeup, sweep).await {
+            Ok(()) if sweep => swept = Some(tokio::time::Instant::now()),
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(jitter(lease / 3)) => {}
+        }
+    }
+}
+
+async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp, sweep: bool) -> crate::Result<()> {
+    let dead = store.expire_nodes().await?;
+    if dead.is_empty() && !sweep {
+        return Ok(());
+    }
+    loop {
+        let released = store.release_lost(BATCH).await?;
+        if released.total() > 0 {
+            tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
+            wakeup.tell([Hint::Any]);
+        }
+        if released.total() < BATCH as u64 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A panic in a handler is a failed attempt, with its place and, if `RUST_BACKTRACE` is set, its stack.
+
+use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::task::Poll;
+
+use super::registry::Ended;
+use crate::job::JobError;
+
+thread_local! {
+    /// Handler code is on this thread's stack.
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+    /// What the hook saw: the place and the stack.
+    static SEEN: RefCell<Option<(String, Option<String>)>> = const { RefCell::new(None) };
+}
+
+/// Puts a hook in front of the application's own: only a hook can see where a panic came from. It takes note of panics in
+/// handlers, which are reported with their job, and passes all others on.
+fn install_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let next = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IN_HANDLER.get() {
+                next(info);
+                return;
+            }
+            let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+            let stack = Backtrace::capture();
+            let stack = (stack.status() == BacktraceStatus::Captured).then(|| stack.to_string());
+            SEEN.set(Some((place, stack)));
+        }));
+    });
+}
+
+/// Runs handler code and turns a panic into a failure.
+fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
+    install_hook();
+    let before = IN_HANDLER.replace(true);
+    // What a panicking handler leaves behind is dropped with it: its future is never polled again, its transaction rolls back.
+    let result = catch_unwind(AssertUnwindSafe(run));
+    IN_HANDLER.set(before);
+    result.map_err(|panic| failure(&*panic))
+}
+
+pub(super) fn catching_blocking(run: impl FnOnce() -> Ended) -> Ended {
+    catching(run).unwrap_or_else(Err)
+}
+
+/// Polls a handler and turns a panic into a failure.
+pub(super) async fn catching_async(handler: impl Future<Output = Ended>) -> Ended {
+    let mut handler = std::pin::pin!(handler);
+    std::future::poll_fn(|cx| match catching(|| handler.as_mut().poll(cx)) {
+        Ok(poll) => poll,
+        Err(error) => Poll::Ready(Err(error)),
+    })
+    .await
+}
+
+fn failure(panic: &(dyn Any + Send)) -> JobError {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is not text".to_owned());
+    let (place, stack) = SEEN.take().unwrap_or_else(|| ("an unknown place".to_owned(), None));
+    let error = JobError::new(format!("the handler panicked at {place}: {text}"));
+    match stack {
+        Some(stack) => error.detail(stack),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Outcome;
+
+    #[tokio::test]
+    async fn a_panic_becomes_a_failure_that_names_its_place() {
+        let ended = catching_async(async {
+            tokio::task::yield_now().await;
+            assert_eq!(1 + 1, 3, "sums");
+            Ok(Outcome::Done)
+        })
+        .await;
+        let error = ended.unwrap_err();
+        assert!(error.message().contains("panic.rs:") && error.message().contains("sums"), "{error}");
+        assert!(catching_async(async { Ok(Outcome::Done) }).await.is_ok());
+    }
+}

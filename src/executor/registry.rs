@@ -1,0 +1,138 @@
+//! Which kinds of jobs this process can run, and how.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::{Command, JobContext, KindOptions};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::{Job, JobError, Outcome};
+use crate::store::Store;
+
+/// What one attempt ends with.
+pub(super) type Ended = Result<Outcome, JobError>;
+
+/// Runs one attempt, whatever the handler's own types are.
+pub(super) trait Handler<S: Store>: Send + Sync {
+    fn run<'a>(
+        &'a self,
+        job: &'a Job,
+        context: &'a mut Context<S>,
+        cancelled: &'a CancellationToken,
+    ) -> BoxFuture<'a, Ended>;
+}
+
+/// A kind of job, ready to run.
+pub(super) struct Kind<S: Store> {
+    pub(super) handler: Arc<dyn Handler<S>>,
+    pub(super) options: KindOptions,
+    /// Bounds how many run at the same time, if the kind has a limit of its own.
+    pub(super) slots: Option<Arc<Semaphore>>,
+}
+
+/// All kinds, by each of their names.
+pub(super) type Registry<S> = HashMap<String, Arc<Kind<S>>>;
+
+/// Values for handlers, one of each type.
+#[derive(Default, Clone)]
+pub(super) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    pub(super) fn insert<A: Send + Sync + 'static>(&mut self, state: A) {
+        self.0.insert(TypeId::of::<A>(), Arc::new(state));
+    }
+
+    pub(super) fn get<A: Send + Sync + 'static>(&self, kind: &str) -> Result<Arc<A>> {
+        if let Some(state) = self.0.get(&TypeId::of::<A>()).and_then(|state| state.clone().downcast().ok()) {
+            return Ok(state);
+        }
+        // `()` is the state of those who need none.
+        let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
+        nothing.downcast().map_err(|_| {
+            Error::config(format!(
+                "the handler of {kind:?} needs a state of type {}: give it with `.state(…)` before `.start()`",
+                type_name::<A>()
+            ))
+        })
+    }
+}
+
+/// A command's handler.
+pub(super) struct CommandHandler<C, A> {
+    pub(super) state: Arc<A>,
+    pub(super) command: PhantomData<fn() -> C>,
+}
+
+impl<S: Store, C: Command<S>> Handler<S> for CommandHandler<C, C::State> {
+    fn run<'a>(
+        &'a self,
+        job: &'a Job,
+        context: &'a mut Context<S>,
+        cancelled: &'a CancellationToken,
+    ) -> BoxFuture<'a, Ended> {
+        Box::pin(async move {
+            let command: C = job.payload.decode().map_err(|e| {
+                JobError::new(format!("the payload is not a {:?} command: {e}", C::KIND))
+            })?;
+            command.execute(&mut JobContext { job, state: &*self.state, context, cancelled }).await
+        })
+    }
+}
+
+/// A closure that gets the job alone.
+pub(super) struct JobHandler<F>(pub(super) F);
+
+impl<S, F, R> Handler<S> for JobHandler<F>
+where
+    S: Store,
+    F: Fn(Job) -> R + Send + Sync,
+    R: Future<Output = Ended> + Send + 'static,
+{
+    fn run<'a>(&'a self, job: &'a Job, _: &'a mut Context<S>, _: &'a CancellationToken) -> BoxFuture<'a, Ended> {
+        Box::pin((self.0)(job.clone()))
+    }
+}
+
+/// A closure that gets the context.
+pub(super) struct ContextHandler<F>(pub(super) F);
+
+impl<S, F> Handler<S> for ContextHandler<F>
+where
+    S: Store,
+    F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync,
+{
+    fn run<'a>(
+        &'a self,
+        job: &'a Job,
+        context: &'a mut Context<S>,
+        cancelled: &'a CancellationToken,
+    ) -> BoxFuture<'a, Ended> {
+        Box::pin(async move { (self.0)(&mut JobContext { job, state: &(), context, cancelled }).await })
+    }
+}
+
+/// A closure that blocks its thread. It gets one of the runtime's blocking threads, so it stops neither other jobs nor the
+/// executor; but nothing can interrupt it.
+pub(super) struct BlockingHandler<F>(pub(super) Arc<F>);
+
+impl<S, F> Handler<S> for BlockingHandler<F>
+where
+    S: Store,
+    F: Fn(&Job) -> Ended + Send + Sync + 'static,
+{
+    fn run<'a>(&'a self, job: &'a Job, _: &'a mut Context<S>, _: &'a CancellationToken) -> BoxFuture<'a, Ended> {
+        let (handler, job) = (self.0.clone(), job.clone());
+        Box::pin(async move {
+            match tokio::task::spawn_blocking(move || super::panic::catching_blocking(|| handler(&job))).await {
+                Ok(ended) => ended,
+                Err(error) => Err(JobError::new(format!("the blocking handler did not finish: {error}"))),
+            }
+        })
+    }
+}

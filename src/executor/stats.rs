@@ -1,0 +1,58 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What an executor did since it started. Counted in this process; the database is the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExecutorStats {
+    /// Jobs claimed.
+    pub claimed: u64,
+    /// Jobs that came straight from a commit in this process, with no claim.
+    pub handed_over: u64,
+    /// Jobs done, and removed.
+    pub done: u64,
+    /// Attempts that failed (each retry counts).
+    pub failed: u64,
+    /// Attempts that ended with snooze, cancel or dead.
+    pub other: u64,
+    /// Given back unfinished.
+    pub released: u64,
+    /// Outcomes that were refused, because the claim was no longer current.
+    pub refused: u64,
+    /// Handlers running, or jobs in hand, now.
+    pub in_flight: u64,
+    /// How often this executor lost its lease and had to start anew.
+    pub leases_lost: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) claimed: AtomicU64,
+    pub(super) handed_over: AtomicU64,
+    pub(super) done: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) other: AtomicU64,
+    pub(super) released: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) leases_lost: AtomicU64,
+}
+
+pub(super) fn add(counter: &AtomicU64, n: usize) {
+    counter.fetch_add(n as u64, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn snapshot(&self, in_flight: usize) -> ExecutorStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ExecutorStats {
+            claimed: get(&self.claimed),
+            handed_over: get(&self.handed_over),
+            done: get(&self.done),
+            failed: get(&self.failed),
+            other: get(&self.other),
+            released: get(&self.released),
+            refused: get(&self.refused),
+            in_flight: in_flight as u64,
+            leases_lost: get(&self.leases_lost),
+        }
+    }
+}

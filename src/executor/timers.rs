@@ -1,0 +1,49 @@
+//! Moves due timers to waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::jitter;
+use crate::backoff::Reconnect;
+use crate::message::WakeUp;
+use crate::store::{Hint, JobStore};
+
+/// Timers moved in one transaction.
+const BATCH: usize = 1000;
+
+/// Every node runs one. It sleeps until the next timer is due, a hint says that an earlier one was set, or `poll` is over.
+pub(super) async fn run(
+    store: Arc<dyn JobStore>,
+    wakeup: Arc<WakeUp>,
+    hint: Arc<Notify>,
+    poll: Duration,
+    stop: CancellationToken,
+) {
+    let mut delays = Reconnect::new(poll);
+    loop {
+        let pause = match store.promote_due(BATCH).await {
+            Ok(promoted) => {
+                delays.reset();
+                wakeup.tell(promoted.queues.into_iter().map(Hint::Rescan));
+                if promoted.jobs >= BATCH as u64 {
+                    Duration::ZERO
+                } else {
+                    // A little late rather than a little early: an early look finds nothing.
+                    promoted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll))
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "due timers could not be moved; trying again");
+                delays.next_delay()
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = hint.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

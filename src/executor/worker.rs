@@ -1,0 +1,132 @@
+//! Runs one attempt of one job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::completer::Report;
+use super::incarnation::Incarnation;
+use super::panic::catching_async;
+use super::registry::{Ended, Kind};
+use super::stats::add;
+use crate::context::Context;
+use crate::job::{Job, JobError, Outcome, RetryAdvice};
+use crate::store::{Settlement, Store, Verdict};
+
+/// The slots a job holds while it runs: one of its queue, and one of its kind if that has a limit.
+pub(super) type Slots = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+/// How the handler came to its end.
+enum Ending {
+    Returned(Ended),
+    TimedOut(Duration),
+    /// Told to stop before it was done.
+    Cancelled,
+}
+
+/// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Slots) {
+    let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
+    async {
+        let mut context = node.messages.begin();
+        let ending = execute(&kind, &job, &mut context, &node.cancel).await;
+        conclude(&node, &kind, &job, context, ending).await;
+        drop(slots);
+    }
+    .instrument(span)
+    .await;
+}
+
+async fn execute<S: Store>(
+    kind: &Kind<S>,
+    job: &Job,
+    context: &mut Context<S>,
+    cancel: &CancellationToken,
+) -> Ending {
+    let handler = catching_async(kind.handler.run(job, context, cancel));
+    let limited = async {
+        match kind.options.timeout {
+            Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
+            None => Ok(handler.await),
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Ending::Cancelled,
+        ended = limited => match ended {
+            Ok(ended) => Ending::Returned(ended),
+            Err(limit) => Ending::TimedOut(limit),
+        },
+    }
+}
+
+async fn conclude<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    kind: &Kind<S>,
+    job: &Job,
+    context: Context<S>,
+    ending: Ending,
+) {
+    let fence = job.fence();
+    let report = match ending {
+        Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
+            match context.commit_job(node.id, fence).await {
+                Ok(accepted) => {
+                    add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
+                    if !accepted {
+                        tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
+                    }
+                    node.in_flight.remove(std::iter::once(fence));
+                    return;
+                }
+                // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
+                Err(error) => failure(kind, job, &JobError::from(error)),
+            }
+        }
+        Ending::Returned(ended) => {
+            // Only `Done` commits. The transaction goes first, so that its locks do not outlive the outcome.
+            if let Err(error) = context.rollback().await {
+                tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
+            }
+            match ended {
+                Ok(Outcome::Done) => Report::Done(fence),
+                Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
+                Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
+                Ok(Outcome::Cancel(reason)) => {
+                    tracing::info!(reason, "the handler cancelled its job");
+                    Report::Settled(Settlement::new(fence, Verdict::Cancel))
+                }
+                Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
+                Err(error) => failure(kind, job, &error),
+            }
+        }
+        Ending::TimedOut(limit) => {
+            drop(context);
+            failure(kind, job, &JobError::new(format!("the handler did not finish within {limit:?}")))
+        }
+        Ending::Cancelled => {
+            drop(context);
+            Report::Settled(Settlement::new(fence, Verdict::Release))
+        }
+    };
+    node.reports.send(report).await;
+}
+
+/// What a failed attempt means for the job.
+fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
+    let verdict = match error.advice() {
+        RetryAdvice::ByPolicy => Verdict::Retry(kind.options.retry.delay(job.attempt)),
+        RetryAdvice::After(delay) => Verdict::Retry(delay),
+        RetryAdvice::Never => Verdict::Dead,
+    };
+    let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
+    if last {
+        tracing::error!(%error, "the job failed and becomes a dead letter");
+    } else {
+        tracing::warn!(%error, next = ?verdict, "the attempt failed");
+    }
+    Report::Settled(Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text()))
+}

@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use super::db::hints;
+use super::{Collected, WakeUp};
+use crate::error::Result;
+use crate::job::{IntoJob, JobId, JobMessage};
+use crate::store::{Hint, Store};
+
+/// Collects messages for a transaction that the caller owns, began, and will commit.
+///
+/// ```no_run
+/// # async fn f(messages: jobwright::MessageServices, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// transaction.execute("insert into orders (id) values (1)", &[]).await?;
+/// let mut enlisted = messages.enlist(&transaction);
+/// enlisted.send(jobwright::NewJob::json("send-invoice", &1))?;
+/// let flushed = enlisted.flush().await?;
+/// transaction.commit().await?;
+/// flushed.committed();
+/// # Ok(()) }
+/// ```
+///
+/// Dropped before [`flush`](Self::flush), it discards its messages.
+#[must_use = "nothing is sent before `flush`"]
+pub struct Enlisted<'t, S: Store, T: ?Sized> {
+    pub(super) collected: Collected,
+    pub(super) wakeup: Arc<WakeUp>,
+    pub(super) store: S,
+    pub(super) transaction: &'t T,
+}
+
+impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
+    /// Checks a message and collects it.
+    ///
+    /// # Errors
+    /// When the message is refused; what was collected before stays.
+    pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
+        self.collected.send(job.into_job())
+    }
+
+    /// What a flush would write now.
+    pub fn pending(&self) -> &[JobMessage] {
+        self.collected.messages()
+    }
+
+    fn flushed(mut self) -> Flushed {
+        Flushed { hints: hints(&self.collected.take()), wakeup: self.wakeup }
+    }
+}
+
+impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
+    /// Writes the messages into the caller's transaction, with one statement.
+    ///
+    /// # Errors
+    /// When the statement fails; then the caller's transaction is aborted.
+    pub async fn flush(self) -> Result<Flushed> {
+        self.store.insert_into(self.transaction, self.collected.messages()).await?;
+        Ok(self.flushed())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
+    /// Writes the messages through the caller's connection, into the transaction it has open.
+    ///
+    /// # Errors
+    /// When a statement fails.
+    pub fn flush(self) -> Result<Flushed> {
+        crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
+        Ok(self.flushed())
+    }
+}
+
+/// Messages that are in the caller's transaction. After its commit, [`committed`](Self::committed) wakes the executors; without
+/// it they find the jobs when they poll.
+#[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
+pub struct Flushed {
+    hints: Vec<Hint>,
+    wakeup: Arc<WakeUp>,
+}
+
+impl Flushed {
+    /// The caller's transaction has committed: wake the executors.
+    pub fn committed(self) {
+        self.wakeup.tell(self.hints);
+    }
+}

@@ -1,0 +1,87 @@
+//! Message services: what collects a context's messages and flushes them when it commits.
+//!
+//! ```text
+//!  Context::send ─▶ MessageService::send        checks and collects; nothing leaves
+//!  Context::commit ─▶ MessageService::flush     one statement in the context's transaction
+//!                  ─▶ COMMIT, proven
+//!                  ─▶ MessageService::committed hand-over, wake-up (later: delivery)
+//!  dropped, rolled back, failed                 the messages are discarded
+//! ```
+//!
+//! [`DbMessageService`] flushes into the job table. A service that also publishes does the same and delivers from
+//! [`MessageService::committed`]: a row decides what exists, a broker only who works how soon.
+
+mod db;
+mod enlist;
+pub(crate) mod local;
+mod services;
+mod wakeup;
+
+use async_trait::async_trait;
+
+pub use self::db::{DbMessageService, DbMessageServiceFactory};
+pub use self::enlist::{Enlisted, Flushed};
+pub use self::services::MessageServices;
+pub(crate) use self::wakeup::WakeUp;
+use crate::error::Result;
+use crate::job::{JobId, JobMessage, Limits, NewJob};
+use crate::store::Store;
+
+/// Collects the messages of one context and flushes them with its commit. jBPM's `MessageService`, with a commit protocol.
+#[async_trait]
+pub trait MessageService<S: Store>: Send {
+    /// Checks a message and collects it.
+    ///
+    /// # Errors
+    /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)); what was collected before stays.
+    fn send(&mut self, job: NewJob) -> Result<JobId>;
+
+    /// What a commit would flush now, in the order of sending.
+    fn pending(&self) -> &[JobMessage];
+
+    /// Writes what was collected into an open transaction, with one statement however much it is.
+    async fn flush(&mut self, transaction: &mut S::Transaction) -> Result<()>;
+
+    /// The same in a transaction of its own, for a context that opened none: one round trip.
+    async fn flush_alone(&mut self) -> Result<()>;
+
+    /// The transaction has really committed: now, and only now, others may hear of it.
+    fn committed(&mut self);
+}
+
+/// Opens a message service for each context.
+pub trait MessageServiceFactory<S: Store>: Send + Sync + 'static {
+    /// A service for one context.
+    fn open(&self) -> Box<dyn MessageService<S>>;
+
+    /// Where messages go, for people.
+    fn describe(&self) -> String;
+}
+
+/// What was collected so far.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    limits: Limits,
+    messages: Vec<JobMessage>,
+}
+
+impl Collected {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, messages: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, job: NewJob) -> Result<JobId> {
+        let message = job.validate(&self.limits)?;
+        let id = message.id;
+        self.messages.push(message);
+        Ok(id)
+    }
+
+    pub(crate) fn messages(&self) -> &[JobMessage] {
+        &self.messages
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<JobMessage> {
+        std::mem::take(&mut self.messages)
+    }
+}

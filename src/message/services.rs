@@ -1,0 +1,123 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
+use crate::config::DatabaseConfig;
+use crate::context::Context;
+use crate::error::Result;
+use crate::job::{IntoJob, JobId, Limits};
+use crate::store::{JobStore, MigrationStatus, Postgres, Store};
+
+/// What an application keeps: a store and the message services on it. Cheap to clone.
+pub struct MessageServices<S: Store = Postgres> {
+    pub(crate) store: S,
+    pub(crate) jobs: Arc<dyn JobStore>,
+    pub(crate) wakeup: Arc<WakeUp>,
+    factory: Arc<dyn MessageServiceFactory<S>>,
+    limits: Limits,
+    /// Deadline for one call to the store.
+    pub(crate) call_timeout: Duration,
+}
+
+impl<S: Store> Clone for MessageServices<S> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            jobs: self.jobs.clone(),
+            wakeup: self.wakeup.clone(),
+            factory: self.factory.clone(),
+            limits: self.limits,
+            call_timeout: self.call_timeout,
+        }
+    }
+}
+
+impl<S: Store> MessageServices<S> {
+    /// Message services that flush into the job table of `store`.
+    pub fn new(store: S, config: &DatabaseConfig) -> Self {
+        let jobs = store.jobs();
+        let wakeup = Arc::new(WakeUp::new(jobs.clone()));
+        let limits = Limits { payload: config.max_payload.max(1) };
+        let factory = Arc::new(DbMessageServiceFactory::new(jobs.clone(), wakeup.clone(), limits));
+        Self { store, jobs, wakeup, factory, limits, call_timeout: config.call_timeout }
+    }
+
+    /// Opens a unit of work. Costs nothing until it is used.
+    pub fn begin(&self) -> Context<S> {
+        Context::new(self.store.clone(), self.factory.open())
+    }
+
+    /// Sends one message in a transaction of its own.
+    ///
+    /// # Errors
+    /// When the message is refused, or could not be stored.
+    pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
+        let mut context = self.begin();
+        let id = context.send(job)?;
+        context.commit().await?;
+        Ok(id)
+    }
+
+    /// Brings the schema up to this build. Safe when many processes start at once.
+    ///
+    /// # Errors
+    /// When the schema is newer than this build, was changed by hand, or the role may not create it.
+    pub async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.jobs.migrate().await
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Where messages go, for people.
+    pub fn describe(&self) -> String {
+        self.factory.describe()
+    }
+
+    fn enlist_in<'t, T: ?Sized>(&self, transaction: &'t T) -> Enlisted<'t, S, T> {
+        Enlisted {
+            collected: Collected::new(self.limits),
+            wakeup: self.wakeup.clone(),
+            store: self.store.clone(),
+            transaction,
+        }
+    }
+}
+
+impl MessageServices<Postgres> {
+    /// Connects to PostgreSQL.
+    ///
+    /// # Errors
+    /// When the configuration can't be used or the server can't be reached.
+    pub async fn postgres(config: &DatabaseConfig) -> Result<Self> {
+        Ok(Self::new(Postgres::connect(config).await?, config))
+    }
+
+    /// Joins a transaction that the caller owns and will commit.
+    pub fn enlist<'t, 'c>(
+        &self,
+        transaction: &'t tokio_postgres::Transaction<'c>,
+    ) -> Enlisted<'t, Postgres, tokio_postgres::Transaction<'c>> {
+        self.enlist_in(transaction)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl MessageServices<crate::Sqlite> {
+    /// Opens an embedded database and brings its schema up: nobody else will.
+    ///
+    /// # Errors
+    /// When the file can't be opened or written.
+    pub async fn sqlite(config: &DatabaseConfig) -> Result<Self> {
+        let services = Self::new(crate::Sqlite::open(config).await?, config);
+        services.migrate().await?;
+        Ok(services)
+    }
+
+    /// Joins a transaction that the caller has open on a connection of its own to the same file.
+    pub fn enlist<'t>(&self, connection: &'t rusqlite::Connection) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
+        self.enlist_in(connection)
+    }
+}

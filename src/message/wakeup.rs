@@ -1,0 +1,112 @@
+//! Wake-ups after a commit: executors in this process at once, others over the store, coalesced.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::local::{LocalExecutor, Offer};
+use crate::store::{Hint, JobStore};
+
+/// Shortest time between two notifications from one process. NOTIFY serialises the commits of a whole database, so a burst of
+/// commits shares one; the first of a burst goes out at once.
+const GAP: Duration = Duration::from_millis(10);
+
+/// Spreads the word that there is work.
+pub(crate) struct WakeUp {
+    executors: Mutex<Vec<Weak<dyn LocalExecutor>>>,
+    remote: Arc<Remote>,
+    store: Arc<dyn JobStore>,
+}
+
+#[derive(Default)]
+struct Remote {
+    pending: Mutex<Pending>,
+    signal: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    hints: HashSet<Hint>,
+    /// The task that sends them is running.
+    started: bool,
+    /// Nobody will add to them any more.
+    closed: bool,
+}
+
+impl WakeUp {
+    pub(crate) fn new(store: Arc<dyn JobStore>) -> Self {
+        Self { executors: Mutex::default(), remote: Arc::default(), store }
+    }
+
+    /// Makes an executor hear of commits in this process, for as long as it lives.
+    pub(crate) fn register(&self, executor: Weak<dyn LocalExecutor>) {
+        let mut executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
+        executors.retain(|known| known.strong_count() > 0);
+        executors.push(executor);
+    }
+
+    fn executors(&self) -> Vec<Arc<dyn LocalExecutor>> {
+        let executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
+        executors.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// An executor in this process that takes jobs straight from a commit.
+    pub(super) fn offer(&self) -> Option<Box<dyn Offer>> {
+        self.executors().iter().find_map(|executor| executor.offer())
+    }
+
+    /// Tells everybody, without waiting.
+    pub(crate) fn tell(&self, hints: impl IntoIterator<Item = Hint>) {
+        let hints: Vec<Hint> = hints.into_iter().collect();
+        if hints.is_empty() {
+            return;
+        }
+        for executor in self.executors() {
+            for hint in &hints {
+                executor.hint(hint);
+            }
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // No runtime to send from: others find the jobs when they poll.
+            return;
+        };
+        let start = {
+            let mut pending = self.remote.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.hints.extend(hints);
+            !std::mem::replace(&mut pending.started, true)
+        };
+        if start {
+            runtime.spawn(send_hints(self.remote.clone(), self.store.clone()));
+        }
+        self.remote.signal.notify_one();
+    }
+}
+
+impl Drop for WakeUp {
+    fn drop(&mut self) {
+        self.remote.pending.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.remote.signal.notify_one();
+    }
+}
+
+/// Sends hints from a connection of the engine. One that fails is dropped: it is only a hint, and polling finds the jobs.
+async fn send_hints(remote: Arc<Remote>, store: Arc<dyn JobStore>) {
+    loop {
+        let (hints, closed): (Vec<Hint>, bool) = {
+            let mut pending = remote.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            (pending.hints.drain().collect(), pending.closed)
+        };
+        if !hints.is_empty() {
+            if let Err(error) = store.notify(&hints).await {
+                tracing::debug!(%error, "a wake-up for other processes was not sent; they will find the jobs when they poll");
+            }
+            tokio::time::sleep(GAP).await;
+        } else if closed {
+            return;
+        } else {
+            remote.signal.notified().await;
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Looking at jobs and steering them.
+
+use rusqlite::{Connection, Statement, ToSql, named_params};
+
+use super::Inner;
+use super::failure::Work;
+use super::rows::{count, detail, id_list, summary};
+use crate::error::Result;
+use crate::job::JobId;
+use crate::store::{JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
+
+const LIST: &str = include_str!("sql/list.sql");
+const SHOW: &str = include_str!("sql/show.sql");
+const COUNT: &str = include_str!("sql/count.sql");
+const REMOVE: &str = include_str!("sql/remove.sql");
+const RETRY_COPY_DEAD: &str = include_str!("sql/retry_copy_dead.sql");
+const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
+const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
+
+/// Where the jobs of a state are: their table, and which of its rows.
+fn place(state: JobState) -> (&'static str, &'static str) {
+    match state {
+        JobState::Waiting => ("jobwright_job", "lock_owner is null"),
+        JobState::Running => ("jobwright_job", "lock_owner is not null"),
+        JobState::Timer => ("jobwright_timer_job", "true"),
+        JobState::Suspended => ("jobwright_suspended_job", "true"),
+        JobState::Dead => ("jobwright_dead_letter_job", "true"),
+    }
+}
+
+/// A filter as SQL. Only the parts that are given become part of the statement, so that an index can serve them.
+struct Chosen {
+    states: Vec<JobState>,
+    clause: String,
+    /// See [`id_list`].
+    ids: Option<String>,
+    queue: Option<String>,
+    kind: Option<String>,
+}
+
+impl Chosen {
+    /// What the filter chooses among these states.
+    fn new(filter: &JobFilter, among: &[JobState]) -> Self {
+        let wanted = |state: &JobState| {
+            filter
+                .states
+                .as_ref()
+                .is_none_or(|states| states.contains(state))
+        };
+        let mut clause = String::new();
+        let ids = filter.ids.as_ref().map(|ids| {
+            clause.push_str(" and id in (select unhex(value) from json_each(:ids))");
+            id_list(ids)
+        });
+        if filter.queue.is_some() {
+            clause.push_str(" and queue = :queue");
+        }
+        if filter.kind.is_some() {
+            clause.push_str(" and kind = :kind");
+        }
+        let states = among.iter().copied().filter(wanted).collect();
+        Self {
+            states,
+            clause,
+            ids,
+            queue: filter.queue.clone(),
+            kind: filter.kind.clone(),
+        }
+    }
+
+    /// The statement for one state.
+    fn sql(&self, template: &str, state: JobState) -> String {
+        let (table, rows) = place(state);
+        template
+            .replace("{filter}", &format!("{rows}{}", self.clause))
+            .replace("{table}", table)
+    }
+
+    /// Binds what the statement uses of the filter.
+    fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+        let values: [(&str, &dyn ToSql); 3] = [
+            (":ids", &self.ids),
+            (":queue", &self.queue),
+            (":kind", &self.kind),
+        ];
+        for (name, value) in values {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &self,
+        connection: &Connection,
+        template: &str,
+        state: JobState,
+    ) -> rusqlite::Result<u64> {
+        let mut statement = connection.prepare_cached(&self.sql(template, state))?;
+        self.bind(&mut statement)?;
+        Ok(statement.raw_execute()? as u64)
+    }
+
+    /// How many jobs of each state there are; states with none are left out.
+    fn count(&self, connection: &Connection) -> Work<Steered> {
+        self.steer(|state| {
+            let mut statement = connection.prepare_cached(&self.sql(COUNT, state))?;
+            self.bind(&mut statement)?;
+            let mut rows = statement.raw_query();
+            let number: Option<i64> = rows.next()?.map(|row| row.get(0)).transpose()?;
+            Ok(number
+                .and_then(|number| u64::try_from(number).ok())
+                .unwrap_or(0))
+        })
+    }
+
+    fn steer(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<Steered> {
+        let mut steered = Steered::default();
+        for state in &self.states {
+            let number = each(*state)?;
+            if number > 0 {
+                steered.0.insert(*state, number);
+            }
+        }
+        Ok(steered)
+    }
+
+    fn list(
+        &self,
+        connection: &Connection,
+        state: JobState,
+        after: i64,
+        limit: i64,
+    ) -> rusqlite::Result<Vec<JobSummary>> {
+        let [due_at, owner, claimed_at] = match state {
+            JobState::Running => ["null", "lock_owner", "claimed_at"],
+            JobState::Timer => ["due_at", "null", "null"],
+            _ => ["null"; 3],
+        };
+        let mut sql = self
+            .sql(LIST, state)
+            .replace("{due_at}", due_at)
+            .replace("{owner}", owner)
+            .replace("{claimed_at}", claimed_at);
+        // Owned rows are few: found by the primary key they would be a needle in a million waiting ones.
+        if state == JobState::Running && self.ids.is_none() {
+            sql = sql.replace(
+                "from jobwright_job",
+                "from jobwright_job indexed by jobwright_job_owned",
+            );
+        }
+        let mut statement = connection.prepare_cached(&sql)?;
+        self.bind(&mut statement)?;
+        for (name, value) in [(":after", after), (":limit", limit)] {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
+        statement
+            .raw_query()
+            .mapped(|row| summary(row, state))
+            .collect()
+    }
+}
+
+impl Inner {
+    pub(super) async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        let chosen = Chosen::new(filter, &JobState::ALL);
+        let (after, limit) = (page.after.unwrap_or(i64::MIN), page.limit);
+        self.query("list jobs", move |connection, _| {
+            let mut all = Vec::new();
+            for state in &chosen.states {
+                all.extend(chosen.list(connection, *state, after, count(limit))?);
+            }
+            all.sort_by_key(|job| job.seq);
+            all.truncate(limit);
+            Ok(all)
+        })
+        .await
+    }
+
+    pub(super) async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        self.query("show a job", move |connection, _| {
+            let mut statement = connection.prepare_cached(SHOW)?;
+            let mut found =
+                statement.query_map(named_params! { ":id": id.as_uuid().as_bytes() }, detail)?;
+            Ok(found.next().transpose()?)
+        })
+        .await
+    }
+
+    pub(super) async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
+        self.steer(
+            "retry jobs",
+            chosen,
+            dry_run,
+            |chosen, connection, state| {
+                let copy = if state == JobState::Dead {
+                    RETRY_COPY_DEAD
+                } else {
+                    RETRY_COPY_TIMER
+                };
+                let copied = chosen.execute(connection, copy, state)?;
+                chosen.execute(connection, RETRY_REMOVE, state)?;
+                Ok(copied)
+            },
+        )
+        .await
+    }
+
+    pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let live = [
+            JobState::Waiting,
+            JobState::Running,
+            JobState::Timer,
+            JobState::Suspended,
+        ];
+        self.remove("cancel jobs", Chosen::new(filter, &live), dry_run)
+            .await
+    }
+
+    pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let idle = [
+            JobState::Waiting,
+            JobState::Timer,
+            JobState::Suspended,
+            JobState::Dead,
+        ];
+        self.remove("delete jobs", Chosen::new(filter, &idle), dry_run)
+            .await
+    }
+
+    async fn remove(&self, tried: &'static str, chosen: Chosen, dry_run: bool) -> Result<Steered> {
+        self.steer(tried, chosen, dry_run, |chosen, connection, state| {
+            chosen.execute(connection, REMOVE, state)
+        })
+        .await
+    }
+
+    async fn steer(
+        &self,
+        tried: &'static str,
+        chosen: Chosen,
+        dry_run: bool,
+        each: fn(&Chosen, &Connection, JobState) -> rusqlite::Result<u64>,
+    ) -> Result<Steered> {
+        if dry_run {
+            return self
+                .query(tried, move |connection, _| chosen.count(connection))
+                .await;
+        }
+        self.write(tried, move |connection, _| {
+            chosen.steer(|state| each(&chosen, connection, state))
+        })
+        .await
+    }
+}

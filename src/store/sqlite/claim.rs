@@ -1,0 +1,108 @@
+//! Taking work: claims, and timers that came due.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rusqlite::{Connection, named_params};
+
+use super::Inner;
+use super::rows::{count, job};
+use crate::error::{Error, Result};
+use crate::job::Job;
+use crate::store::{ClaimRequest, Promoted, ScanMark};
+
+const CLAIM_CHECK: &str = include_str!("sql/claim_check.sql");
+const CLAIM: &str = include_str!("sql/claim.sql");
+const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
+const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
+const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
+
+/// Before every row: ranks are those of priorities, which are 16 bits wide.
+const START: (i64, i64) = (-32_769, 0);
+
+impl Inner {
+    pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+        if request.limit == 0 {
+            return Ok(Vec::new());
+        }
+        let tried = "claim jobs";
+        let (node, queue, limit) = (
+            request.node.0,
+            request.queue.to_owned(),
+            count(request.limit),
+        );
+        let (rank, seq) = request
+            .after
+            .map_or(START, |ScanMark { rank, seq }| (rank.into(), seq));
+        let kinds = request
+            .kinds
+            .map(serde_json::to_string)
+            .transpose()
+            .map_err(|error| {
+                Error::invalid("the kinds can't be written as JSON").with_source(error)
+            })?;
+
+        let looked_for = (queue.clone(), kinds.clone());
+        let found = self
+            .check(tried, move |connection, _| {
+                let (queue, kinds) = looked_for;
+                let mut statement = connection.prepare_cached(CLAIM_CHECK)?;
+                let params =
+                    named_params! { ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq };
+                Ok(statement.query_row(params, |row| row.get::<_, bool>(0))?)
+            })
+            .await?;
+        if !found {
+            return Ok(Vec::new());
+        }
+        self.write(tried, move |connection, now| {
+            let mut statement = connection.prepare_cached(CLAIM)?;
+            let params = named_params! {
+                ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":limit": limit,
+            };
+            let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
+            jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
+            Ok(jobs)
+        })
+        .await
+    }
+
+    pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        let tried = "promote due timers";
+        let next = self
+            .check(tried, |connection, now| Ok(next_timer(connection, now)?))
+            .await?;
+        if next.is_none_or(|wait| wait > Duration::ZERO) || limit == 0 {
+            return Ok(Promoted {
+                next,
+                ..Promoted::default()
+            });
+        }
+        let limit = count(limit);
+        self.write(tried, move |connection, now| {
+            let window = named_params! { ":now": now, ":limit": limit };
+            let jobs = connection.prepare_cached(PROMOTE_COPY)?.execute(window)?;
+            let mut remove = connection.prepare_cached(PROMOTE_REMOVE)?;
+            let queues = remove
+                .query_map(window, |row| row.get(0))?
+                .collect::<rusqlite::Result<BTreeSet<String>>>()?;
+            let next = next_timer(connection, now)?;
+            Ok(Promoted {
+                jobs: jobs as u64,
+                queues: queues.into_iter().collect(),
+                next,
+            })
+        })
+        .await
+    }
+}
+
+/// How long until the next timer is due: zero if it is overdue.
+fn next_timer(connection: &Connection, now: i64) -> rusqlite::Result<Option<Duration>> {
+    let due_at: Option<i64> = connection
+        .prepare_cached(NEXT_TIMER)?
+        .query_row([], |row| row.get(0))?;
+    Ok(due_at.map(|due_at| {
+        Duration::from_micros(u64::try_from(due_at.saturating_sub(now)).unwrap_or(0))
+    }))
+}

@@ -1,0 +1,217 @@
+//! Sending: rows for messages.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, named_params};
+
+use super::failure::{Failure, Work};
+use super::rows::{Micros, micros, timestamp};
+use super::writer::now;
+use super::{Inner, nodes, take_numbers};
+use crate::error::{Error, Result};
+use crate::job::{Due, JobMessage, NodeId, Payload};
+use crate::store::{Inserted, OwnedInsert, Preclaim};
+
+const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
+const INSERT_JOB: &str = include_str!("sql/insert_job.sql");
+const INSERT_TIMER: &str = include_str!("sql/insert_timer.sql");
+
+/// Writes messages through a connection of the caller's own to the same file: in the transaction that is open on it, and
+/// committed or rolled back with it. In autocommit mode they are a transaction of their own. All or none are written, and
+/// after an error the caller's transaction is as it was before.
+///
+/// # Errors
+/// [`Busy`](crate::ErrorKind::Busy) when another connection holds the write lock for longer than this connection waits,
+/// [`Schema`](crate::ErrorKind::Schema) when the tables are missing, and what SQLite refuses.
+pub fn insert_into(connection: &Connection, messages: &[JobMessage]) -> Result<Inserted> {
+    insert_together(connection, messages, None, now()).map_err(|failure| {
+        let place = format!("sqlite:{}", connection.path().unwrap_or_default());
+        failure.explain("insert job messages", &place)
+    })
+}
+
+impl Inner {
+    pub(super) async fn insert(
+        &self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> Result<Inserted> {
+        if messages.is_empty() {
+            return Ok(Inserted::default());
+        }
+        let (messages, owned) = (messages.to_vec(), owned.cloned());
+        self.write("insert job messages", move |connection, now| {
+            insert(connection, &messages, owned.as_ref(), now)
+        })
+        .await
+    }
+}
+
+/// Inserts within a transaction that may go on: after an error nothing of it is left.
+pub(super) fn insert_together(
+    connection: &Connection,
+    messages: &[JobMessage],
+    owned: Option<&Preclaim>,
+    now: i64,
+) -> Work<Inserted> {
+    if messages.is_empty() {
+        return Ok(Inserted::default());
+    }
+    connection.execute_batch("savepoint jobwright_insert")?;
+    match insert(connection, messages, owned, now) {
+        Ok(inserted) => {
+            connection.execute_batch("release jobwright_insert")?;
+            Ok(inserted)
+        }
+        Err(failure) => {
+            // If SQLite has rolled back everything by itself there is no savepoint; the first error is what counts.
+            let _ =
+                connection.execute_batch("rollback to jobwright_insert; release jobwright_insert");
+            Err(failure)
+        }
+    }
+}
+
+fn insert(
+    connection: &Connection,
+    messages: &[JobMessage],
+    owned: Option<&Preclaim>,
+    now: i64,
+) -> Work<Inserted> {
+    // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
+    let first = take_numbers(connection, "job", messages.len())?;
+    let (owner, reserved) = match owned {
+        Some(owned) if nodes::is_alive(connection, owned.node)? => (
+            Some(owned.node),
+            owned.positions.iter().copied().collect::<HashSet<usize>>(),
+        ),
+        _ => (None, HashSet::new()),
+    };
+    let mut inserted = Inserted::default();
+    for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
+        let row = NewRow {
+            message,
+            seq,
+            now,
+            owner: owner.filter(|_| reserved.contains(&position)),
+        };
+        if message.id_given && row.exists(connection)? {
+            continue;
+        }
+        let written = match row.due_at() {
+            Some(due_at) => row.write_timer(connection, due_at)?,
+            None => row.write_job(connection, &mut inserted.owned)?,
+        };
+        inserted.rows += u64::from(written);
+    }
+    Ok(inserted)
+}
+
+/// A message on its way to become a row.
+struct NewRow<'a> {
+    message: &'a JobMessage,
+    seq: i64,
+    now: i64,
+    /// Who owns it, should it be due now.
+    owner: Option<NodeId>,
+}
+
+impl NewRow<'_> {
+    fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        connection.prepare_cached(ID_EXISTS)?.query_row(
+            named_params! { ":id": self.message.id.as_uuid().as_bytes() },
+            |row| row.get(0),
+        )
+    }
+
+    /// When it is due, if that is later than now.
+    fn due_at(&self) -> Option<Micros> {
+        let due_at = match self.message.due {
+            Due::Now => return None,
+            Due::In(delay) => self.now.saturating_add(micros(delay)),
+            Due::At(at) => at.as_microsecond(),
+        };
+        (due_at > self.now).then_some(due_at)
+    }
+
+    fn write_job(&self, connection: &Connection, owned: &mut Vec<OwnedInsert>) -> Work<bool> {
+        let message = self.message;
+        let (payload, body, content_type) = content(&message.payload);
+        let written = connection
+            .prepare_cached(INSERT_JOB)?
+            .execute(named_params! {
+                ":seq": self.seq,
+                // An owned row is what a claim would have made of it: version and attempt 1.
+                ":claims": i64::from(self.owner.is_some()),
+                ":owner": self.owner.map(|node| node.0),
+                ":claimed_at": self.owner.map(|_| self.now),
+                ":now": self.now,
+                ":id": message.id.as_uuid().as_bytes(),
+                ":max_attempts": message.max_attempts,
+                ":rank": rank(message),
+                ":kind": message.kind,
+                ":queue": message.queue,
+                ":payload": payload,
+                ":body": body,
+                ":content_type": content_type,
+                ":headers": headers(message)?,
+            })?;
+        if written == 1 && self.owner.is_some() {
+            owned.push(OwnedInsert {
+                id: message.id,
+                seq: self.seq,
+                created_at: timestamp(self.now)?,
+            });
+        }
+        Ok(written == 1)
+    }
+
+    fn write_timer(&self, connection: &Connection, due_at: Micros) -> Work<bool> {
+        let message = self.message;
+        let (payload, body, content_type) = content(&message.payload);
+        let written = connection
+            .prepare_cached(INSERT_TIMER)?
+            .execute(named_params! {
+                ":seq": self.seq,
+                ":due_at": due_at,
+                ":now": self.now,
+                ":id": message.id.as_uuid().as_bytes(),
+                ":max_attempts": message.max_attempts,
+                ":rank": rank(message),
+                ":kind": message.kind,
+                ":queue": message.queue,
+                ":payload": payload,
+                ":body": body,
+                ":content_type": content_type,
+                ":headers": headers(message)?,
+            })?;
+        Ok(written == 1)
+    }
+}
+
+/// `-priority`, so that (rank, seq) ascending is the order of acquisition.
+fn rank(message: &JobMessage) -> i32 {
+    -i32::from(message.priority)
+}
+
+/// The columns payload, body and `content_type`.
+fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
+    match payload {
+        Payload::Json(raw) => (Some(raw.get()), None, None),
+        Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
+    }
+}
+
+/// No headers are NULL.
+fn headers(message: &JobMessage) -> std::result::Result<Option<String>, Failure> {
+    if message.headers.is_empty() {
+        return Ok(None);
+    }
+    serde_json::to_string(&message.headers)
+        .map(Some)
+        .map_err(|error| {
+            Error::invalid("the headers can't be written as JSON")
+                .with_source(error)
+                .into()
+        })
+}

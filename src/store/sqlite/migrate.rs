@@ -1,0 +1,90 @@
+//! Schema changes, one transaction each.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, named_params};
+
+use super::Inner;
+use super::failure::Work;
+use super::rows::timestamp;
+use crate::error::Result;
+use crate::store::migration::{Applied, compare, refuse_newer};
+use crate::store::{Migration, MigrationStatus};
+
+/// All schema changes of this store.
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "init",
+    sql: include_str!("../../../migrations/sqlite/0001_init.sql"),
+}];
+
+/// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.
+const LONGEST: Duration = Duration::from_secs(600);
+
+const CREATE_MIGRATION: &str = include_str!("sql/create_migration.sql");
+const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
+const APPLIED: &str = include_str!("sql/applied.sql");
+const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
+
+impl Inner {
+    pub(super) async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        let place = self.place.clone();
+        self.query("read the schema version", move |connection, _| {
+            status(connection, &place)
+        })
+        .await
+    }
+
+    pub(super) async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        loop {
+            let now = self.migration_status().await?;
+            refuse_newer(&now, &self.place)?;
+            if now.iter().all(|row| row.applied_at.is_some()) {
+                return Ok(now);
+            }
+            let place = self.place.clone();
+            // Looks again with the lock held: of many that start at once the first applies it, the others find it done.
+            self.write_for("apply a schema change", LONGEST, move |connection, now| {
+                connection.execute_batch(CREATE_MIGRATION)?;
+                let status = status(connection, &place)?;
+                refuse_newer(&status, &place)?;
+                let missing = status.iter().find(|row| row.applied_at.is_none());
+                if let Some(next) =
+                    missing.and_then(|row| MIGRATIONS.iter().find(|one| one.version == row.version))
+                {
+                    apply(connection, next, now)?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+    }
+}
+
+fn apply(connection: &Connection, migration: &Migration, now: i64) -> rusqlite::Result<()> {
+    connection.execute_batch(migration.sql)?;
+    connection.prepare_cached(RECORD_MIGRATION)?.execute(named_params! {
+        ":version": migration.version, ":name": migration.name, ":checksum": migration.checksum(), ":now": now,
+    })?;
+    Ok(())
+}
+
+fn status(connection: &Connection, place: &str) -> Work<Vec<MigrationStatus>> {
+    let exists: bool = connection
+        .prepare_cached(HAS_MIGRATIONS)?
+        .query_row([], |row| row.get(0))?;
+    let mut applied = Vec::new();
+    if exists {
+        let mut statement = connection.prepare_cached(APPLIED)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            applied.push(Applied {
+                version: row.get(0)?,
+                name: row.get(1)?,
+                checksum: row.get(2)?,
+                applied_at: timestamp(row.get(3)?)?,
+            });
+        }
+    }
+    Ok(compare(MIGRATIONS, &applied, place)?)
+}

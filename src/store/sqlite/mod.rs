@@ -1,0 +1,292 @@
+//! The embedded store: SQLite, in a file that may be the application's own.
+//!
+//! One connection writes, since SQLite has one writer anyway: in this process callers queue for it fairly, and every
+//! transaction begins with the write lock held, so none can fail half-way for want of it. Beside it one connection reads
+//! for the engine and one for operators. Other processes may use the same file, on the same host.
+
+mod admin;
+mod claim;
+mod failure;
+mod hints;
+mod insert;
+mod lane;
+mod migrate;
+mod nodes;
+mod open;
+mod rows;
+mod settle;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transaction;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, named_params};
+
+pub use self::insert::insert_into;
+use self::lane::Lane;
+pub use self::migrate::MIGRATIONS;
+pub use self::transaction::SqliteTransaction;
+use super::{
+    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
+    MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Released, Settlement, StatusReport,
+    Steered, Store,
+};
+use crate::config::{Backend, DatabaseConfig};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+
+const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
+
+/// A store in an SQLite file. Cheap to clone; all clones share its connections.
+///
+/// A transaction of a context holds the file's one write lock from its first statement to its end: everything else that
+/// writes waits for it, at most `database.call_timeout`, and then fails with [`ErrorKind::Busy`].
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    inner: Arc<Inner>,
+}
+
+/// What all handles share.
+struct Inner {
+    path: PathBuf,
+    /// `sqlite:` and the path, for messages.
+    place: String,
+    call_timeout: Duration,
+    connect_timeout: Duration,
+    writer: Lane,
+    /// For the engine's short looks.
+    checks: Lane,
+    /// For operators, whose questions may take a while.
+    queries: Lane,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
+impl Sqlite {
+    /// Opens the file that the URL `sqlite:FILE` names, and creates it if there is none; its directory must exist. The
+    /// tables are not created: see [`JobStore::migrate`].
+    ///
+    /// # Errors
+    /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly)
+    /// if the file can't be written; [`Unreachable`](ErrorKind::Unreachable) if it can't be opened;
+    /// [`Timeout`](ErrorKind::Timeout) or [`Busy`](ErrorKind::Busy) if that took longer than `database.connect_timeout`.
+    pub async fn open(config: &DatabaseConfig) -> Result<Self> {
+        config.validate()?;
+        let Backend::Sqlite(file) = config.backend()? else {
+            return Err(Error::config(
+                "the database URL does not name an SQLite file: use `sqlite:FILE`",
+            ));
+        };
+        // Absolute, so that a later connection opens the same file whatever the working directory is by then.
+        let path = std::path::absolute(file).map_err(|error| {
+            Error::config(format!("the database file {file:?} can't be found")).with_source(error)
+        })?;
+        Self::open_path(path, config.call_timeout, config.connect_timeout).await
+    }
+
+    async fn open_path(
+        path: PathBuf,
+        call_timeout: Duration,
+        connect_timeout: Duration,
+    ) -> Result<Self> {
+        let place = format!("sqlite:{}", path.display());
+        let (file, name) = (path.clone(), place.clone());
+        let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
+            let writer = open::open_writer(&file, &name, deadline)?;
+            let checks = open::open_reader(&file, &name, call_timeout)?;
+            let queries = open::open_reader(&file, &name, call_timeout)?;
+            Ok([writer, checks, queries].map(Lane::new))
+        })
+        .await?;
+        let inner = Inner {
+            path,
+            place,
+            call_timeout,
+            connect_timeout,
+            writer,
+            checks,
+            queries,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The file, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+}
+
+impl Inner {
+    /// One more connection that reads.
+    async fn open_lane(&self) -> Result<Lane> {
+        let (path, place, wait) = (self.path.clone(), self.place.clone(), self.call_timeout);
+        opening(&self.place, self.connect_timeout, move |_| {
+            open::open_reader(&path, &place, wait).map(Lane::new)
+        })
+        .await
+    }
+}
+
+/// Opens connections on a thread where blocking is allowed.
+async fn opening<T: Send + 'static>(
+    place: &str,
+    limit: Duration,
+    work: impl FnOnce(std::time::Instant) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let deadline = std::time::Instant::now() + limit;
+    let task = tokio::task::spawn_blocking(move || work(deadline));
+    match tokio::time::timeout(limit + Duration::from_millis(250), task).await {
+        Ok(Ok(done)) => done,
+        Ok(Err(error)) => Err(Error::new(
+            ErrorKind::Unreachable,
+            format!("opening {place} was given up"),
+        )
+        .with_source(error)),
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            format!("opening {place} took longer than `database.connect_timeout` ({limit:?})"),
+        )),
+    }
+}
+
+/// Takes `count` numbers in a row and returns the first. They are never given out again, unless the transaction is rolled
+/// back.
+fn take_numbers(connection: &Connection, name: &str, count: usize) -> rusqlite::Result<i64> {
+    let count = rows::count(count);
+    let mut statement = connection.prepare_cached(TAKE_NUMBERS)?;
+    let last: i64 = statement
+        .query_row(named_params! { ":name": name, ":count": count }, |row| {
+            row.get(0)
+        })?;
+    Ok(last - count + 1)
+}
+
+impl Store for Sqlite {
+    type Transaction = SqliteTransaction;
+
+    async fn begin(&self) -> Result<SqliteTransaction> {
+        self.begin_transaction().await
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
+
+#[async_trait]
+impl JobStore for Sqlite {
+    fn describe(&self) -> String {
+        self.inner.place.clone()
+    }
+
+    async fn detached(&self) -> Result<Arc<dyn JobStore>> {
+        let Inner {
+            path,
+            call_timeout,
+            connect_timeout,
+            ..
+        } = &*self.inner;
+        Ok(Arc::new(
+            Self::open_path(path.clone(), *call_timeout, *connect_timeout).await?,
+        ))
+    }
+
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.inner.migrate().await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        self.inner.migration_status().await
+    }
+
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        self.inner.insert(messages, owned).await
+    }
+
+    /// Does nothing: whoever listens sees the commit itself.
+    async fn notify(&self, _hints: &[Hint]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        let versions = hints::Versions::listen(Arc::clone(&self.inner)).await?;
+        Ok(Some(Box::new(versions)))
+    }
+
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+        self.inner.claim(request).await
+    }
+
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+        self.inner.complete(node, fences).await
+    }
+
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.inner.settle(node, settlements).await
+    }
+
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        self.inner.promote_due(limit).await
+    }
+
+    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
+        self.inner.register_node(node).await
+    }
+
+    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
+        self.inner.heartbeat(node).await
+    }
+
+    async fn retire_node(&self, node: NodeId) -> Result<()> {
+        self.inner.retire_node(node).await
+    }
+
+    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
+        self.inner.expire_nodes().await
+    }
+
+    async fn release_lost(&self, limit: usize) -> Result<Released> {
+        self.inner.release_lost(limit).await
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        self.inner.release_unknown(node, known).await
+    }
+
+    async fn status(&self) -> Result<StatusReport> {
+        self.inner.status().await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        self.inner.list(filter, page).await
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        self.inner.show(id).await
+    }
+
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.inner.retry(filter, dry_run).await
+    }
+
+    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.inner.cancel(filter, dry_run).await
+    }
+
+    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.inner.delete(filter, dry_run).await
+    }
+}

@@ -1,0 +1,188 @@
+//! From columns to values and back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::Row;
+use rusqlite::types::{FromSqlError, Type};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::job::{AttemptError, Job, JobId, NodeId, Payload};
+use crate::store::settle::{ERRORS_KEPT, Settlement};
+use crate::store::{JobDetail, JobState, JobSummary};
+
+/// Microseconds: since 1970 UTC, or of a duration.
+pub(super) type Micros = i64;
+
+/// No delay is longer: what is due in a thousand years need not be told from what is due later, and `now + delay` can't
+/// leave the range of a timestamp.
+const LONGEST: Micros = 1000 * 366 * 24 * 3600 * 1_000_000;
+
+/// A duration as it is stored.
+pub(super) fn micros(duration: Duration) -> Micros {
+    Micros::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
+}
+
+/// Any number of ids as one parameter: a JSON array of their hexadecimal texts.
+pub(super) fn id_list(ids: &[JobId]) -> String {
+    let texts: Vec<String> = ids
+        .iter()
+        .map(|id| format!("\"{}\"", id.as_uuid().simple()))
+        .collect();
+    format!("[{}]", texts.join(","))
+}
+
+/// A number of rows as SQLite counts.
+pub(super) fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn broken(
+    column: &str,
+    kind: Type,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
+    let why = why.into();
+    rusqlite::Error::FromSqlConversionFailure(
+        0,
+        kind,
+        format!("the column {column} can't be read: {why}").into(),
+    )
+}
+
+/// A moment as it is stored.
+pub(super) fn timestamp(micros: Micros) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_microsecond(micros).map_err(|e| broken("of a time", Type::Integer, e))
+}
+
+fn optional_timestamp(micros: Option<Micros>) -> rusqlite::Result<Option<Timestamp>> {
+    micros.map(timestamp).transpose()
+}
+
+fn job_id(row: &Row<'_>, column: &str) -> rusqlite::Result<JobId> {
+    Ok(Uuid::from_bytes(row.get(column)?).into())
+}
+
+/// The priority that a rank stands for.
+fn priority(row: &Row<'_>) -> rusqlite::Result<i16> {
+    let rank: i64 = row.get("rank")?;
+    i16::try_from(-rank).map_err(|e| broken("rank", Type::Integer, e))
+}
+
+fn payload(row: &Row<'_>) -> rusqlite::Result<Payload> {
+    match row.get::<_, Option<String>>("payload")? {
+        // A foreign writer may have stored what is not JSON: then it is given as bytes, rather than blocking its queue.
+        Some(text) => {
+            Ok(RawValue::from_string(text.clone())
+                .map_or_else(|_| Payload::text(text), Payload::Json))
+        }
+        None => Ok(Payload::Bytes {
+            content_type: row
+                .get::<_, Option<String>>("content_type")?
+                .unwrap_or_else(|| "application/octet-stream".to_owned()),
+            body: row.get::<_, Option<Vec<u8>>>("body")?.unwrap_or_default(),
+        }),
+    }
+}
+
+fn headers(row: &Row<'_>) -> rusqlite::Result<BTreeMap<String, String>> {
+    row.get::<_, Option<String>>("headers")?.map_or_else(
+        || Ok(BTreeMap::new()),
+        |text| serde_json::from_str(&text).map_err(|e| broken("headers", Type::Text, e)),
+    )
+}
+
+/// The job of a row that `claim.sql` returned, with its rank.
+pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    Ok(Job {
+        id: job_id(row, "id")?,
+        seq: row.get("seq")?,
+        version: row.get("version")?,
+        kind: row.get("kind")?,
+        queue: row.get("queue")?,
+        priority: priority(row)?,
+        attempt: row.get("attempt")?,
+        max_attempts: row.get("max_attempts")?,
+        payload: payload(row)?,
+        headers: headers(row)?,
+        created_at: timestamp(row.get("created_at")?)?,
+    })
+}
+
+/// The columns that `list.sql` and `show.sql` have in common.
+pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSummary> {
+    Ok(JobSummary {
+        id: job_id(row, "id")?,
+        seq: row.get("seq")?,
+        state,
+        kind: row.get("kind")?,
+        queue: row.get("queue")?,
+        priority: priority(row)?,
+        attempt: row.get("attempt")?,
+        max_attempts: row.get("max_attempts")?,
+        created_at: timestamp(row.get("created_at")?)?,
+        due_at: optional_timestamp(row.get(8)?)?,
+        owner: row.get::<_, Option<i64>>(9)?.map(NodeId),
+        claimed_at: optional_timestamp(row.get(10)?)?,
+        last_error: row.get(11)?,
+    })
+}
+
+/// A row of `show.sql`.
+pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
+    let state: String = row.get("state")?;
+    let state = state.parse().map_err(|_| FromSqlError::InvalidType)?;
+    let dead_at: Option<Micros> = row.get("dead_at")?;
+    let reason: Option<String> = row.get("reason")?;
+    Ok(JobDetail {
+        summary: summary(row, state)?,
+        version: row.get("version")?,
+        errors: errors(row.get::<_, Option<String>>("errors")?.as_deref()),
+        headers: headers(row)?,
+        payload: payload(row)?,
+        dead: dead_at
+            .map(|at| Ok::<_, rusqlite::Error>((timestamp(at)?, reason.unwrap_or_default())))
+            .transpose()?,
+    })
+}
+
+/// The record of a job. What can't be read is left out: it must not keep the job from being settled.
+fn errors(text: Option<&str>) -> Vec<AttemptError> {
+    let values: Vec<serde_json::Value> = text
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    values
+        .into_iter()
+        .filter_map(|value| serde_json::from_value(value).ok())
+        .collect()
+}
+
+/// The record with one more error, as it is stored: the newest are kept.
+pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::Result<String> {
+    let mut all = errors(text);
+    all.push(error);
+    all.drain(..all.len().saturating_sub(ERRORS_KEPT));
+    serde_json::to_string(&all).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
+}
+
+/// What a settlement adds to the record, if it has an error.
+pub(super) fn attempt_error(
+    settlement: &Settlement,
+    attempt: u32,
+    node: NodeId,
+    now: Micros,
+) -> rusqlite::Result<Option<AttemptError>> {
+    let Some(error) = &settlement.error else {
+        return Ok(None);
+    };
+    let (error, detail) = (error.clone(), settlement.detail.clone());
+    Ok(Some(AttemptError {
+        attempt,
+        at: timestamp(now)?,
+        node: node.0,
+        error,
+        detail,
+    }))
+}

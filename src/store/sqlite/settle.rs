@@ -1,0 +1,191 @@
+//! Outcomes. Each names its claim, and changes nothing if that is no longer current.
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+
+use super::Inner;
+use super::failure::Work;
+use super::rows::{Micros, attempt_error, micros, with_error};
+use crate::error::Result;
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::{Settlement, Verdict};
+
+const COMPLETE: &str = include_str!("sql/complete.sql");
+const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
+const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
+const JOB_TO_DEAD: &str = include_str!("sql/job_to_dead.sql");
+const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
+const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
+
+impl Inner {
+    pub(super) async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+        if fences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fences = fences.to_vec();
+        self.write("complete jobs", move |connection, _| {
+            let mut accepted = Vec::with_capacity(fences.len());
+            for fence in fences {
+                if complete_one(connection, node, fence)? {
+                    accepted.push(fence.id);
+                }
+            }
+            Ok(accepted)
+        })
+        .await
+    }
+
+    pub(super) async fn settle(
+        &self,
+        node: NodeId,
+        settlements: &[Settlement],
+    ) -> Result<Vec<JobId>> {
+        if settlements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let settlements = settlements.to_vec();
+        self.write("record outcomes", move |connection, now| {
+            let mut accepted = Vec::with_capacity(settlements.len());
+            for settlement in &settlements {
+                if settle_one(connection, node, settlement, now)? {
+                    accepted.push(settlement.fence.id);
+                }
+            }
+            Ok(accepted)
+        })
+        .await
+    }
+}
+
+/// Removes a finished job. `false`: the claim is no longer current.
+pub(super) fn complete_one(
+    connection: &Connection,
+    node: NodeId,
+    fence: Fence,
+) -> rusqlite::Result<bool> {
+    let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
+    Ok(connection.prepare_cached(COMPLETE)?.execute(params)? == 1)
+}
+
+fn settle_one(
+    connection: &Connection,
+    node: NodeId,
+    settlement: &Settlement,
+    now: Micros,
+) -> Work<bool> {
+    let fence = settlement.fence;
+    let Some(row) = OwnedRow::find(connection, node, fence)? else {
+        return Ok(false);
+    };
+    let errors = match attempt_error(settlement, row.attempt, node, now)? {
+        Some(error) => Some(with_error(row.errors.as_deref(), error)?),
+        None => row.errors.clone(),
+    };
+    let errors = errors.as_deref();
+    let given_back = row.attempt.saturating_sub(1);
+    match settlement.verdict {
+        Verdict::Retry(_) if row.attempt >= row.max_attempts => {
+            row.bury(
+                connection,
+                errors,
+                settlement.error.as_deref().unwrap_or("attempts exhausted"),
+                now,
+            )?;
+        }
+        Verdict::Retry(delay) => row.defer(
+            connection,
+            row.attempt,
+            errors,
+            now.saturating_add(micros(delay)),
+        )?,
+        Verdict::Snooze(delay) => row.defer(
+            connection,
+            given_back,
+            errors,
+            now.saturating_add(micros(delay)),
+        )?,
+        Verdict::Release => row.release(connection, given_back, errors)?,
+        Verdict::Cancel => row.remove(connection)?,
+        Verdict::Dead => {
+            row.bury(
+                connection,
+                errors,
+                settlement.error.as_deref().unwrap_or("no reason was given"),
+                now,
+            )?;
+        }
+    }
+    Ok(true)
+}
+
+/// What decides how an owned job goes on.
+pub(super) struct OwnedRow {
+    pub(super) seq: i64,
+    pub(super) attempt: u32,
+    pub(super) max_attempts: u32,
+    pub(super) errors: Option<String>,
+}
+
+impl OwnedRow {
+    fn find(connection: &Connection, node: NodeId, fence: Fence) -> rusqlite::Result<Option<Self>> {
+        let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
+        connection
+            .prepare_cached(OWNED_ROW)?
+            .query_row(params, |row| {
+                Ok(Self {
+                    seq: row.get(0)?,
+                    attempt: row.get(1)?,
+                    max_attempts: row.get(2)?,
+                    errors: row.get(3)?,
+                })
+            })
+            .optional()
+    }
+
+    /// To `timer_job`.
+    fn defer(
+        &self,
+        connection: &Connection,
+        attempt: u32,
+        errors: Option<&str>,
+        due_at: Micros,
+    ) -> rusqlite::Result<()> {
+        connection.prepare_cached(JOB_TO_TIMER)?.execute(
+            named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at },
+        )?;
+        self.remove(connection)
+    }
+
+    /// To `dead_letter_job`.
+    pub(super) fn bury(
+        &self,
+        connection: &Connection,
+        errors: Option<&str>,
+        reason: &str,
+        now: Micros,
+    ) -> rusqlite::Result<()> {
+        connection.prepare_cached(JOB_TO_DEAD)?.execute(
+            named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now },
+        )?;
+        self.remove(connection)
+    }
+
+    /// Back to waiting.
+    pub(super) fn release(
+        &self,
+        connection: &Connection,
+        attempt: u32,
+        errors: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(RELEASE_JOB)?
+            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
+        Ok(())
+    }
+
+    fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(REMOVE_JOB)?
+            .execute(named_params! { ":seq": self.seq })?;
+        Ok(())
+    }
+}

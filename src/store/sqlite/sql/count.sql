@@ -1,0 +1,2 @@
+-- What an operation would touch.
+select count(*) from {table} where {filter}

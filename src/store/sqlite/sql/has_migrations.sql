@@ -1,0 +1,2 @@
+-- A new file has no table to ask.
+select exists (select 1 from sqlite_schema where type = 'table' and name = 'jobwright_migration')

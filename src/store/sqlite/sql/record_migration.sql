@@ -1,0 +1,2 @@
+-- In the same transaction as the change itself.
+insert into jobwright_migration (version, name, checksum, applied_at) values (:version, :name, :checksum, :now)

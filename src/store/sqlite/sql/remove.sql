@@ -1,0 +1,2 @@
+-- What an operator chose, in one state.
+delete from {table} where {filter}

@@ -1,0 +1,109 @@
+//! How the system stands: one snapshot, a few aggregates.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Row, named_params};
+
+use super::Inner;
+use super::rows::{Micros, timestamp};
+use crate::error::Result;
+use crate::job::NodeId;
+use crate::store::{NodeStatus, QueueStatus, StatusReport};
+
+const JOBS: &str = include_str!("sql/status_jobs.sql");
+const TIMERS: &str = include_str!("sql/status_timers.sql");
+const SUSPENDED: &str = include_str!("sql/status_suspended.sql");
+const DEAD: &str = include_str!("sql/status_dead.sql");
+const NODES: &str = include_str!("sql/status_nodes.sql");
+
+impl Inner {
+    pub(super) async fn status(&self) -> Result<StatusReport> {
+        self.query("read the status", |connection, now| {
+            let mut queues = Queues::default();
+            queues.add(connection, JOBS, &[], |queue, row| {
+                queue.waiting = number(row, 1)?;
+                queue.running = number(row, 2)?;
+                queue.oldest_waiting_seconds = row
+                    .get::<_, Option<Micros>>(3)?
+                    .map(|oldest| seconds(now - oldest).max(0.0));
+                Ok(())
+            })?;
+            queues.add(
+                connection,
+                TIMERS,
+                named_params! { ":now": now },
+                |queue, row| {
+                    queue.timer = number(row, 1)?;
+                    queue.overdue = number(row, 2)?;
+                    Ok(())
+                },
+            )?;
+            queues.add(connection, SUSPENDED, &[], |queue, row| {
+                queue.suspended = number(row, 1)?;
+                Ok(())
+            })?;
+            queues.add(connection, DEAD, &[], |queue, row| {
+                queue.dead = number(row, 1)?;
+                Ok(())
+            })?;
+            let mut nodes = connection.prepare_cached(NODES)?;
+            let nodes = nodes
+                .query_map([], |row| node(row, now))?
+                .collect::<rusqlite::Result<_>>()?;
+            Ok(StatusReport {
+                queues: queues.0.into_values().collect(),
+                nodes,
+            })
+        })
+        .await
+    }
+}
+
+/// Queues by name.
+#[derive(Default)]
+struct Queues(BTreeMap<String, QueueStatus>);
+
+impl Queues {
+    /// Adds what one table knows. The first column is the name of the queue.
+    fn add(
+        &mut self,
+        connection: &Connection,
+        sql: &str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+        mut set: impl FnMut(&mut QueueStatus, &Row<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            let name: String = row.get(0)?;
+            let queue = self.0.entry(name.clone()).or_insert_with(|| QueueStatus {
+                queue: name,
+                ..QueueStatus::default()
+            });
+            set(queue, row)?;
+        }
+        Ok(())
+    }
+}
+
+fn node(row: &Row<'_>, now: Micros) -> rusqlite::Result<NodeStatus> {
+    Ok(NodeStatus {
+        id: NodeId(row.get(0)?),
+        name: row.get(1)?,
+        host: row.get(2)?,
+        pid: row.get(3)?,
+        started_at: timestamp(row.get(4)?)?,
+        lease_seconds_left: seconds(row.get::<_, Micros>(5)? - now),
+        dead: row.get(6)?,
+        running: number(row, 7)?,
+    })
+}
+
+/// A count, which SQLite gives as a signed number.
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
+}
+
+fn seconds(micros: Micros) -> f64 {
+    micros as f64 / 1e6
+}

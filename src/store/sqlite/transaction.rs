@@ -1,0 +1,209 @@
+//! The transaction a context hands to its user.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, Params, Row};
+use tokio::time::Instant;
+
+use super::failure::{Failure, explain, refused};
+use super::insert::insert_together;
+use super::lane::Hold;
+use super::settle::complete_one;
+use super::writer::{begin, now};
+use super::{Inner, Sqlite};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Fence, JobMessage, NodeId};
+use crate::store::{Inserted, Preclaim, UnitOfWork};
+
+const BY_STATEMENT: &str =
+    "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
+const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
+
+/// An open transaction of the embedded database, with its write lock held: every other writer waits, so keep it short.
+///
+/// Dropping it rolls back, and so does dropping the future of one of its calls before it has finished. It must not be ended
+/// by SQL: [`commit`](UnitOfWork::commit) would then return an error.
+#[derive(Debug)]
+pub struct SqliteTransaction {
+    store: Arc<Inner>,
+    /// Gone when the transaction has ended.
+    hold: Option<Hold>,
+    ended: &'static str,
+}
+
+impl Sqlite {
+    pub(super) async fn begin_transaction(&self) -> Result<SqliteTransaction> {
+        let tried = "begin a transaction";
+        let deadline = Instant::now() + self.inner.call_timeout;
+        let hold = self.inner.take_writer(tried, deadline).await?;
+        let lock_by = deadline.into_std();
+        let limit = deadline + Duration::from_secs(1);
+        let (hold, begun) = hold
+            .run(tried, Some(limit), move |connection| {
+                // The savepoint is how commit() knows that it ends the transaction that was begun here and no other.
+                begin(connection, lock_by)
+                    .and_then(|()| connection.execute_batch("savepoint jobwright_context"))
+            })
+            .await?;
+        begun.map_err(|error| explain(error, tried, &self.inner.place))?;
+        Ok(SqliteTransaction {
+            store: Arc::clone(&self.inner),
+            hold: Some(hold),
+            ended: BY_CANCEL,
+        })
+    }
+}
+
+impl SqliteTransaction {
+    /// Runs one statement. Returns the number of rows it changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Database`] with rusqlite's error as its source; the transaction stays usable, unless SQLite itself rolled
+    /// it back (a full disk, for instance): then this and every later call says so with [`ErrorKind::Aborted`].
+    pub async fn execute(
+        &mut self,
+        sql: impl Into<String>,
+        params: impl Params + Send + 'static,
+    ) -> Result<usize> {
+        let sql = sql.into();
+        self.call(move |connection| connection.prepare_cached(&sql)?.execute(params))
+            .await
+    }
+
+    /// Runs a query and reads its first row.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute); no row is rusqlite's `QueryReturnedNoRows`.
+    pub async fn query_row<T: Send + 'static>(
+        &mut self,
+        sql: impl Into<String>,
+        params: impl Params + Send + 'static,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let sql = sql.into();
+        self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read))
+            .await
+    }
+
+    /// Works on the connection itself, on a thread where blocking is allowed. No deadline is set; if the future is dropped,
+    /// the statement that runs is interrupted and the transaction rolled back. A panic goes on in the caller.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub async fn call<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let value = self.work("run a statement", None, work).await?;
+        value.map_err(|error| refused(error, &self.store.place))
+    }
+
+    /// Works on the connection, and finds out whether the transaction is still there afterwards.
+    async fn work<T: Send + 'static>(
+        &mut self,
+        tried: &'static str,
+        deadline: Option<Instant>,
+        work: impl FnOnce(&Connection) -> T + Send + 'static,
+    ) -> Result<T> {
+        // Taken out: if this future is dropped, the hold goes down with the work and rolls back.
+        let hold = self.hold.take().ok_or_else(|| self.gone())?;
+        let (hold, (value, open)) = hold
+            .run(tried, deadline, move |connection| {
+                let value = work(connection);
+                (value, !connection.is_autocommit())
+            })
+            .await?;
+        if open {
+            self.hold = Some(hold);
+        } else {
+            self.ended = BY_STATEMENT;
+        }
+        Ok(value)
+    }
+
+    fn gone(&self) -> Error {
+        Error::new(
+            ErrorKind::Aborted,
+            format!(
+                "the transaction in {} is over: {}. What it had not yet committed is not kept",
+                self.store.place, self.ended
+            ),
+        )
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.store.call_timeout
+    }
+}
+
+impl UnitOfWork for SqliteTransaction {
+    async fn insert(
+        &mut self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> Result<Inserted> {
+        let (messages, owned) = (messages.to_vec(), owned.cloned());
+        let tried = "insert job messages";
+        let done = self
+            .work(tried, Some(self.deadline()), move |connection| {
+                insert_together(connection, &messages, owned.as_ref(), now())
+            })
+            .await?;
+        done.map_err(|failure| failure.explain(tried, &self.store.place))
+    }
+
+    async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
+        let tried = "remove a finished job";
+        let done = self
+            .work(tried, Some(self.deadline()), move |connection| {
+                complete_one(connection, node, fence)
+            })
+            .await?;
+        done.map_err(|error| explain(error, tried, &self.store.place))
+    }
+
+    async fn commit(mut self) -> Result<()> {
+        let tried = "commit a transaction";
+        let hold = self.hold.take().ok_or_else(|| self.gone())?;
+        let committed = hold.finish(tried, Some(self.deadline()), commit).await;
+        match committed {
+            Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.place)),
+            Err(error) if error.kind() == ErrorKind::Timeout => Err(Error::new(
+                ErrorKind::CommitUnknown,
+                format!(
+                    "{} did not answer a COMMIT in time: whether it took effect is not known",
+                    self.store.place
+                ),
+            )
+            .with_source(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn rollback(mut self) -> Result<()> {
+        let tried = "roll back a transaction";
+        let Some(hold) = self.hold.take() else {
+            return Ok(());
+        };
+        hold.finish(tried, Some(self.deadline()), |connection| {
+            connection.execute_batch("rollback")
+        })
+        .await?
+        .map_err(|error| explain(error, tried, &self.store.place))
+    }
+}
+
+/// Commits the transaction that was begun by us. Whatever fails, the hold then rolls back.
+fn commit(connection: &Connection) -> std::result::Result<(), Failure> {
+    connection.execute_batch("release jobwright_context").map_err(|error| {
+        Error::new(
+            ErrorKind::Aborted,
+            "a statement ended the transaction (COMMIT or ROLLBACK) and began another one, which was rolled back: \
+             leave its end to the context",
+        )
+        .with_source(error)
+    })?;
+    connection.execute_batch("commit")?;
+    Ok(())
+}
