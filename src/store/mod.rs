@@ -19,6 +19,8 @@ pub mod postgres;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[doc(hidden)]
+pub mod testing;
 
 use std::fmt;
 use std::sync::Arc;

@@ -6,7 +6,12 @@ with input as materialized (
 ),
 released as (
     update {schema}.job j
-    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0)
+    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
+        errors = case when i.error is null then j.errors
+                      else case when jsonb_array_length(j.errors) >= 10 then j.errors - 0 else coalesce(j.errors, '[]') end
+                          || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', $1,
+                                                                  'error', i.error, 'detail', i.detail))
+                 end
     from input i
     where i.verdict = 'release' and j.id = i.id and j.version = i.version and j.lock_owner = $1
     returning j.id
