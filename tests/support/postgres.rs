@@ -73,10 +73,8 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
     }
 
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32) {
-        self.raw(&format!(
-            "update {{schema}}.job set version = {version}, attempt = {attempt} where id = '{id}'"
-        ))
-        .await;
+        self.raw(&format!("update {{schema}}.job set version = {version}, attempt = {attempt} where id = '{id}'"))
+            .await;
     }
 
     async fn clear(&self) {
