@@ -69,10 +69,9 @@ impl Shared {
         let doing = Doing { what, place: &self.place };
         loop {
             let client = self.client(&self.engine, doing).await?;
+            let deadline = Instant::now() + self.call_timeout;
             match self.query_once(client, deadline, doing, statement, params).await {
-                Err(error) if lost_connection(&error) && spares > 0 && Instant::now() < deadline => {
-                    spares -= 1;
-                }
+                Err(error) if lost_connection(&error) && spares > 0 => spares -= 1,
                 other => return other,
             }
         }
