@@ -80,9 +80,7 @@ impl DatabaseConfig {
             return Ok(Backend::Postgres(url));
         }
         let scheme = url.split_once(':').map_or("(none)", |(scheme, _)| scheme);
-        Err(Error::config(format!(
-            "the database URL has the scheme {scheme:?}; use `postgres://…` or `sqlite:FILE`"
-        )))
+        Err(Error::config(format!("the database URL has the scheme {scheme:?}; use `postgres://…` or `sqlite:FILE`")))
     }
 
     /// Checks what a store relies on.

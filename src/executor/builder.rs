@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::registry::{BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States};
+use super::registry::{
+    BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
+};
 use super::{Command, CommandExecutor, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
@@ -146,7 +148,12 @@ impl<S: Store> ExecutorBuilder<S> {
         for Planned { names, options: defaults, make } in planned {
             let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
             let slots = match options.concurrency {
-                Some(0) => return Err(Error::config(format!("the concurrency of kind {:?} is 0; leave it out or use 1 or more", names[0]))),
+                Some(0) => {
+                    return Err(Error::config(format!(
+                        "the concurrency of kind {:?} is 0; leave it out or use 1 or more",
+                        names[0]
+                    )));
+                }
                 Some(n) => Some(Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
                 None => None,
             };
@@ -158,7 +165,9 @@ impl<S: Store> ExecutorBuilder<S> {
             }
         }
         if let Some(unknown) = options.keys().next() {
-            return Err(Error::config(format!("options are set for the kind {unknown:?}, but no handler is registered for it")));
+            return Err(Error::config(format!(
+                "options are set for the kind {unknown:?}, but no handler is registered for it"
+            )));
         }
         if queues.is_empty() {
             queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
@@ -168,12 +177,8 @@ impl<S: Store> ExecutorBuilder<S> {
         }
         let host = host_name();
         let pid = std::process::id();
-        let node = NodeInfo {
-            name: config.name.unwrap_or_else(|| format!("{host}:{pid}")),
-            host,
-            pid,
-            lease: config.lease,
-        };
+        let node =
+            NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
         CommandExecutor::start(Settings {
             call_timeout: messages.call_timeout,
             messages,

@@ -54,10 +54,8 @@ pub trait Command<S: Store = Postgres>: Serialize + DeserializeOwned + Send + 's
     ///
     /// # Errors
     /// Whatever went wrong; a [`JobError`] says whether to try again, and every other error converts into one that is.
-    fn execute(
-        self,
-        cx: &mut JobContext<'_, Self::State, S>,
-    ) -> impl Future<Output = Result<Outcome, JobError>> + Send;
+    fn execute(self, cx: &mut JobContext<'_, Self::State, S>)
+    -> impl Future<Output = Result<Outcome, JobError>> + Send;
 
     /// The job message for this command, with the defaults of its kind, to be changed before it is sent.
     fn job(self) -> NewJob {

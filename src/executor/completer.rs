@@ -60,7 +60,11 @@ impl Completer {
     /// Runs until all workers are gone and everything is recorded, or the lease is lost.
     pub(super) async fn run(self, mut reports: mpsc::Receiver<Report>) {
         let mut batch = Vec::with_capacity(BATCH);
-        while reports.recv_many(&mut batch, BATCH).await > 0 {
+        loop {
+            tokio::select! {
+                received = reports.recv_many(&mut batch, BATCH) => if received == 0 { return },
+                () = self.lost.cancelled() => return,
+            }
             let mut done = Vec::with_capacity(batch.len());
             let mut settled = Vec::new();
             for report in batch.drain(..) {
@@ -74,9 +78,6 @@ impl Completer {
             }
             if !settled.is_empty() {
                 self.settle(settled).await;
-            }
-            if self.lost.is_cancelled() {
-                return;
             }
         }
     }
@@ -103,7 +104,11 @@ impl Completer {
     fn refused(&self, what: &str, n: usize) {
         if n > 0 && !self.lost.is_cancelled() {
             add(&self.counters.refused, n);
-            tracing::warn!(what, n, "outcomes were refused: the jobs were cancelled, or their claim was no longer current");
+            tracing::warn!(
+                what,
+                n,
+                "outcomes were refused: the jobs were cancelled, or their claim was no longer current"
+            );
         }
     }
 

@@ -54,41 +54,19 @@ pub(super) enum End {
 }
 
 impl<S: Store> Incarnation<S> {
-    /// Registers a node and runs it until `stop` is cancelled or its lease is lost. `ready` is called once it is registered.
+    /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets what shows its jobs in hand.
     pub(super) async fn run(
         settings: &Settings<S>,
-        registered: (NodeId, Instant),
+        (id, since): (NodeId, Instant),
         stop: &CancellationToken,
         started: impl FnOnce(Arc<InFlight>),
     ) -> Result<End> {
-        let (id, since) = registered;
         let store = settings.messages.jobs.clone();
         let heart = Heart::start(store.clone(), id, settings.node.lease, since)?;
         let (reports, inbox) = Completer::channel();
-        let node = Arc::new_cyclic(|this| Self {
-            id,
-            store: store.clone(),
-            messages: settings.messages.clone(),
-            registry: settings.registry.clone(),
-            queues: settings
-                .queues
-                .iter()
-                .map(|(name, concurrency)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency))))
-                .collect(),
-            in_flight: Arc::default(),
-            reports,
-            counters: settings.counters.clone(),
-            workers: TaskTracker::new(),
-            poll_interval: settings.poll_interval,
-            stop_claiming: stop.child_token(),
-            cancel: CancellationToken::new(),
-            timer_hint: Arc::default(),
-            this: this.clone(),
-        });
+        let node = Self::new(settings, id, reports, stop);
         started(node.in_flight.clone());
 
-        let helpers = TaskTracker::new();
-        let quit = CancellationToken::new();
         let completer = Completer {
             store: store.clone(),
             node: id,
@@ -103,20 +81,8 @@ impl<S: Store> Incarnation<S> {
             dispatchers.spawn(Dispatcher::new(node.clone(), queue.clone()).run());
         }
         dispatchers.close();
-        let local: Arc<dyn LocalExecutor> = node.clone();
-        node.messages.wakeup.register(Arc::downgrade(&local));
-        let wakeup = &node.messages.wakeup;
-        helpers.spawn(listener::run(store.clone(), Arc::downgrade(&local), quit.clone()));
-        helpers.spawn(timers::run(store.clone(), wakeup.clone(), node.timer_hint.clone(), node.poll_interval, quit.clone()));
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
-        let in_flight = node.in_flight.clone();
-        let straggler = settings.call_timeout;
-        helpers.spawn({
-            let (store, quit) = (store.clone(), quit.clone());
-            async move { in_flight.reconcile(store, id, straggler, quit).await }
-        });
-        helpers.close();
-        drop(local);
+        let quit = CancellationToken::new();
+        let helpers = node.start_helpers(settings, &quit);
 
         let end = tokio::select! {
             () = heart.lost().cancelled() => End::LeaseLost,
@@ -143,6 +109,50 @@ impl<S: Store> Incarnation<S> {
         Ok(end)
     }
 
+    fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
+        let queue =
+            |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
+        Arc::new_cyclic(|this| Self {
+            id,
+            store: settings.messages.jobs.clone(),
+            messages: settings.messages.clone(),
+            registry: settings.registry.clone(),
+            queues: settings.queues.iter().map(queue).collect(),
+            in_flight: Arc::default(),
+            reports,
+            counters: settings.counters.clone(),
+            workers: TaskTracker::new(),
+            poll_interval: settings.poll_interval,
+            stop_claiming: stop.child_token(),
+            cancel: CancellationToken::new(),
+            timer_hint: Arc::default(),
+            this: this.clone(),
+        })
+    }
+
+    /// Everything that runs beside dispatchers, workers and completer, until `quit`. None of it keeps the node alive.
+    fn start_helpers(self: &Arc<Self>, settings: &Settings<S>, quit: &CancellationToken) -> TaskTracker {
+        let helpers = TaskTracker::new();
+        let (store, wakeup) = (&self.store, &self.messages.wakeup);
+        let local: Arc<dyn LocalExecutor> = self.clone();
+        let local = Arc::downgrade(&local);
+        wakeup.register(local.clone());
+        helpers.spawn(listener::run(store.clone(), local, quit.clone()));
+        helpers.spawn(timers::run(
+            store.clone(),
+            wakeup.clone(),
+            self.timer_hint.clone(),
+            self.poll_interval,
+            quit.clone(),
+        ));
+        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
+        let (in_flight, store, id) = (self.in_flight.clone(), store.clone(), self.id);
+        let (straggler, quit) = (settings.call_timeout, quit.clone());
+        helpers.spawn(async move { in_flight.reconcile(store, id, straggler, quit).await });
+        helpers.close();
+        helpers
+    }
+
     /// Lets running handlers finish within the grace period, then tells them to stop.
     async fn drain(&self, end: End, dispatchers: &TaskTracker, lost: &CancellationToken, grace: Duration) -> End {
         let mut end = end;
@@ -157,7 +167,10 @@ impl<S: Store> Incarnation<S> {
         }
         self.cancel.cancel();
         if tokio::time::timeout(LET_GO, self.workers.wait()).await.is_err() {
-            tracing::warn!(handlers = self.workers.len(), "handlers that block their thread did not stop; their outcomes will be refused");
+            tracing::warn!(
+                handlers = self.workers.len(),
+                "handlers that block their thread did not stop; their outcomes will be refused"
+            );
         }
         end
     }

@@ -116,9 +116,9 @@ impl<S: Store> CommandExecutor<S> {
         *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
         self.stop.cancel();
         if let Some(supervisor) = self.supervisor.take() {
-            supervisor
-                .await
-                .map_err(|e| Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e))?;
+            supervisor.await.map_err(|e| {
+                Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e)
+            })?;
         }
         Ok(self.stats())
     }
@@ -155,7 +155,9 @@ async fn supervise<S: Store>(
             }
             match settings.register().await {
                 Ok(registered) => break registered,
-                Err(error) => tracing::warn!(%error, "the executor could not register again; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "the executor could not register again; trying again");
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => return,

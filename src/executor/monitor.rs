@@ -23,7 +23,9 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, lease: Du
         match round(&store, &wakeup, sweep).await {
             Ok(()) if sweep => swept = Some(tokio::time::Instant::now()),
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again");
+            }
         }
         tokio::select! {
             () = stop.cancelled() => return,

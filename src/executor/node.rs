@@ -39,7 +39,9 @@ impl Heart {
                     beat.lost.cancel();
                 }
             })
-            .map_err(|e| Error::new(ErrorKind::Busy, "the thread for heartbeats could not be started").with_source(e))?;
+            .map_err(|e| {
+                Error::new(ErrorKind::Busy, "the thread for heartbeats could not be started").with_source(e)
+            })?;
         Ok(Self { stop: Some(stop), thread: Some(thread), lost })
     }
 
@@ -118,6 +120,6 @@ impl Beat {
     /// Time until the node must stop: a tenth of the lease, at most a second, before others may take its work.
     fn left(&self) -> Duration {
         let margin = (self.lease / 10).min(Duration::from_secs(1));
-        (self.last + self.lease - margin).saturating_duration_since(Instant::now())
+        (self.last + self.lease.saturating_sub(margin)).saturating_duration_since(Instant::now())
     }
 }

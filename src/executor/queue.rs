@@ -7,8 +7,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: String,
-    /// Jobs this node runs of this queue at the same time.
-    pub(super) concurrency: usize,
     slots: Arc<Semaphore>,
     wake: Notify,
     /// The last look found less than it asked for, and nothing was heard since: what is sent now is the next to run.
@@ -19,7 +17,6 @@ impl Queue {
     pub(super) fn new(name: String, concurrency: usize) -> Self {
         Self {
             name,
-            concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             wake: Notify::new(),
             drained: AtomicBool::new(false),

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// Names a job everywhere: in all tables, over AMQP, in logs. A UUIDv7, made by the sender unless one was given for an
+/// Names a job everywhere: in all tables, over AMQP, in logs. A `UUIDv7`, made by the sender unless one was given for an
 /// idempotent send. It says nothing about order: the database's sequence does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -47,8 +47,6 @@ impl FromStr for JobId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Uuid::parse_str(text)
-            .map(Self)
-            .map_err(|e| Error::invalid(format!("{text:?} is not a job id (a UUID): {e}")))
+        Uuid::parse_str(text).map(Self).map_err(|e| Error::invalid(format!("{text:?} is not a job id (a UUID): {e}")))
     }
 }

@@ -143,7 +143,7 @@ impl NewJob {
     }
 
     /// Checks everything that can be checked before the database sees it.
-    pub(crate) fn validate(self, limits: &Limits) -> Result<JobMessage, Error> {
+    pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
         limits.check(&self)?;
         let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers } = self;
         let payload = payload.map_err(Error::invalid)?;

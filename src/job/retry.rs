@@ -65,12 +65,7 @@ impl RetryPolicy {
             Self::Fixed(delay) => (*delay).min(LONGEST),
             Self::Intervals(intervals) => {
                 let index = usize::try_from(failures - 1).unwrap_or(usize::MAX);
-                intervals
-                    .get(index)
-                    .or(intervals.last())
-                    .copied()
-                    .unwrap_or_default()
-                    .min(LONGEST)
+                intervals.get(index).or(intervals.last()).copied().unwrap_or_default().min(LONGEST)
             }
         }
     }
@@ -126,7 +121,9 @@ impl FromStr for RetryPolicy {
 impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exponential { base, factor, max } => write!(f, "exponential({base:?}, {factor}, {max:?})"),
+            Self::Exponential { base, factor, max } => {
+                write!(f, "exponential({base:?}, {factor}, {max:?})")
+            }
             Self::Fixed(delay) => write!(f, "fixed({delay:?})"),
             Self::Intervals(intervals) => {
                 let texts: Vec<_> = intervals.iter().map(|interval| format!("{interval:?}")).collect();
@@ -141,9 +138,9 @@ impl fmt::Display for RetryPolicy {
 /// # Errors
 /// A text that says why it is no duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let span: jiff::Span = text.parse().map_err(|_| {
-        format!("{text:?} is not a duration (write `500ms`, `30s`, `1m 30s`, `2h`, `1d` or `PT1M30S`)")
-    })?;
+    let span: jiff::Span = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a duration (write `500ms`, `30s`, `1m 30s`, `2h`, `1d` or `PT1M30S`)"))?;
     if span.get_years() != 0 || span.get_months() != 0 {
         return Err(format!("{text:?} has years or months, whose length varies: use days or weeks"));
     }

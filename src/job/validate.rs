@@ -31,17 +31,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    pub(crate) fn check(&self, job: &NewJob) -> Result<()> {
+    pub(crate) fn check(self, job: &NewJob) -> Result<()> {
         check_name("kind", &job.kind)?;
         check_name("queue", &job.queue)?;
         if job.priority == i16::MIN {
             return Err(Error::invalid("the priority is below -32767; use -32767 to 32767"));
         }
         if job.max_attempts == 0 || job.max_attempts > ATTEMPTS_MAX {
-            return Err(Error::invalid(format!(
-                "max_attempts is {}; use 1 to {ATTEMPTS_MAX}",
-                job.max_attempts
-            )));
+            return Err(Error::invalid(format!("max_attempts is {}; use 1 to {ATTEMPTS_MAX}", job.max_attempts)));
         }
         check_due(job.due)?;
         if job.headers.len() > HEADERS_MAX {
@@ -68,7 +65,7 @@ impl Limits {
         }
     }
 
-    fn check_payload(&self, payload: &Payload) -> Result<()> {
+    fn check_payload(self, payload: &Payload) -> Result<()> {
         let size = payload.as_bytes().len();
         if size > self.payload {
             return Err(Error::invalid(format!(
@@ -82,7 +79,10 @@ impl Limits {
             )),
             Payload::Json(_) => Ok(()),
             Payload::Bytes { content_type, .. } => {
-                if content_type.is_empty() || content_type.len() > CONTENT_TYPE_MAX || content_type.chars().any(char::is_control) {
+                if content_type.is_empty()
+                    || content_type.len() > CONTENT_TYPE_MAX
+                    || content_type.chars().any(char::is_control)
+                {
                     return Err(Error::invalid(format!(
                         "{content_type:?} is not a content type; use a media type such as `text/plain` of at most {CONTENT_TYPE_MAX} bytes"
                     )));
@@ -116,9 +116,7 @@ fn check_name(what: &str, name: &str) -> Result<()> {
 fn check_due(due: Due) -> Result<()> {
     let far = "a job can't be due more than 100 years ahead";
     match due {
-        Due::Now => Ok(()),
         Due::In(delay) if delay > DUE_MAX => Err(Error::invalid(format!("the delay is {delay:?}; {far}"))),
-        Due::In(_) => Ok(()),
         // Only to refuse nonsense: whether it is due is the database's decision.
         Due::At(at) if at < Timestamp::UNIX_EPOCH => {
             Err(Error::invalid(format!("the due date {at} is before 1970; use a date in the future or leave it out")))
@@ -126,7 +124,7 @@ fn check_due(due: Due) -> Result<()> {
         Due::At(at) if Timestamp::now().saturating_add(DUE_MAX).is_ok_and(|latest| at > latest) => {
             Err(Error::invalid(format!("the due date is {at}; {far}")))
         }
-        Due::At(_) => Ok(()),
+        Due::Now | Due::In(_) | Due::At(_) => Ok(()),
     }
 }
 
@@ -145,7 +143,7 @@ mod tests {
     use super::*;
 
     fn refused(job: NewJob) -> String {
-        let error = job.validate(&Limits { payload: 100 }).expect_err("should be refused");
+        let error = job.validate(Limits { payload: 100 }).expect_err("should be refused");
         assert!(error.is_invalid());
         error.to_string()
     }
@@ -163,7 +161,7 @@ mod tests {
             NewJob::new("kind", Payload::bytes("application/octet-stream", vec![0; 100])),
             NewJob::json("kind", &json!({ "path": "C:\\u0000" })),
         ] {
-            good.validate(&Limits { payload: 100 }).unwrap();
+            good.validate(Limits { payload: 100 }).unwrap();
         }
     }
 

@@ -71,7 +71,7 @@ impl Collected {
     }
 
     pub(crate) fn send(&mut self, job: NewJob) -> Result<JobId> {
-        let message = job.validate(&self.limits)?;
+        let message = job.validate(self.limits)?;
         let id = message.id;
         self.messages.push(message);
         Ok(id)

@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
-use crate::config::DatabaseConfig;
+use crate::config::{Config, DatabaseConfig};
 use crate::context::Context;
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, Limits};
-use crate::store::{JobStore, MigrationStatus, Postgres, Store};
+use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// What an application keeps: a store and the message services on it. Cheap to clone.
 pub struct MessageServices<S: Store = Postgres> {
@@ -66,6 +66,11 @@ impl<S: Store> MessageServices<S> {
         self.jobs.migrate().await
     }
 
+    /// The management side of the store.
+    pub fn jobs(&self) -> &Arc<dyn JobStore> {
+        &self.jobs
+    }
+
     /// The store itself.
     pub fn store(&self) -> &S {
         &self.store
@@ -104,6 +109,20 @@ impl MessageServices<Postgres> {
     }
 }
 
+impl MessageServices<AnyStore> {
+    /// Connects to whatever the URL names. The schema of an embedded database is brought up at once: nobody else will do it.
+    ///
+    /// # Errors
+    /// When the configuration can't be used, or the database can't be reached.
+    pub async fn connect(config: &Config) -> Result<Self> {
+        let services = Self::new(AnyStore::connect(&config.database).await?, &config.database);
+        if services.store.is_embedded() {
+            services.migrate().await?;
+        }
+        Ok(services)
+    }
+}
+
 #[cfg(feature = "sqlite")]
 impl MessageServices<crate::Sqlite> {
     /// Opens an embedded database and brings its schema up: nobody else will.
@@ -117,7 +136,10 @@ impl MessageServices<crate::Sqlite> {
     }
 
     /// Joins a transaction that the caller has open on a connection of its own to the same file.
-    pub fn enlist<'t>(&self, connection: &'t rusqlite::Connection) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
+    pub fn enlist<'t>(
+        &self,
+        connection: &'t rusqlite::Connection,
+    ) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
         self.enlist_in(connection)
     }
 }

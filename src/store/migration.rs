@@ -48,7 +48,7 @@ pub(crate) struct Applied {
     pub(crate) version: i32,
     pub(crate) name: String,
     pub(crate) checksum: String,
-    pub(crate) applied_at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 /// Compares what is applied with what this build has.
@@ -74,7 +74,7 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
         all.push(MigrationStatus {
             version: migration.version,
             name: migration.name.to_owned(),
-            applied_at: found.map(|row| row.applied_at),
+            applied_at: found.map(|row| row.at),
             known: true,
         });
     }
@@ -82,7 +82,7 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
     all.extend(applied.iter().filter(|row| row.version > newest).map(|row| MigrationStatus {
         version: row.version,
         name: row.name.clone(),
-        applied_at: Some(row.applied_at),
+        applied_at: Some(row.at),
         known: false,
     }));
     Ok(all)

@@ -13,6 +13,7 @@
 //! * a job is in exactly one of the tables `job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
 
 mod admin;
+mod any;
 pub mod migration;
 pub mod postgres;
 mod settle;
@@ -30,6 +31,7 @@ use async_trait::async_trait;
 pub use self::admin::{
     JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
+pub use self::any::{AnyStore, AnyTransaction};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub use self::settle::{Settlement, Verdict, clip};

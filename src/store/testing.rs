@@ -10,7 +10,7 @@ use crate::job::{Job, JobMessage, Limits, NewJob};
 /// # Errors
 /// When the message is refused.
 pub fn message(job: NewJob) -> Result<JobMessage> {
-    job.validate(&Limits::default())
+    job.validate(Limits::default())
 }
 
 /// What a claim of this message hands out: for a store outside this crate.

@@ -81,8 +81,7 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
 }
 
 async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: Option<ScanMark>) -> Vec<Job> {
-    let mut claimed =
-        store.claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after }).await.unwrap();
+    let mut claimed = store.claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after }).await.unwrap();
     claimed.sort_by_key(|job| (-job.priority, job.seq));
     claimed
 }

@@ -74,7 +74,8 @@ pub(crate) async fn everything_at_once<T: TestDb>(db: &T) {
                 store.promote().await;
                 let claimed = store.take(node, 9).await;
                 // Every third fails once.
-                let (failed, good): (Vec<_>, Vec<_>) = claimed.into_iter().partition(|job| job.seq % 3 == 0 && job.attempt == 1);
+                let (failed, good): (Vec<_>, Vec<_>) =
+                    claimed.into_iter().partition(|job| job.seq % 3 == 0 && job.attempt == 1);
                 let failures: Vec<_> =
                     failed.iter().map(|job| Settlement::new(job.fence(), Verdict::Retry(Duration::ZERO))).collect();
                 assert_eq!(store.settle(node, &failures).await.unwrap().len(), failed.len());

@@ -156,7 +156,8 @@ async fn half_stale(store: &Jobs) -> (NodeId, Vec<Fence>, Vec<Fence>) {
     let node = store.node().await;
     store.send_all(jobs(10)).await;
     let claimed = fences(&store.take(node, 10).await);
-    let (stale, good): (Vec<_>, Vec<_>) = claimed.iter().partition(|fence| claimed.iter().position(|f| f == *fence).unwrap() % 2 == 0);
+    let (stale, good): (Vec<_>, Vec<_>) =
+        claimed.iter().partition(|fence| claimed.iter().position(|f| f == *fence).unwrap() % 2 == 0);
     let release: Vec<_> = stale.iter().map(|fence| Settlement::new(*fence, Verdict::Release)).collect();
     assert_eq!(store.settle(node, &release).await.unwrap().len(), 5);
     // Some of the stale ones are owned by the same node again.
@@ -202,8 +203,11 @@ pub(crate) async fn a_batch_may_mix_verdicts<T: TestDb>(db: &T) {
         (Verdict::Dead, Some(Dead)),
         (Verdict::Retry(Duration::ZERO), Some(Timer)),
     ];
-    let batch: Vec<_> =
-        claimed.iter().zip(&verdicts).map(|(job, (verdict, _))| Settlement::new(job.fence(), verdict.clone())).collect();
+    let batch: Vec<_> = claimed
+        .iter()
+        .zip(&verdicts)
+        .map(|(job, (verdict, _))| Settlement::new(job.fence(), verdict.clone()))
+        .collect();
     assert_eq!(set(store.settle(node, &batch).await.unwrap()), set(claimed.iter().map(|job| job.id)));
     for (job, (verdict, state)) in claimed.iter().zip(verdicts) {
         assert_eq!(store.state(job.id).await, state, "{verdict:?}");

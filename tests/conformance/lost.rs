@@ -52,7 +52,9 @@ pub(crate) async fn a_killer_ends_as_a_dead_letter<T: TestDb>(db: &T) {
 
 pub(crate) async fn in_batches<T: TestDb>(db: &T) {
     let store = db.jobs();
-    store.send_all(jobs(10).into_iter().enumerate().map(|(n, job)| if n % 2 == 0 { job.max_attempts(1) } else { job })).await;
+    store
+        .send_all(jobs(10).into_iter().enumerate().map(|(n, job)| if n % 2 == 0 { job.max_attempts(1) } else { job }))
+        .await;
     let node = store.node().await;
     assert_eq!(store.take(node, 10).await.len(), 10);
     store.bury_node(node).await;

@@ -36,7 +36,12 @@ pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
 
 pub(crate) async fn status_tells_who_is_there<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let info = NodeInfo { name: "bïlling".to_owned(), host: "host.example".to_owned(), pid: u32::MAX, lease: Duration::from_secs(90) };
+    let info = NodeInfo {
+        name: "bïlling".to_owned(),
+        host: "host.example".to_owned(),
+        pid: u32::MAX,
+        lease: Duration::from_secs(90),
+    };
     let node = store.register_node(&info).await.unwrap();
     let found = status(&store, node).await.unwrap();
     assert_eq!((found.name, found.host, found.pid), (info.name, info.host, info.pid));

@@ -37,7 +37,9 @@ pub(crate) async fn pages<T: TestDb>(db: &T) {
     let store = db.jobs();
     // In all states, so that pages are made of several tables.
     one_of_each(db).await;
-    store.send_all(jobs(20).into_iter().enumerate().map(|(n, job)| if n % 3 == 0 { job.delay(LATER) } else { job })).await;
+    store
+        .send_all(jobs(20).into_iter().enumerate().map(|(n, job)| if n % 3 == 0 { job.delay(LATER) } else { job }))
+        .await;
     let all = store.all().await;
     assert_eq!(all.len(), 25);
     assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
@@ -62,12 +64,13 @@ pub(crate) async fn filters<T: TestDb>(db: &T) {
         sent.push(store.send(NewJob::json(kind, &1).queue(queue)).await);
     }
     sent.push(store.send(NewJob::json("a", &1).queue("x").delay(LATER)).await);
-    let filter = |kind: Option<&str>, queue: Option<&str>, states: Option<&[JobState]>, ids: Option<&[JobId]>| JobFilter {
-        ids: ids.map(<[_]>::to_vec),
-        states: states.map(<[_]>::to_vec),
-        queue: queue.map(str::to_owned),
-        kind: kind.map(str::to_owned),
-    };
+    let filter =
+        |kind: Option<&str>, queue: Option<&str>, states: Option<&[JobState]>, ids: Option<&[JobId]>| JobFilter {
+            ids: ids.map(<[_]>::to_vec),
+            states: states.map(<[_]>::to_vec),
+            queue: queue.map(str::to_owned),
+            kind: kind.map(str::to_owned),
+        };
     let (waiting, timer) = (JobState::Waiting, JobState::Timer);
     for (filter, expected) in [
         (JobFilter::default(), vec![0, 1, 2, 3, 4]),

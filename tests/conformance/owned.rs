@@ -13,10 +13,7 @@ pub(crate) async fn by_a_live_node<T: TestDb>(db: &T) {
     let owned = Preclaim { node, positions: vec![0, 2, 4] };
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, 5);
-    assert_eq!(
-        set(inserted.owned.iter().map(|row| row.id)),
-        set([batch[0].id, batch[2].id, batch[4].id])
-    );
+    assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([batch[0].id, batch[2].id, batch[4].id]));
     for OwnedInsert { id, seq, created_at } in inserted.owned {
         let detail = store.detail(id).await;
         assert_eq!((detail.summary.seq, detail.summary.created_at), (seq, created_at));

@@ -45,7 +45,8 @@ pub(crate) async fn retry_goes_round_with_everything<T: TestDb>(db: &T) {
 pub(crate) async fn an_error_is_on_the_record<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
-    let settlement = Settlement::new(claimed.fence(), Verdict::Retry(LATER)).error("böse \"x\"\n", Some("at\nline 1 🦀"));
+    let settlement =
+        Settlement::new(claimed.fence(), Verdict::Retry(LATER)).error("böse \"x\"\n", Some("at\nline 1 🦀"));
     assert!(store.settle_with(node, settlement).await);
     let detail = store.detail(claimed.id).await;
     let [error] = &detail.errors[..] else { panic!("{:?}", detail.errors) };
@@ -80,7 +81,11 @@ pub(crate) async fn an_error_is_kept_with_every_verdict<T: TestDb>(db: &T) {
         let detail = store.detail(claimed.id).await;
         assert_eq!(detail.errors.len(), 1, "{verdict:?}");
         let error = &detail.errors[0];
-        assert_eq!((error.attempt, error.error.as_str(), error.detail.as_deref()), (1, "why", Some("detail")), "{verdict:?}");
+        assert_eq!(
+            (error.attempt, error.error.as_str(), error.detail.as_deref()),
+            (1, "why", Some("detail")),
+            "{verdict:?}"
+        );
         store.delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
     }
 }
@@ -98,7 +103,10 @@ pub(crate) async fn attempts_run_out<T: TestDb>(db: &T) {
     assert_eq!(dead.summary.state, JobState::Dead);
     assert_eq!(identity(&dead), identity(&before));
     assert_eq!((dead.version, dead.summary.attempt), (2, 2));
-    assert_eq!(dead.errors.iter().map(|error| (error.attempt, error.error.as_str())).collect::<Vec<_>>(), [(1, "one"), (2, "two")]);
+    assert_eq!(
+        dead.errors.iter().map(|error| (error.attempt, error.error.as_str())).collect::<Vec<_>>(),
+        [(1, "one"), (2, "two")]
+    );
     let (at, reason) = dead.dead.unwrap();
     assert!(at >= dead.summary.created_at);
     assert!(reason.contains("two"), "the reason tells what went wrong: {reason:?}");

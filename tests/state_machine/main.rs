@@ -28,9 +28,7 @@ fn plays<T: TestDb>(cases: u32) {
     let cases = std::env::var("JOBWRIGHT_PROPTEST_CASES").ok().map_or(cases, |text| text.parse().unwrap());
     let mut runner = TestRunner::new(Config {
         cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
-            "proptest-regressions/state_machine.txt",
-        ))),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/state_machine.txt"))),
         // Shrinking goes on while it helps, but not until the test is killed and says nothing.
         max_shrink_time: 60_000,
         max_shrink_iters: 5_000,

@@ -16,20 +16,50 @@ pub(crate) const GIVEN: usize = 5;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// Messages in one batch, perhaps owned from the start.
-    Send { messages: Vec<Message>, owned_by: Option<usize> },
+    Send {
+        messages: Vec<Message>,
+        owned_by: Option<usize>,
+    },
     /// A claim, now and then by a node that is gone; `resume`: from where the last one of this queue ended.
-    Claim { node: usize, queue: usize, kinds: Option<Vec<usize>>, limit: usize, resume: bool },
+    Claim {
+        node: usize,
+        queue: usize,
+        kinds: Option<Vec<usize>>,
+        limit: usize,
+        resume: bool,
+    },
     /// Claims of long ago are reported too: by their own node, or by another.
-    Complete { node: usize, claims: Vec<usize> },
-    Settle { node: usize, outcomes: Vec<(usize, Ending)> },
-    Promote { limit: usize },
+    Complete {
+        node: usize,
+        claims: Vec<usize>,
+    },
+    Settle {
+        node: usize,
+        outcomes: Vec<(usize, Ending)>,
+    },
+    Promote {
+        limit: usize,
+    },
     /// The node is gone, its jobs are lost; another one takes its place.
-    Retire { node: usize },
-    ReleaseLost { limit: usize },
+    Retire {
+        node: usize,
+    },
+    ReleaseLost {
+        limit: usize,
+    },
     /// The node forgot some of what it owns.
-    ReleaseUnknown { node: usize, forgets: usize },
-    Suspend { job: usize },
-    Steer { how: Steer, filter: Filter, dry_run: bool },
+    ReleaseUnknown {
+        node: usize,
+        forgets: usize,
+    },
+    Suspend {
+        job: usize,
+    },
+    Steer {
+        how: Steer,
+        filter: Filter,
+        dry_run: bool,
+    },
 }
 
 #[derive(Clone, Debug)]

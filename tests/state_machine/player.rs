@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use jobwright::store::{
-    ClaimRequest, Inserted, JobFilter, JobState, Preclaim, ScanMark, Settlement, Steered, Verdict,
-};
+use jobwright::store::{ClaimRequest, Inserted, JobFilter, JobState, Preclaim, ScanMark, Settlement, Steered, Verdict};
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, QUEUES, Steer};
@@ -114,7 +112,11 @@ impl Player {
             return Err("it was refused, or only looked, but changed something".to_owned());
         }
         if after.len() as u64 != self.balance {
-            return Err(format!("{} jobs are there; by what was reported there should be {}", after.len(), self.balance));
+            return Err(format!(
+                "{} jobs are there; by what was reported there should be {}",
+                after.len(),
+                self.balance
+            ));
         }
         self.last = after;
         Ok(())
@@ -192,7 +194,9 @@ impl Player {
         let summary = |inserted: &Inserted| (inserted.rows, sorted(inserted.owned.iter().map(|row| row.id).collect()));
         let (rows, owned) = same("insert", [summary(&answers[0]), summary(&answers[1])])?;
         self.balance += rows;
-        self.claims.extend(owned.iter().map(|id| Claim { fence: Fence { id: *id, version: 1 }, node: place.unwrap_or_default() }));
+        self.claims.extend(
+            owned.iter().map(|id| Claim { fence: Fence { id: *id, version: 1 }, node: place.unwrap_or_default() }),
+        );
         Ok(rows > 0)
     }
 
@@ -216,11 +220,19 @@ impl Player {
         if node == NODES * 4 { 0 } else { self.alive[node % NODES] }
     }
 
-    async fn claim(&mut self, place: usize, queue: usize, kinds: Option<&[usize]>, limit: usize, resume: bool) -> Outcome<bool> {
+    async fn claim(
+        &mut self,
+        place: usize,
+        queue: usize,
+        kinds: Option<&[usize]>,
+        limit: usize,
+        resume: bool,
+    ) -> Outcome<bool> {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let answers = both!(self, |side| {
             let after = side.marks[queue].filter(|_| resume);
-            let request = ClaimRequest { node: side.nodes[place], queue: QUEUES[queue], kinds: kinds.as_deref(), limit, after };
+            let request =
+                ClaimRequest { node: side.nodes[place], queue: QUEUES[queue], kinds: kinds.as_deref(), limit, after };
             side.jobs.claim(&request).await
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {
@@ -229,7 +241,9 @@ impl Player {
         let summary = |jobs: &Vec<Job>| {
             let mut jobs: Vec<_> = jobs.iter().map(|job| (-job.priority, job.seq, job)).collect();
             jobs.sort_by_key(|(rank, seq, _)| (*rank, *seq));
-            jobs.into_iter().map(|(rank, _, job)| (rank, job.fence(), job.attempt, job.kind.clone())).collect::<Vec<_>>()
+            jobs.into_iter()
+                .map(|(rank, _, job)| (rank, job.fence(), job.attempt, job.kind.clone()))
+                .collect::<Vec<_>>()
         };
         let claimed = same("claim", [summary(&answers[0]), summary(&answers[1])])?;
         self.claims.extend(claimed.iter().map(|(_, fence, _, _)| Claim { fence: *fence, node: place }));
@@ -331,7 +345,9 @@ fn settlement(fence: Fence, ending: Ending) -> Settlement {
         Ending::Dead => Verdict::Dead,
     };
     match ending {
-        Ending::RetryNow | Ending::RetryLater | Ending::Dead => Settlement::new(fence, verdict).error("failed", Some("detail")),
+        Ending::RetryNow | Ending::RetryLater | Ending::Dead => {
+            Settlement::new(fence, verdict).error("failed", Some("detail"))
+        }
         _ => Settlement::new(fence, verdict),
     }
 }

@@ -94,5 +94,7 @@ pub(crate) fn difference(store: &Snapshot, oracle: &Snapshot) -> Option<String> 
         let meant = oracle.iter().find(|meant| meant.id == seen.id)?;
         (seen != meant).then(|| format!("the store has\n{seen:#?}\nwhere the oracle has\n{meant:#?}"))
     });
-    Some(wrong.unwrap_or_else(|| format!("the store has the jobs\n{:#?}\nthe oracle has\n{:#?}", order(store), order(oracle))))
+    Some(wrong.unwrap_or_else(|| {
+        format!("the store has the jobs\n{:#?}\nthe oracle has\n{:#?}", order(store), order(oracle))
+    }))
 }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jobwright::store::Store;
 use jobwright::{DatabaseConfig, JobId, Sqlite};
 use rusqlite::Connection;
 
@@ -96,11 +95,8 @@ impl TestDb for SqliteDb {
     }
 
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32) {
-        self.raw(format!(
-            "update jobwright_job set version = {version}, attempt = {attempt} where id = {}",
-            blob(id)
-        ))
-        .await;
+        self.raw(format!("update jobwright_job set version = {version}, attempt = {attempt} where id = {}", blob(id)))
+            .await;
     }
 
     async fn clear(&self) {
@@ -114,7 +110,10 @@ impl TestDb for SqliteDb {
 
 impl SqlDb for SqliteDb {
     async fn pretend_newer(&self) {
-        self.raw("insert into jobwright_migration (version, name, checksum, applied_at) values (9999, 'future', '', 0)").await;
+        self.raw(
+            "insert into jobwright_migration (version, name, checksum, applied_at) values (9999, 'future', '', 0)",
+        )
+        .await;
     }
 
     async fn pretend_edited(&self) {

@@ -15,25 +15,10 @@ pub(crate) fn run() -> Result<()> {
 /// None once a step has failed.
 fn steps(report: &mut Report) -> Option<()> {
     let cargo = |report: &mut Report, args: &[&str]| {
-        report
-            .step(&format!("cargo {}", args[0]), || {
-                run::run(&mut run::cargo(args), None)
-            })
-            .then_some(())
+        report.step(&format!("cargo {}", args[0]), || run::run(&mut run::cargo(args), None)).then_some(())
     };
     cargo(report, &["fmt", "--all", "--check"])?;
-    cargo(
-        report,
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    )?;
+    cargo(report, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     deny(report)?;
     report
         .step("cargo doc", || {
@@ -52,32 +37,17 @@ fn deny(report: &mut Report) -> Option<()> {
     const NAME: &str = "cargo deny";
     if !test::installed("deny") {
         if std::env::var_os("JOBWRIGHT_CI_INSTALL").is_none_or(|value| value != "1") {
-            report.not_run(
-                NAME,
-                "cargo-deny is not installed (JOBWRIGHT_CI_INSTALL=1 installs it)",
-            );
+            report.not_run(NAME, "cargo-deny is not installed (JOBWRIGHT_CI_INSTALL=1 installs it)");
             return Some(());
         }
         report
             .step("install cargo-deny", || {
                 // Compiling it takes minutes; half an hour means that something hangs.
                 let deadline = Some(Duration::from_secs(30 * 60));
-                run::run(
-                    &mut run::cargo(["install", "cargo-deny", "--locked"]),
-                    deadline,
-                )
+                run::run(&mut run::cargo(["install", "cargo-deny", "--locked"]), deadline)
             })
             .then_some(())?;
     }
-    let args = [
-        "deny",
-        "check",
-        "--hide-inclusion-graph",
-        "bans",
-        "licenses",
-        "sources",
-    ];
-    report
-        .step(NAME, || run::run(&mut run::cargo(args), None))
-        .then_some(())
+    let args = ["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
+    report.step(NAME, || run::run(&mut run::cargo(args), None)).then_some(())
 }

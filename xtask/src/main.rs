@@ -1,9 +1,7 @@
 //! Set-up and checks of this repository, as code: `cargo xtask help`.
 
 #[cfg(not(unix))]
-compile_error!(
-    "xtask starts servers the Unix way: on other systems, run it in a container or in WSL"
-);
+compile_error!("xtask starts servers the Unix way: on other systems, run it in a container or in WSL");
 
 mod bench;
 mod ci;
@@ -89,17 +87,12 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["services", "down"] => Ok(Command::Down),
         ["services", "status"] => Ok(Command::Status),
         ["services"] => Err("services: say up, down or status".to_owned()),
-        ["services", rest @ ..] => Err(format!(
-            "services: `{}` is not up, down or status",
-            rest.join(" ")
-        )),
+        ["services", rest @ ..] => Err(format!("services: `{}` is not up, down or status", rest.join(" "))),
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["ci"] => Ok(Command::Ci),
         ["ci", ..] => Err("ci takes no arguments".to_owned()),
         ["bench"] => Err("bench: say which, for example: cargo xtask bench help".to_owned()),
-        ["bench", rest @ ..] => Ok(Command::Bench(
-            rest.iter().map(|&word| word.to_owned()).collect(),
-        )),
+        ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),
     }
 }
@@ -110,16 +103,11 @@ fn parse_test(words: &[&str]) -> Result<test::Options, String> {
         match word {
             "--embedded-only" => options.embedded_only = true,
             "--" => {
-                options.extra = words[at + 1..]
-                    .iter()
-                    .map(|&word| word.to_owned())
-                    .collect();
+                options.extra = words[at + 1..].iter().map(|&word| word.to_owned()).collect();
                 break;
             }
             other => {
-                return Err(format!(
-                    "test: `{other}` is not known; what is meant for the test runner goes after `--`"
-                ));
+                return Err(format!("test: `{other}` is not known; what is meant for the test runner goes after `--`"));
             }
         }
     }
@@ -132,8 +120,7 @@ mod tests {
 
     #[test]
     fn arguments_after_two_dashes_go_to_the_runner() {
-        let Ok(Command::Test(options)) = parse(&["test", "--embedded-only", "--", "-p", "x", "--"])
-        else {
+        let Ok(Command::Test(options)) = parse(&["test", "--embedded-only", "--", "-p", "x", "--"]) else {
             panic!("not parsed as a test command")
         };
         assert!(options.embedded_only);
@@ -142,15 +129,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for words in [
-            &["tset"][..],
-            &[],
-            &["services"],
-            &["services", "pu"],
-            &["test", "name"],
-            &["ci", "fast"],
-            &["bench"],
-        ] {
+        for words in
+            [&["tset"][..], &[], &["services"], &["services", "pu"], &["test", "name"], &["ci", "fast"], &["bench"]]
+        {
             assert!(parse(words).is_err(), "{words:?}");
         }
     }

@@ -36,16 +36,12 @@ impl Report {
 
     /// Notes a step that was left out, and why.
     pub(crate) fn not_run(&mut self, name: &str, why: &str) {
-        self.steps
-            .push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
+        self.steps.push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
     }
 
     /// Whether no step failed so far. One that was not run has not failed.
     pub(crate) fn all_ok(&self) -> bool {
-        !self
-            .steps
-            .iter()
-            .any(|(_, _, end)| matches!(end, End::Failed(_)))
+        !self.steps.iter().any(|(_, _, end)| matches!(end, End::Failed(_)))
     }
 
     /// Prints the summary; an error if any step failed.
@@ -57,11 +53,7 @@ impl Report {
             .filter(|(_, _, end)| matches!(end, End::Failed(_)))
             .map(|(name, ..)| name.as_str())
             .collect();
-        if failed.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("failed: {}", failed.join(", ")))
-        }
+        if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
     }
 
     fn summary(&self) -> String {

@@ -16,8 +16,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) fn workspace() -> PathBuf {
     // Cargo sets this when it runs the program. The value from build time comes second, since checkouts that share a
     // target folder share the program too.
-    let own = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let own =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
 }
 
@@ -47,18 +47,8 @@ pub(crate) fn shown(command: &Command) -> String {
         }
     }
     let program = Path::new(command.get_program());
-    words.push(
-        program
-            .file_name()
-            .unwrap_or(program.as_os_str())
-            .to_string_lossy()
-            .into_owned(),
-    );
-    words.extend(
-        command
-            .get_args()
-            .map(|word| quoted(&word.to_string_lossy())),
-    );
+    words.push(program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|word| quoted(&word.to_string_lossy())));
     words.join(" ")
 }
 
@@ -79,26 +69,15 @@ pub(crate) fn run(command: &mut Command, deadline: Option<Duration>) -> Result<(
     let mut child = spawn(command)?;
     let status = match deadline {
         Some(deadline) => wait(&mut child, deadline, &text)?,
-        None => child
-            .wait()
-            .map_err(|why| format!("waiting for `{text}` failed: {why}"))?,
+        None => child.wait().map_err(|why| format!("waiting for `{text}` failed: {why}"))?,
     };
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{text}` ended with {status}"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("`{text}` ended with {status}")) }
 }
 
 /// Runs a program that says little and leaves nothing behind; gives what it wrote, or its complaint.
 pub(crate) fn capture(command: &mut Command, deadline: Duration) -> Result<String> {
     let text = shown(command);
-    let mut child = spawn(
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped()),
-    )?;
+    let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let status = wait(&mut child, deadline, &text)?;
     let said = |stream: Option<&mut dyn std::io::Read>| {
         let mut text = String::new();
@@ -113,11 +92,7 @@ pub(crate) fn capture(command: &mut Command, deadline: Duration) -> Result<Strin
         return Ok(out);
     }
     let complaint = said(child.stderr.as_mut().map(|stream| stream as _));
-    Err(if complaint.is_empty() {
-        format!("`{text}` ended with {status}")
-    } else {
-        complaint
-    })
+    Err(if complaint.is_empty() { format!("`{text}` ended with {status}") } else { complaint })
 }
 
 /// Runs a program that may leave a server behind: its output goes to a file, since a pipe held open by that server would
@@ -127,11 +102,7 @@ pub(crate) fn logged(command: &mut Command, log: &Path, deadline: Duration) -> R
     eprintln!("$ {text}");
     let mut child = spawn_logged(command, log)?;
     let status = wait(&mut child, deadline, &text)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{text}` ended with {status}{}", tail(log)))
-    }
+    if status.success() { Ok(()) } else { Err(format!("`{text}` ended with {status}{}", tail(log))) }
 }
 
 /// Starts a program with its output in a file, out of reach of this terminal's Ctrl-C.
@@ -144,13 +115,7 @@ pub(crate) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
             .open(log)
             .map_err(|why| format!("cannot write {}: {why}", log.display()))
     };
-    spawn(
-        command
-            .stdin(Stdio::null())
-            .stdout(open()?)
-            .stderr(open()?)
-            .process_group(0),
-    )
+    spawn(command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).process_group(0))
 }
 
 fn spawn(command: &mut Command) -> Result<Child> {
@@ -170,9 +135,7 @@ fn wait(child: &mut Child, deadline: Duration, text: &str) -> Result<ExitStatus>
                 // It may just have ended; either way there is nothing left to wait for.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!(
-                    "`{text}` was stopped: it had not ended after {deadline:?}"
-                ));
+                return Err(format!("`{text}` was stopped: it had not ended after {deadline:?}"));
             }
             Err(why) => return Err(format!("waiting for `{text}` failed: {why}")),
         }
@@ -182,23 +145,13 @@ fn wait(child: &mut Child, deadline: Duration, text: &str) -> Result<ExitStatus>
 /// The last lines of a log, to stand below an error.
 pub(crate) fn tail(log: &Path) -> String {
     let mut bytes = Vec::new();
-    if File::open(log)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
-        .is_err()
-    {
+    if File::open(log).and_then(|mut file| file.read_to_end(&mut bytes)).is_err() {
         return String::new();
     }
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines[lines.len().saturating_sub(15)..].join("\n  ");
-    if last.is_empty() {
-        String::new()
-    } else {
-        format!("; its last words:\n  {last}")
-    }
+    if last.is_empty() { String::new() } else { format!("; its last words:\n  {last}") }
 }
 
 /// Writes a file, saying which one if that fails.
@@ -213,16 +166,9 @@ mod tests {
     #[test]
     fn secrets_are_not_shown() {
         let mut command = Command::new("/usr/bin/psql");
-        command
-            .env("PGPASSWORD", "s3cret")
-            .env("DATABASE_URL", "postgres://a:s3cret@h/d");
-        command
-            .env("PGCONNECT_TIMEOUT", "5")
-            .args(["-c", "select 1"]);
-        assert_eq!(
-            shown(&command),
-            "DATABASE_URL=... PGCONNECT_TIMEOUT=5 PGPASSWORD=... psql -c 'select 1'"
-        );
+        command.env("PGPASSWORD", "s3cret").env("DATABASE_URL", "postgres://a:s3cret@h/d");
+        command.env("PGCONNECT_TIMEOUT", "5").args(["-c", "select 1"]);
+        assert_eq!(shown(&command), "DATABASE_URL=... PGCONNECT_TIMEOUT=5 PGPASSWORD=... psql -c 'select 1'");
     }
 
     #[test]
@@ -237,9 +183,6 @@ mod tests {
     fn a_failing_program_is_quoted() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo no such luck >&2; exit 3"]);
-        assert_eq!(
-            capture(&mut command, Duration::from_secs(10)),
-            Err("no such luck".to_owned())
-        );
+        assert_eq!(capture(&mut command, Duration::from_secs(10)), Err("no such luck".to_owned()));
     }
 }

@@ -34,18 +34,12 @@ impl Urls {
 
     pub(crate) fn variables(&self) -> [(&'static str, &str); 3] {
         let [database, amqp, pgbouncer] = Self::NAMES;
-        [
-            (database, self.database.as_str()),
-            (amqp, self.amqp.as_str()),
-            (pgbouncer, self.pgbouncer.as_str()),
-        ]
+        [(database, self.database.as_str()), (amqp, self.amqp.as_str()), (pgbouncer, self.pgbouncer.as_str())]
     }
 
     /// The same, one to a line, as the shell's `export` takes them.
     pub(crate) fn lines(&self) -> String {
-        self.variables()
-            .map(|(name, url)| format!("{name}={url}\n"))
-            .concat()
+        self.variables().map(|(name, url)| format!("{name}={url}\n")).concat()
     }
 }
 
@@ -98,25 +92,15 @@ pub(crate) fn up() -> Result<Urls> {
     let (_lock, mut state) = open()?;
     let database = ensure(&Postgres, &mut state)?;
     let amqp = ensure(&RabbitMq, &mut state)?;
-    let pgbouncer = ensure(
-        &PgBouncer {
-            upstream: Some(database.clone()),
-        },
-        &mut state,
-    )?;
-    Ok(Urls {
-        database,
-        amqp,
-        pgbouncer,
-    })
+    let pgbouncer = ensure(&PgBouncer { upstream: Some(database.clone()) }, &mut state)?;
+    Ok(Urls { database, amqp, pgbouncer })
 }
 
 /// Stops what `up` started; the last started goes first.
 pub(crate) fn down() -> Result<()> {
     let (_lock, mut state) = open()?;
-    let any = stop(&PgBouncer { upstream: None }, &mut state)?
-        | stop(&RabbitMq, &mut state)?
-        | stop(&Postgres, &mut state)?;
+    let any =
+        stop(&PgBouncer { upstream: None }, &mut state)? | stop(&RabbitMq, &mut state)? | stop(&Postgres, &mut state)?;
     if !any {
         eprintln!("nothing to stop: `cargo xtask services up` has started nothing that is left");
     }
@@ -126,21 +110,13 @@ pub(crate) fn down() -> Result<()> {
 pub(crate) fn status() -> Result<()> {
     let (_lock, state) = open()?;
     let database = found(&Postgres, &state);
-    let upstream = database
-        .as_ref()
-        .ok()
-        .and_then(Option::as_ref)
-        .map(|(url, _)| url.clone());
+    let upstream = database.as_ref().ok().and_then(Option::as_ref).map(|(url, _)| url.clone());
     let answers = [
         tell::<Postgres>(&database, &state),
         tell::<RabbitMq>(&found(&RabbitMq, &state), &state),
         tell::<PgBouncer>(&found(&PgBouncer { upstream }, &state), &state),
     ];
-    if answers == [true; 3] {
-        Ok(())
-    } else {
-        Err("not everything is up".to_owned())
-    }
+    if answers == [true; 3] { Ok(()) } else { Err("not everything is up".to_owned()) }
 }
 
 fn tell<S: Service>(found: &Result<Option<(Url, Origin)>>, state: &State) -> bool {
@@ -172,22 +148,12 @@ fn found<S: Service>(service: &S, state: &State) -> Result<Option<(Url, Origin)>
             )
         })?;
         let ours = started.is_some_and(|started| started.url.as_str() == url.as_str());
-        return Ok(Some((
-            url,
-            if ours {
-                Origin::Started
-            } else {
-                Origin::Environment
-            },
-        )));
+        return Ok(Some((url, if ours { Origin::Started } else { Origin::Environment })));
     }
     if let Some(started) = started {
         match service.answers(&started.url) {
             Ok(()) => return Ok(Some((started.url.clone(), Origin::Started))),
-            Err(why) => eprintln!(
-                "{}: the one started earlier does not answer: {why}",
-                S::NAME
-            ),
+            Err(why) => eprintln!("{}: the one started earlier does not answer: {why}", S::NAME),
         }
     }
     if !private_only() {
@@ -237,10 +203,7 @@ fn from_environment(variable: &'static str) -> Option<(&'static str, String)> {
     if private_only() {
         return None;
     }
-    std::env::var(variable)
-        .ok()
-        .filter(|text| !text.is_empty())
-        .map(|text| (variable, text))
+    std::env::var(variable).ok().filter(|text| !text.is_empty()).map(|text| (variable, text))
 }
 
 fn private_only() -> bool {

@@ -32,9 +32,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         None
     } else {
         let mut found = None;
-        let up = report.step("services up", || {
-            services::up().map(|urls| found = Some(urls))
-        });
+        let up = report.step("services up", || services::up().map(|urls| found = Some(urls)));
         if !up {
             return;
         }
@@ -47,23 +45,11 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
             run::cargo(["nextest", "run", "--workspace"])
         } else {
             // Not --all-targets: that would run the benchmarks too.
-            run::cargo([
-                "test",
-                "--workspace",
-                "--lib",
-                "--bins",
-                "--tests",
-                "--no-fail-fast",
-            ])
+            run::cargo(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
         };
         run::run(environment.set(command.args(&options.extra)), None)
     });
-    report.step("doc tests", || {
-        run::run(
-            environment.set(&mut run::cargo(["test", "--doc", "--workspace"])),
-            None,
-        )
-    });
+    report.step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), None));
 
     let names = match examples(&run::workspace().join("examples")) {
         Ok(names) => names,
@@ -75,24 +61,14 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     // Built first, so that the time for each is the time it runs.
     if names.is_empty()
         || !report.step("build the examples", || {
-            run::run(
-                &mut run::cargo(["build", "--package", "jobwright", "--examples"]),
-                None,
-            )
+            run::run(&mut run::cargo(["build", "--package", "jobwright", "--examples"]), None)
         })
     {
         return;
     }
     for name in names {
         report.step(&format!("example {name}"), || {
-            let mut command = run::cargo([
-                "run",
-                "--quiet",
-                "--package",
-                "jobwright",
-                "--example",
-                &name,
-            ]);
+            let mut command = run::cargo(["run", "--quiet", "--package", "jobwright", "--example", &name]);
             run::run(environment.set(&mut command), Some(EXAMPLE_DEADLINE))
         });
     }
@@ -106,9 +82,7 @@ struct Environment {
 impl Environment {
     fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.urls {
-            Some(urls) => command
-                .envs(urls.variables())
-                .env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
+            Some(urls) => command.envs(urls.variables()).env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
             None => {
                 for name in Urls::NAMES {
                     command.env_remove(name);
@@ -121,11 +95,7 @@ impl Environment {
 
 /// Whether `cargo NAME` exists.
 pub(crate) fn installed(name: &str) -> bool {
-    run::capture(
-        &mut run::cargo([name, "--version"]),
-        Duration::from_secs(30),
-    )
-    .is_ok()
+    run::capture(&mut run::cargo([name, "--version"]), Duration::from_secs(30)).is_ok()
 }
 
 /// The names of the Rust examples, in order. No folder, no examples.
@@ -138,10 +108,7 @@ fn examples(folder: &Path) -> Result<Vec<String>> {
     for entry in folder.read_dir().map_err(problem)? {
         let path = entry.map_err(problem)?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(
-                path.file_stem()
-                    .map(|name| name.to_string_lossy().into_owned()),
-            );
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
         }
     }
     names.sort();

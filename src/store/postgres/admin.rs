@@ -102,7 +102,11 @@ pub(super) async fn steer(shared: &Arc<Shared>, steer: Steer, filter: &JobFilter
     let sql = &shared.sql;
     let rows = if dry_run {
         shared
-            .engine("count jobs", &sql.count, &[&filter.ids, &filter.states, &filter.queue, &filter.kind, &steer.states()])
+            .engine(
+                "count jobs",
+                &sql.count,
+                &[&filter.ids, &filter.states, &filter.queue, &filter.kind, &steer.states()],
+            )
             .await?
     } else {
         let (what, statement) = match steer {

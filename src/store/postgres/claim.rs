@@ -58,7 +58,11 @@ pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Se
     let errors: Vec<Option<&str>> = settlements.iter().map(|s| s.error.as_deref()).collect();
     let details: Vec<Option<&str>> = settlements.iter().map(|s| s.detail.as_deref()).collect();
     let rows = shared
-        .engine("record outcomes", &shared.sql.settle, &[&node.0, &ids, &versions, &verdicts, &delays, &errors, &details])
+        .engine(
+            "record outcomes",
+            &shared.sql.settle,
+            &[&node.0, &ids, &versions, &verdicts, &delays, &errors, &details],
+        )
         .await?;
     ids_of(&rows)
 }

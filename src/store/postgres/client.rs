@@ -39,17 +39,27 @@ impl Shared {
         timeout(self.call_timeout, pool.get())
             .await
             .map_err(|_| doing.timeout(self.call_timeout))?
-            .map_err(|e| doing.from_pool(e, size))
+            .map_err(|e| doing.explain_pool(e, size))
     }
 
     /// Runs one statement of the engine in a transaction of its own, within the deadline. Only for statements that may be
     /// repeated: a connection that turns out to be dead is replaced as often as there are connections.
-    pub(super) async fn engine(self: &Arc<Self>, what: &'static str, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
+    pub(super) async fn engine(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
         self.engine_call(what, statement, params, super::connect::ENGINE_CONNECTIONS).await
     }
 
     /// The same for statements whose answer matters: after a lost connection only the caller knows what to do.
-    pub(super) async fn engine_once(self: &Arc<Self>, what: &'static str, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
+    pub(super) async fn engine_once(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
         self.engine_call(what, statement, params, 0).await
     }
 
@@ -67,7 +77,9 @@ impl Shared {
                 .await
                 .map_err(|_| doing.timeout(self.call_timeout))??;
             match self.query_once(client, deadline, doing, statement, params).await {
-                Err(error) if lost_connection(&error) && spares > 0 && Instant::now() < deadline => spares -= 1,
+                Err(error) if lost_connection(&error) && spares > 0 && Instant::now() < deadline => {
+                    spares -= 1;
+                }
                 other => return other,
             }
         }
@@ -97,7 +109,7 @@ impl Shared {
             }
             Ok(Err(error)) => {
                 lease.finish();
-                Err(doing.from_pg(error))
+                Err(doing.explain(error))
             }
             Err(_) => Err(doing.timeout(self.call_timeout)),
         }

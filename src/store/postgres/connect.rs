@@ -59,20 +59,17 @@ impl Target {
             self.tls.clone(),
             ManagerConfig { recycling_method: RecyclingMethod::Fast },
         );
-        let mut pool = Pool::builder(manager)
-            .max_size(size)
-            .runtime(Runtime::Tokio1)
-            .timeouts(Timeouts {
-                wait: Some(config.call_timeout),
-                create: Some(config.connect_timeout),
-                recycle: Some(config.connect_timeout),
-            });
+        let mut pool = Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1).timeouts(Timeouts {
+            wait: Some(config.call_timeout),
+            create: Some(config.connect_timeout),
+            recycle: Some(config.connect_timeout),
+        });
         if let Some(session) = session {
             pool = pool.post_create(Hook::async_fn(move |client, _| {
                 let session = session.clone();
-                Box::pin(async move {
-                    client.batch_execute(&session).await.map_err(deadpool_postgres::HookError::Backend)
-                })
+                Box::pin(
+                    async move { client.batch_execute(&session).await.map_err(deadpool_postgres::HookError::Backend) },
+                )
             }));
         }
         pool.build().map_err(|e| Error::config(format!("the connection pool can't be built: {e}")))
@@ -138,7 +135,12 @@ mod tests {
         assert_eq!(target("postgres://u@127.0.0.1/d").unwrap(), SslMode::Disable);
         assert_eq!(target("postgres://u@db.example/d").unwrap(), SslMode::Prefer);
         assert_eq!(target("postgres://u@127.0.0.1/d?sslmode=require").unwrap(), SslMode::Require);
-        assert!(target("postgres://u@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem").unwrap_err().to_string().contains("/nowhere.pem"));
+        assert!(
+            target("postgres://u@h/d?sslmode=verify-full&sslrootcert=/nowhere.pem")
+                .unwrap_err()
+                .to_string()
+                .contains("/nowhere.pem")
+        );
         let (url, verify, file) = take_tls_options("postgres://h/d?sslmode=verify-ca&x=1&sslrootcert=%2Fa.pem");
         assert_eq!((url.as_str(), verify, file.as_deref()), ("postgres://h/d?x=1", Verify::Chain, Some("/a.pem")));
     }

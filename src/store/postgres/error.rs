@@ -28,14 +28,14 @@ impl Doing<'_> {
         )
     }
 
-    pub(super) fn from_pg(self, error: PgError) -> Error {
+    pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
         self.error(kind, &why, hint).with_source(error)
     }
 
-    pub(super) fn from_pool(self, error: PoolError, connections: usize) -> Error {
+    pub(super) fn explain_pool(self, error: PoolError, connections: usize) -> Error {
         match error {
-            PoolError::Backend(error) => self.from_pg(error),
+            PoolError::Backend(error) => self.explain(error),
             PoolError::Timeout(TimeoutType::Wait) => self.error(
                 ErrorKind::Busy,
                 &format!("none of the {connections} connections became free in time"),
@@ -71,7 +71,9 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
     let code = db.code();
     let why = format!("{} (SQLSTATE {})", db.message(), code.code());
     let (kind, hint) = match code {
-        c if *c == SqlState::QUERY_CANCELED => (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept"),
+        c if *c == SqlState::QUERY_CANCELED => {
+            (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept")
+        }
         c if *c == SqlState::READ_ONLY_SQL_TRANSACTION => {
             (ErrorKind::ReadOnly, "this server accepts no writes (a standby?): connect to the primary")
         }
@@ -86,11 +88,18 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
             (ErrorKind::Config, "check user and password in the database URL")
         }
         c if *c == SqlState::INVALID_CATALOG_NAME => (ErrorKind::Config, "create the database, or correct the URL"),
-        c if *c == SqlState::UNDEFINED_TABLE || *c == SqlState::INVALID_SCHEMA_NAME || *c == SqlState::UNDEFINED_COLUMN => {
+        c if *c == SqlState::UNDEFINED_TABLE
+            || *c == SqlState::INVALID_SCHEMA_NAME
+            || *c == SqlState::UNDEFINED_COLUMN =>
+        {
             (ErrorKind::Schema, "run `jobwright migrate`, or check `database.schema`")
         }
-        c if *c == SqlState::INSUFFICIENT_PRIVILEGE => (ErrorKind::Database, "grant the role what docs/operations.md lists"),
-        c if c.code().starts_with("57P") || c.code().starts_with("08") => (ErrorKind::Unreachable, "the server is going down or starting up"),
+        c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
+            (ErrorKind::Database, "grant the role what docs/operations.md lists")
+        }
+        c if c.code().starts_with("57P") || c.code().starts_with("08") => {
+            (ErrorKind::Unreachable, "the server is going down or starting up")
+        }
         c if c.code().starts_with("53") => (ErrorKind::Unreachable, "the server is out of a resource"),
         _ => (ErrorKind::Database, ""),
     };
@@ -106,6 +115,7 @@ pub(super) fn lost_connection(error: &Error) -> bool {
 pub(super) fn stale_statement(error: &PgError) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::INVALID_SQL_STATEMENT_NAME
-            || *code == SqlState::FEATURE_NOT_SUPPORTED && error.as_db_error().is_some_and(|e| e.message().contains("cached plan"))
+            || *code == SqlState::FEATURE_NOT_SUPPORTED
+                && error.as_db_error().is_some_and(|e| e.message().contains("cached plan"))
     })
 }

@@ -8,9 +8,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 
+use super::Shared;
 use super::error::Doing;
 use super::statements::channel;
-use super::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Hint, HintStream};
 
@@ -53,7 +53,7 @@ pub(super) async fn listen(shared: &Arc<Shared>) -> Result<Option<Box<dyn HintSt
     let connected = timeout(shared.config.connect_timeout, target.config.connect(target.tls.clone()))
         .await
         .map_err(|_| doing.timeout(shared.config.connect_timeout))?;
-    let (client, mut connection) = connected.map_err(|e| doing.from_pg(e))?;
+    let (client, mut connection) = connected.map_err(|e| doing.explain(e))?;
     let (sender, receiver) = mpsc::channel(BACKLOG);
     // Ends when the client is dropped, or the connection breaks; either way the receiver sees the end.
     tokio::spawn(async move {
@@ -71,7 +71,7 @@ pub(super) async fn listen(shared: &Arc<Shared>) -> Result<Option<Box<dyn HintSt
     timeout(shared.call_timeout, client.batch_execute(&listen))
         .await
         .map_err(|_| doing.timeout(shared.call_timeout))?
-        .map_err(|e| doing.from_pg(e))?;
+        .map_err(|e| doing.explain(e))?;
     Ok(Some(Box::new(Listener { receiver, place: shared.place.clone(), _client: client })))
 }
 
@@ -90,6 +90,11 @@ impl HintStream for Listener {
             Poll::Pending => Poll::Pending,
         })
         .await
-        .ok_or_else(|| Error::new(ErrorKind::Unreachable, format!("the connection that listens for hints on {} was lost", self.place)))
+        .ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unreachable,
+                format!("the connection that listens for hints on {} was lost", self.place),
+            )
+        })
     }
 }

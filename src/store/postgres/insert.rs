@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::error::Doing;
 use super::statements::{Statement, Statements};
 use super::types::JsonParam;
-use super::error::Doing;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
@@ -41,7 +41,8 @@ pub(super) fn header_texts(messages: &[JobMessage]) -> Vec<Option<String>> {
         .iter()
         .map(|message| {
             // A map of strings always serialises.
-            (!message.headers.is_empty()).then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()))
+            (!message.headers.is_empty())
+                .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()))
         })
         .collect()
 }
@@ -143,7 +144,11 @@ impl<'a> Columns<'a> {
 }
 
 /// Inserts in a transaction of its own.
-pub(super) async fn insert(shared: &Arc<Shared>, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+pub(super) async fn insert(
+    shared: &Arc<Shared>,
+    messages: &[JobMessage],
+    owned: Option<&Preclaim>,
+) -> Result<Inserted> {
     if messages.is_empty() {
         return Ok(Inserted::default());
     }
@@ -174,7 +179,7 @@ impl Postgres {
         let rows = tokio::time::timeout(shared.call_timeout, transaction.query_typed(&statement.sql, &typed))
             .await
             .map_err(|_| doing.timeout(shared.call_timeout))?
-            .map_err(|e| doing.from_pg(e))?;
+            .map_err(|e| doing.explain(e))?;
         columns.read(&rows)
     }
 }

@@ -31,7 +31,7 @@ const APPLIED: &str = "select version, name, checksum, applied_at from {schema}.
 /// connection. `hashtextextended` spreads names over the key space; the prefix keeps away from other users of such locks.
 ///
 /// Waiting for such a lock does not refresh what the session remembers of the catalogs, so `create schema if not exists`
-/// could still believe that there is none. Locking a table does refresh it: hence the look at pg_namespace.
+/// could still believe that there is none. Locking a table does refresh it: hence the look at `pg_namespace`.
 const LOCK: &str = "\
 select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
 select from pg_catalog.pg_namespace limit 0";
@@ -77,7 +77,7 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>>
     let rows = timeout(shared.call_timeout, read)
         .await
         .map_err(|_| doing.timeout(shared.call_timeout))?
-        .map_err(|e| doing.from_pg(e))?;
+        .map_err(|e| doing.explain(e))?;
     migration::compare(MIGRATIONS, &applied(&rows)?, &shared.place)
 }
 
@@ -88,7 +88,7 @@ fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
                 version: rows::get(row, 0)?,
                 name: rows::get(row, 1)?,
                 checksum: rows::get(row, 2)?,
-                applied_at: rows::get(row, 3)?,
+                at: rows::get(row, 3)?,
             })
         })
         .collect()
@@ -111,17 +111,19 @@ async fn apply(shared: &Arc<Shared>) -> Result<()> {
     let schema = &shared.config.schema;
     let mut client = shared.client(&shared.engine, doing).await?;
     let work = async {
-        let transaction = client.transaction().await.map_err(|e| doing.from_pg(e))?;
+        let transaction = client.transaction().await.map_err(|e| doing.explain(e))?;
         let run = |sql: String| {
             let transaction = &transaction;
-            async move { transaction.batch_execute(&sql).await.map_err(|e| doing.from_pg(e)) }
+            async move { transaction.batch_execute(&sql).await.map_err(|e| doing.explain(e)) }
         };
         run(render(LOCK, schema)).await?;
         run(render(LEDGER, schema)).await?;
-        let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(|e| doing.from_pg(e))?;
+        let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(|e| doing.explain(e))?;
         let now = migration::compare(MIGRATIONS, &applied(&found)?, &shared.place)?;
         migration::refuse_newer(&now, &shared.place)?;
-        for migration in MIGRATIONS.iter().filter(|m| now.iter().any(|s| s.version == m.version && s.applied_at.is_none())) {
+        for migration in
+            MIGRATIONS.iter().filter(|m| now.iter().any(|s| s.version == m.version && s.applied_at.is_none()))
+        {
             tracing::info!(version = migration.version, name = migration.name, schema, "applying a schema change");
             run(render(migration.sql, schema)).await?;
             run(format!(
@@ -133,8 +135,11 @@ async fn apply(shared: &Arc<Shared>) -> Result<()> {
             .await?;
         }
         // Whether it really committed is read back by the caller.
-        #[expect(clippy::disallowed_methods, reason = "the migration table is read afterwards, which proves the commit")]
-        transaction.commit().await.map_err(|e| doing.from_pg(e))
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the migration table is read afterwards, which proves the commit"
+        )]
+        transaction.commit().await.map_err(|e| doing.explain(e))
     };
     timeout(shared.call_timeout, work).await.map_err(|_| doing.timeout(shared.call_timeout))?
 }

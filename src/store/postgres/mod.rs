@@ -27,14 +27,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
 
-pub use self::transaction::PgTransaction;
 use self::connect::Target;
 use self::error::Doing;
 use self::statements::Statements;
+pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
-    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted,
-    Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim,
+    Promoted, Released, Settlement, StatusReport, Steered, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -165,7 +165,11 @@ impl JobStore for Postgres {
         let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
         let rows = self
             .0
-            .engine("register the node", &self.0.sql.register_node, &[&node.name, &node.host, &i64::from(node.pid), &lease])
+            .engine(
+                "register the node",
+                &self.0.sql.register_node,
+                &[&node.name, &node.host, &i64::from(node.pid), &lease],
+            )
             .await?;
         Ok(NodeId(rows::get(rows::single(&rows)?, 0)?))
     }
@@ -187,10 +191,8 @@ impl JobStore for Postgres {
     }
 
     async fn release_lost(&self, limit: usize) -> Result<Released> {
-        let rows = self
-            .0
-            .engine_once("release what dead nodes own", &self.0.sql.release_lost, &[&rows::count(limit)])
-            .await?;
+        let rows =
+            self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &[&rows::count(limit)]).await?;
         let row = rows::single(&rows)?;
         let released = Released {
             waiting: rows::get::<i64>(row, 0)?.unsigned_abs(),
@@ -204,10 +206,8 @@ impl JobStore for Postgres {
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
         let known: Vec<_> = known.iter().map(|id| *id.as_uuid()).collect();
-        let rows = self
-            .0
-            .engine("release what got lost on the way", &self.0.sql.release_unknown, &[&node.0, &known])
-            .await?;
+        let rows =
+            self.0.engine("release what got lost on the way", &self.0.sql.release_unknown, &[&node.0, &known]).await?;
         Ok(rows.len() as u64)
     }
 

@@ -11,8 +11,11 @@ use crate::job::Payload;
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|e| {
-        Error::new(ErrorKind::Schema, "a column has not the type this build expects: compare the schema (`jobwright migrate --status`)")
-            .with_source(e)
+        Error::new(
+            ErrorKind::Schema,
+            "a column has not the type this build expects: compare the schema (`jobwright migrate --status`)",
+        )
+        .with_source(e)
     })
 }
 
@@ -29,13 +32,13 @@ pub(super) fn attempts(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-/// The payload, from the three columns that start at `column`: payload, body, content_type.
+/// The payload, from the three columns that start at `column`: payload, body, `content_type`.
 pub(super) fn payload(row: &Row, column: usize) -> Result<Payload> {
     let json: Option<JsonText<'_>> = get(row, column)?;
     if let Some(JsonText(text)) = json {
-        return serde_json::value::RawValue::from_string(text.to_owned())
-            .map(Payload::Json)
-            .map_err(|e| Error::new(ErrorKind::Database, "the server returned a payload that is not JSON").with_source(e));
+        return serde_json::value::RawValue::from_string(text.to_owned()).map(Payload::Json).map_err(|e| {
+            Error::new(ErrorKind::Database, "the server returned a payload that is not JSON").with_source(e)
+        });
     }
     let body: Option<Vec<u8>> = get(row, column + 1)?;
     let content_type: Option<String> = get(row, column + 2)?;
@@ -56,7 +59,9 @@ pub(super) fn json<T: serde::de::DeserializeOwned + Default>(row: &Row, column: 
     Ok(text
         .and_then(|JsonText(text)| {
             serde_json::from_str(text)
-                .inspect_err(|error| tracing::warn!(%error, "a column holds JSON of another shape than expected; ignored"))
+                .inspect_err(
+                    |error| tracing::warn!(%error, "a column holds JSON of another shape than expected; ignored"),
+                )
                 .ok()
         })
         .unwrap_or_default())

@@ -31,11 +31,7 @@ pub(super) fn connector(verify: Verify, root_file: Option<&str>) -> Result<MakeR
         let full = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(root_file)?), provider.clone())
             .build()
             .map_err(|e| Error::config(format!("can't verify the database's certificate: {e}")))?;
-        if verify == Verify::Full {
-            full
-        } else {
-            Arc::new(Lenient { provider: provider.clone(), chain: Some(full) })
-        }
+        if verify == Verify::Full { full } else { Arc::new(Lenient { provider: provider.clone(), chain: Some(full) }) }
     };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -10,10 +10,10 @@ use futures_util::future::try_join;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 
+use super::Shared;
 use super::client::query;
 use super::error::{Doing, lost_connection};
 use super::insert::{Columns, header_texts};
-use super::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, Preclaim, UnitOfWork};
@@ -49,7 +49,7 @@ impl PgTransaction {
             match answer {
                 Ok(Ok(())) => return Ok(begun),
                 Ok(Err(error)) => {
-                    let error = doing.from_pg(error);
+                    let error = doing.explain(error);
                     if !lost_connection(&error) || spares == 0 {
                         return Err(error);
                     }
@@ -64,12 +64,17 @@ impl PgTransaction {
         self.object.as_deref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
     }
 
-    async fn run(&self, what: &'static str, statement: &super::statements::Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<tokio_postgres::Row>> {
+    async fn run(
+        &self,
+        what: &'static str,
+        statement: &super::statements::Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<tokio_postgres::Row>> {
         let doing = Doing { what, place: &self.shared.place };
         timeout(self.shared.call_timeout, query(self.client()?, self.shared.pgbouncer, statement, params))
             .await
             .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|e| doing.from_pg(e))
+            .map_err(|e| doing.explain(e))
     }
 }
 
@@ -132,7 +137,7 @@ impl UnitOfWork for PgTransaction {
                 self.object = None;
                 return Ok(());
             }
-            Ok(Err(error)) => doing.from_pg(error),
+            Ok(Err(error)) => doing.explain(error),
             Err(_) => doing.timeout(self.shared.call_timeout),
         };
         match error.kind() {
@@ -154,7 +159,7 @@ impl UnitOfWork for PgTransaction {
                 self.object = None;
                 Ok(())
             }
-            Ok(Err(error)) => Err(doing.from_pg(error)),
+            Ok(Err(error)) => Err(doing.explain(error)),
             Err(_) => Err(doing.timeout(self.shared.call_timeout)),
         }
     }

@@ -41,12 +41,7 @@ struct Chosen {
 impl Chosen {
     /// What the filter chooses among these states.
     fn new(filter: &JobFilter, among: &[JobState]) -> Self {
-        let wanted = |state: &JobState| {
-            filter
-                .states
-                .as_ref()
-                .is_none_or(|states| states.contains(state))
-        };
+        let wanted = |state: &JobState| filter.states.as_ref().is_none_or(|states| states.contains(state));
         let mut clause = String::new();
         let ids = filter.ids.as_ref().map(|ids| {
             clause.push_str(" and id in (select unhex(value) from json_each(:ids))");
@@ -59,30 +54,18 @@ impl Chosen {
             clause.push_str(" and kind = :kind");
         }
         let states = among.iter().copied().filter(wanted).collect();
-        Self {
-            states,
-            clause,
-            ids,
-            queue: filter.queue.clone(),
-            kind: filter.kind.clone(),
-        }
+        Self { states, clause, ids, queue: filter.queue.clone(), kind: filter.kind.clone() }
     }
 
     /// The statement for one state.
     fn sql(&self, template: &str, state: JobState) -> String {
         let (table, rows) = place(state);
-        template
-            .replace("{filter}", &format!("{rows}{}", self.clause))
-            .replace("{table}", table)
+        template.replace("{filter}", &format!("{rows}{}", self.clause)).replace("{table}", table)
     }
 
     /// Binds what the statement uses of the filter.
     fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let values: [(&str, &dyn ToSql); 3] = [
-            (":ids", &self.ids),
-            (":queue", &self.queue),
-            (":kind", &self.kind),
-        ];
+        let values: [(&str, &dyn ToSql); 3] = [(":ids", &self.ids), (":queue", &self.queue), (":kind", &self.kind)];
         for (name, value) in values {
             if let Some(index) = statement.parameter_index(name)? {
                 statement.raw_bind_parameter(index, value)?;
@@ -91,12 +74,7 @@ impl Chosen {
         Ok(())
     }
 
-    fn execute(
-        &self,
-        connection: &Connection,
-        template: &str,
-        state: JobState,
-    ) -> rusqlite::Result<u64> {
+    fn execute(&self, connection: &Connection, template: &str, state: JobState) -> rusqlite::Result<u64> {
         let mut statement = connection.prepare_cached(&self.sql(template, state))?;
         self.bind(&mut statement)?;
         Ok(statement.raw_execute()? as u64)
@@ -109,9 +87,7 @@ impl Chosen {
             self.bind(&mut statement)?;
             let mut rows = statement.raw_query();
             let number: Option<i64> = rows.next()?.map(|row| row.get(0)).transpose()?;
-            Ok(number
-                .and_then(|number| u64::try_from(number).ok())
-                .unwrap_or(0))
+            Ok(number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0))
         })
     }
 
@@ -145,10 +121,7 @@ impl Chosen {
             .replace("{claimed_at}", claimed_at);
         // Owned rows are few: found by the primary key they would be a needle in a million waiting ones.
         if state == JobState::Running && self.ids.is_none() {
-            sql = sql.replace(
-                "from jobwright_job",
-                "from jobwright_job indexed by jobwright_job_owned",
-            );
+            sql = sql.replace("from jobwright_job", "from jobwright_job indexed by jobwright_job_owned");
         }
         let mut statement = connection.prepare_cached(&sql)?;
         self.bind(&mut statement)?;
@@ -157,10 +130,7 @@ impl Chosen {
                 statement.raw_bind_parameter(index, value)?;
             }
         }
-        statement
-            .raw_query()
-            .mapped(|row| summary(row, state))
-            .collect()
+        statement.raw_query().mapped(|row| summary(row, state)).collect()
     }
 }
 
@@ -183,8 +153,7 @@ impl Inner {
     pub(super) async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
         self.query("show a job", move |connection, _| {
             let mut statement = connection.prepare_cached(SHOW)?;
-            let mut found =
-                statement.query_map(named_params! { ":id": id.as_uuid().as_bytes() }, detail)?;
+            let mut found = statement.query_map(named_params! { ":id": id.as_uuid().as_bytes() }, detail)?;
             Ok(found.next().transpose()?)
         })
         .await
@@ -192,51 +161,27 @@ impl Inner {
 
     pub(super) async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
-        self.steer(
-            "retry jobs",
-            chosen,
-            dry_run,
-            |chosen, connection, state| {
-                let copy = if state == JobState::Dead {
-                    RETRY_COPY_DEAD
-                } else {
-                    RETRY_COPY_TIMER
-                };
-                let copied = chosen.execute(connection, copy, state)?;
-                chosen.execute(connection, RETRY_REMOVE, state)?;
-                Ok(copied)
-            },
-        )
+        self.steer("retry jobs", chosen, dry_run, |chosen, connection, state| {
+            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+            let copied = chosen.execute(connection, copy, state)?;
+            chosen.execute(connection, RETRY_REMOVE, state)?;
+            Ok(copied)
+        })
         .await
     }
 
     pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [
-            JobState::Waiting,
-            JobState::Running,
-            JobState::Timer,
-            JobState::Suspended,
-        ];
-        self.remove("cancel jobs", Chosen::new(filter, &live), dry_run)
-            .await
+        let live = [JobState::Waiting, JobState::Running, JobState::Timer, JobState::Suspended];
+        self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
     }
 
     pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let idle = [
-            JobState::Waiting,
-            JobState::Timer,
-            JobState::Suspended,
-            JobState::Dead,
-        ];
-        self.remove("delete jobs", Chosen::new(filter, &idle), dry_run)
-            .await
+        let idle = [JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead];
+        self.remove("delete jobs", Chosen::new(filter, &idle), dry_run).await
     }
 
     async fn remove(&self, tried: &'static str, chosen: Chosen, dry_run: bool) -> Result<Steered> {
-        self.steer(tried, chosen, dry_run, |chosen, connection, state| {
-            chosen.execute(connection, REMOVE, state)
-        })
-        .await
+        self.steer(tried, chosen, dry_run, |chosen, connection, state| chosen.execute(connection, REMOVE, state)).await
     }
 
     async fn steer(
@@ -247,13 +192,8 @@ impl Inner {
         each: fn(&Chosen, &Connection, JobState) -> rusqlite::Result<u64>,
     ) -> Result<Steered> {
         if dry_run {
-            return self
-                .query(tried, move |connection, _| chosen.count(connection))
-                .await;
+            return self.query(tried, move |connection, _| chosen.count(connection)).await;
         }
-        self.write(tried, move |connection, _| {
-            chosen.steer(|state| each(&chosen, connection, state))
-        })
-        .await
+        self.write(tried, move |connection, _| chosen.steer(|state| each(&chosen, connection, state))).await
     }
 }

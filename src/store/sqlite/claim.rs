@@ -26,29 +26,20 @@ impl Inner {
             return Ok(Vec::new());
         }
         let tried = "claim jobs";
-        let (node, queue, limit) = (
-            request.node.0,
-            request.queue.to_owned(),
-            count(request.limit),
-        );
-        let (rank, seq) = request
-            .after
-            .map_or(START, |ScanMark { rank, seq }| (rank.into(), seq));
+        let (node, queue, limit) = (request.node.0, request.queue.to_owned(), count(request.limit));
+        let (rank, seq) = request.after.map_or(START, |ScanMark { rank, seq }| (rank.into(), seq));
         let kinds = request
             .kinds
             .map(serde_json::to_string)
             .transpose()
-            .map_err(|error| {
-                Error::invalid("the kinds can't be written as JSON").with_source(error)
-            })?;
+            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
 
         let looked_for = (queue.clone(), kinds.clone());
         let found = self
             .check(tried, move |connection, _| {
                 let (queue, kinds) = looked_for;
                 let mut statement = connection.prepare_cached(CLAIM_CHECK)?;
-                let params =
-                    named_params! { ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq };
+                let params = named_params! { ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq };
                 Ok(statement.query_row(params, |row| row.get::<_, bool>(0))?)
             })
             .await?;
@@ -69,29 +60,18 @@ impl Inner {
 
     pub(super) async fn promote_due(&self, limit: usize) -> Result<Promoted> {
         let tried = "promote due timers";
-        let next = self
-            .check(tried, |connection, now| Ok(next_timer(connection, now)?))
-            .await?;
+        let next = self.check(tried, |connection, now| Ok(next_timer(connection, now)?)).await?;
         if next.is_none_or(|wait| wait > Duration::ZERO) || limit == 0 {
-            return Ok(Promoted {
-                next,
-                ..Promoted::default()
-            });
+            return Ok(Promoted { next, ..Promoted::default() });
         }
         let limit = count(limit);
         self.write(tried, move |connection, now| {
             let window = named_params! { ":now": now, ":limit": limit };
             let jobs = connection.prepare_cached(PROMOTE_COPY)?.execute(window)?;
             let mut remove = connection.prepare_cached(PROMOTE_REMOVE)?;
-            let queues = remove
-                .query_map(window, |row| row.get(0))?
-                .collect::<rusqlite::Result<BTreeSet<String>>>()?;
+            let queues = remove.query_map(window, |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<String>>>()?;
             let next = next_timer(connection, now)?;
-            Ok(Promoted {
-                jobs: jobs as u64,
-                queues: queues.into_iter().collect(),
-                next,
-            })
+            Ok(Promoted { jobs: jobs as u64, queues: queues.into_iter().collect(), next })
         })
         .await
     }
@@ -99,10 +79,6 @@ impl Inner {
 
 /// How long until the next timer is due: zero if it is overdue.
 fn next_timer(connection: &Connection, now: i64) -> rusqlite::Result<Option<Duration>> {
-    let due_at: Option<i64> = connection
-        .prepare_cached(NEXT_TIMER)?
-        .query_row([], |row| row.get(0))?;
-    Ok(due_at.map(|due_at| {
-        Duration::from_micros(u64::try_from(due_at.saturating_sub(now)).unwrap_or(0))
-    }))
+    let due_at: Option<i64> = connection.prepare_cached(NEXT_TIMER)?.query_row([], |row| row.get(0))?;
+    Ok(due_at.map(|due_at| Duration::from_micros(u64::try_from(due_at.saturating_sub(now)).unwrap_or(0))))
 }

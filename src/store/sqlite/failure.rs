@@ -38,49 +38,32 @@ impl Failure {
 /// Says what was tried, on what, why it failed and what to do.
 pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error {
     let (kind, advice) = match error.sqlite_error_code() {
-        Some(
-            ErrorCode::DatabaseBusy
-            | ErrorCode::DatabaseLocked
-            | ErrorCode::FileLockingProtocolFailed,
-        ) => (
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             ErrorKind::Busy,
             "another connection holds its write lock (a transaction that stays open too long, here or in another process); \
              nothing was changed",
         ),
-        Some(ErrorCode::ReadOnly) => (
-            ErrorKind::ReadOnly,
-            "it can't be written: check the permissions of the file and of its directory",
-        ),
+        Some(ErrorCode::ReadOnly) => {
+            (ErrorKind::ReadOnly, "it can't be written: check the permissions of the file and of its directory")
+        }
         Some(ErrorCode::CannotOpen) => (
             ErrorKind::Unreachable,
             "the file, or the -wal and -shm files beside it, can't be opened or created: check the directory and its permissions",
         ),
-        Some(ErrorCode::DiskFull) => (
-            ErrorKind::Unreachable,
-            "the disk is full; nothing was changed",
-        ),
-        Some(ErrorCode::SystemIoFailure) => (
-            ErrorKind::Unreachable,
-            "reading or writing the file failed; nothing was changed",
-        ),
-        Some(ErrorCode::NotADatabase) => (
-            ErrorKind::Config,
-            "the file is not an SQLite database: name another one",
-        ),
-        Some(ErrorCode::OperationInterrupted) => (
-            ErrorKind::Timeout,
-            "it took longer than `database.call_timeout` and was stopped; nothing was changed",
-        ),
-        _ if error.to_string().contains("no such table: jobwright_") => (
-            ErrorKind::Schema,
-            "it lacks the job tables: run `jobwright migrate`, or call `MessageServices::migrate`",
-        ),
+        Some(ErrorCode::DiskFull) => (ErrorKind::Unreachable, "the disk is full; nothing was changed"),
+        Some(ErrorCode::SystemIoFailure) => {
+            (ErrorKind::Unreachable, "reading or writing the file failed; nothing was changed")
+        }
+        Some(ErrorCode::NotADatabase) => (ErrorKind::Config, "the file is not an SQLite database: name another one"),
+        Some(ErrorCode::OperationInterrupted) => {
+            (ErrorKind::Timeout, "it took longer than `database.call_timeout` and was stopped; nothing was changed")
+        }
+        _ if error.to_string().contains("no such table: jobwright_") => {
+            (ErrorKind::Schema, "it lacks the job tables: run `jobwright migrate`, or call `MessageServices::migrate`")
+        }
         _ => {
-            return Error::new(
-                ErrorKind::Database,
-                format!("can't {tried} in {place}: {}", message(&error)),
-            )
-            .with_source(error);
+            return Error::new(ErrorKind::Database, format!("can't {tried} in {place}: {}", message(&error)))
+                .with_source(error);
         }
     };
     Error::new(kind, format!("can't {tried} in {place}: {advice}")).with_source(error)
@@ -88,11 +71,7 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error
 
 /// A statement of the caller's own that was refused. The transaction stays usable unless SQLite itself ended it.
 pub(super) fn refused(error: rusqlite::Error, place: &str) -> Error {
-    Error::new(
-        ErrorKind::Database,
-        format!("{place} refused a statement: {}", message(&error)),
-    )
-    .with_source(error)
+    Error::new(ErrorKind::Database, format!("{place} refused a statement: {}", message(&error))).with_source(error)
 }
 
 /// SQLite's own words, without the statement.
@@ -108,10 +87,6 @@ fn message(error: &rusqlite::Error) -> String {
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
-        Some(
-            ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
-                | ErrorCode::FileLockingProtocolFailed
-        )
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed)
     )
 }

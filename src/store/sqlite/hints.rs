@@ -29,11 +29,7 @@ impl Versions {
     /// Hears of everything that is committed after this returns.
     pub(super) async fn listen(store: Arc<Inner>) -> Result<Self> {
         let lane = store.open_lane().await?;
-        let mut versions = Self {
-            store,
-            lane,
-            seen: 0,
-        };
+        let mut versions = Self { store, lane, seen: 0 };
         versions.seen = versions.read().await?;
         Ok(versions)
     }
@@ -41,15 +37,8 @@ impl Versions {
     async fn read(&self) -> Result<i64> {
         let tried = "look for changes";
         let deadline = Instant::now() + self.store.call_timeout;
-        let busy = || {
-            Error::new(
-                ErrorKind::Busy,
-                format!(
-                    "can't {tried} in {}: it is still being read",
-                    self.store.place
-                ),
-            )
-        };
+        let busy =
+            || Error::new(ErrorKind::Busy, format!("can't {tried} in {}: it is still being read", self.store.place));
         let hold = self.lane.take(deadline).await.ok_or_else(busy)?;
         hold.finish(tried, Some(deadline), data_version)
             .await?
@@ -72,7 +61,5 @@ impl HintStream for Versions {
 }
 
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection
-        .prepare_cached(DATA_VERSION)?
-        .query_row([], |row| row.get(0))
+    connection.prepare_cached(DATA_VERSION)?.query_row([], |row| row.get(0))
 }

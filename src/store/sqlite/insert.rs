@@ -31,19 +31,13 @@ pub fn insert_into(connection: &Connection, messages: &[JobMessage]) -> Result<I
 }
 
 impl Inner {
-    pub(super) async fn insert(
-        &self,
-        messages: &[JobMessage],
-        owned: Option<&Preclaim>,
-    ) -> Result<Inserted> {
+    pub(super) async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         if messages.is_empty() {
             return Ok(Inserted::default());
         }
         let (messages, owned) = (messages.to_vec(), owned.cloned());
-        self.write("insert job messages", move |connection, now| {
-            insert(connection, &messages, owned.as_ref(), now)
-        })
-        .await
+        self.write("insert job messages", move |connection, now| insert(connection, &messages, owned.as_ref(), now))
+            .await
     }
 }
 
@@ -65,36 +59,24 @@ pub(super) fn insert_together(
         }
         Err(failure) => {
             // If SQLite has rolled back everything by itself there is no savepoint; the first error is what counts.
-            let _ =
-                connection.execute_batch("rollback to jobwright_insert; release jobwright_insert");
+            let _ = connection.execute_batch("rollback to jobwright_insert; release jobwright_insert");
             Err(failure)
         }
     }
 }
 
-fn insert(
-    connection: &Connection,
-    messages: &[JobMessage],
-    owned: Option<&Preclaim>,
-    now: i64,
-) -> Work<Inserted> {
+fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Preclaim>, now: i64) -> Work<Inserted> {
     // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
     let first = take_numbers(connection, "job", messages.len())?;
     let (owner, reserved) = match owned {
-        Some(owned) if nodes::is_alive(connection, owned.node)? => (
-            Some(owned.node),
-            owned.positions.iter().copied().collect::<HashSet<usize>>(),
-        ),
+        Some(owned) if nodes::is_alive(connection, owned.node)? => {
+            (Some(owned.node), owned.positions.iter().copied().collect::<HashSet<usize>>())
+        }
         _ => (None, HashSet::new()),
     };
     let mut inserted = Inserted::default();
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
-        let row = NewRow {
-            message,
-            seq,
-            now,
-            owner: owner.filter(|_| reserved.contains(&position)),
-        };
+        let row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
         if message.id_given && row.exists(connection)? {
             continue;
         }
@@ -118,10 +100,9 @@ struct NewRow<'a> {
 
 impl NewRow<'_> {
     fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        connection.prepare_cached(ID_EXISTS)?.query_row(
-            named_params! { ":id": self.message.id.as_uuid().as_bytes() },
-            |row| row.get(0),
-        )
+        connection
+            .prepare_cached(ID_EXISTS)?
+            .query_row(named_params! { ":id": self.message.id.as_uuid().as_bytes() }, |row| row.get(0))
     }
 
     /// When it is due, if that is later than now.
@@ -137,31 +118,25 @@ impl NewRow<'_> {
     fn write_job(&self, connection: &Connection, owned: &mut Vec<OwnedInsert>) -> Work<bool> {
         let message = self.message;
         let (payload, body, content_type) = content(&message.payload);
-        let written = connection
-            .prepare_cached(INSERT_JOB)?
-            .execute(named_params! {
-                ":seq": self.seq,
-                // An owned row is what a claim would have made of it: version and attempt 1.
-                ":claims": i64::from(self.owner.is_some()),
-                ":owner": self.owner.map(|node| node.0),
-                ":claimed_at": self.owner.map(|_| self.now),
-                ":now": self.now,
-                ":id": message.id.as_uuid().as_bytes(),
-                ":max_attempts": message.max_attempts,
-                ":rank": rank(message),
-                ":kind": message.kind,
-                ":queue": message.queue,
-                ":payload": payload,
-                ":body": body,
-                ":content_type": content_type,
-                ":headers": headers(message)?,
-            })?;
+        let written = connection.prepare_cached(INSERT_JOB)?.execute(named_params! {
+            ":seq": self.seq,
+            // An owned row is what a claim would have made of it: version and attempt 1.
+            ":claims": i64::from(self.owner.is_some()),
+            ":owner": self.owner.map(|node| node.0),
+            ":claimed_at": self.owner.map(|_| self.now),
+            ":now": self.now,
+            ":id": message.id.as_uuid().as_bytes(),
+            ":max_attempts": message.max_attempts,
+            ":rank": rank(message),
+            ":kind": message.kind,
+            ":queue": message.queue,
+            ":payload": payload,
+            ":body": body,
+            ":content_type": content_type,
+            ":headers": headers(message)?,
+        })?;
         if written == 1 && self.owner.is_some() {
-            owned.push(OwnedInsert {
-                id: message.id,
-                seq: self.seq,
-                created_at: timestamp(self.now)?,
-            });
+            owned.push(OwnedInsert { id: message.id, seq: self.seq, created_at: timestamp(self.now)? });
         }
         Ok(written == 1)
     }
@@ -169,22 +144,20 @@ impl NewRow<'_> {
     fn write_timer(&self, connection: &Connection, due_at: Micros) -> Work<bool> {
         let message = self.message;
         let (payload, body, content_type) = content(&message.payload);
-        let written = connection
-            .prepare_cached(INSERT_TIMER)?
-            .execute(named_params! {
-                ":seq": self.seq,
-                ":due_at": due_at,
-                ":now": self.now,
-                ":id": message.id.as_uuid().as_bytes(),
-                ":max_attempts": message.max_attempts,
-                ":rank": rank(message),
-                ":kind": message.kind,
-                ":queue": message.queue,
-                ":payload": payload,
-                ":body": body,
-                ":content_type": content_type,
-                ":headers": headers(message)?,
-            })?;
+        let written = connection.prepare_cached(INSERT_TIMER)?.execute(named_params! {
+            ":seq": self.seq,
+            ":due_at": due_at,
+            ":now": self.now,
+            ":id": message.id.as_uuid().as_bytes(),
+            ":max_attempts": message.max_attempts,
+            ":rank": rank(message),
+            ":kind": message.kind,
+            ":queue": message.queue,
+            ":payload": payload,
+            ":body": body,
+            ":content_type": content_type,
+            ":headers": headers(message)?,
+        })?;
         Ok(written == 1)
     }
 }
@@ -209,9 +182,5 @@ fn headers(message: &JobMessage) -> std::result::Result<Option<String>, Failure>
     }
     serde_json::to_string(&message.headers)
         .map(Some)
-        .map_err(|error| {
-            Error::invalid("the headers can't be written as JSON")
-                .with_source(error)
-                .into()
-        })
+        .map_err(|error| Error::invalid("the headers can't be written as JSON").with_source(error).into())
 }

@@ -24,21 +24,13 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(connection: Connection) -> Self {
         let interrupt = Arc::new(connection.get_interrupt_handle());
-        Self {
-            connection: Arc::new(Mutex::new(connection)),
-            interrupt,
-        }
+        Self { connection: Arc::new(Mutex::new(connection)), interrupt }
     }
 
     /// Waits for the connection. `None`: it did not become free in time.
     pub(super) async fn take(&self, deadline: Instant) -> Option<Hold> {
-        let connection = timeout_at(deadline, Arc::clone(&self.connection).lock_owned())
-            .await
-            .ok()?;
-        Some(Hold {
-            connection,
-            interrupt: Arc::clone(&self.interrupt),
-        })
+        let connection = timeout_at(deadline, Arc::clone(&self.connection).lock_owned()).await.ok()?;
+        Some(Hold { connection, interrupt: Arc::clone(&self.interrupt) })
     }
 }
 
@@ -76,8 +68,7 @@ impl Hold {
         deadline: Option<Instant>,
         work: impl FnOnce(&Connection) -> T + Send + 'static,
     ) -> Result<(Self, T)> {
-        self.spawn(tried, deadline, work, |hold, value| (hold, value))
-            .await
+        self.spawn(tried, deadline, work, |hold, value| (hold, value)).await
     }
 
     /// Works on the connection and lets it go at once, before the caller hears of it.
@@ -99,10 +90,7 @@ impl Hold {
     ) -> Result<R> {
         let interrupt = Arc::clone(&self.interrupt);
         let running = Running::default();
-        let stop = Stop {
-            running: running.clone(),
-            interrupt,
-        };
+        let stop = Stop { running: running.clone(), interrupt };
         let mut task = tokio::task::spawn_blocking(move || {
             let started = running.start();
             let value = work(&self.connection);
@@ -114,10 +102,7 @@ impl Hold {
             None => (&mut task).await,
             Some(deadline) => match timeout_at(deadline, &mut task).await {
                 Ok(joined) => joined,
-                Err(_) => stop
-                    .insist(&mut task)
-                    .await
-                    .ok_or_else(|| out_of_time(tried))?,
+                Err(_) => stop.insist(&mut task).await.ok_or_else(|| out_of_time(tried))?,
             },
         };
         joined.map_err(|error| not_run(error, tried))
@@ -163,10 +148,7 @@ impl Stop {
     }
 
     /// An interrupt between two statements has no effect, so it is repeated.
-    async fn insist<R>(
-        &self,
-        task: &mut tokio::task::JoinHandle<R>,
-    ) -> Option<Result<R, JoinError>> {
+    async fn insist<R>(&self, task: &mut tokio::task::JoinHandle<R>) -> Option<Result<R, JoinError>> {
         let last = Instant::now() + STOP;
         while Instant::now() < last {
             self.once();
@@ -199,10 +181,7 @@ fn out_of_time(tried: &str) -> Error {
 fn not_run(error: JoinError, tried: &str) -> Error {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
-        Err(error) => Error::new(
-            ErrorKind::Unreachable,
-            format!("can't {tried}: the runtime is shutting down"),
-        )
-        .with_source(error),
+        Err(error) => Error::new(ErrorKind::Unreachable, format!("can't {tried}: the runtime is shutting down"))
+            .with_source(error),
     }
 }

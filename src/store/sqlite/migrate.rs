@@ -12,11 +12,8 @@ use crate::store::migration::{Applied, compare, refuse_newer};
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "init",
-    sql: include_str!("../../../migrations/sqlite/0001_init.sql"),
-}];
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "init", sql: include_str!("../../../migrations/sqlite/0001_init.sql") }];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -29,10 +26,7 @@ const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
 impl Inner {
     pub(super) async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         let place = self.place.clone();
-        self.query("read the schema version", move |connection, _| {
-            status(connection, &place)
-        })
-        .await
+        self.query("read the schema version", move |connection, _| status(connection, &place)).await
     }
 
     pub(super) async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
@@ -49,9 +43,7 @@ impl Inner {
                 let status = status(connection, &place)?;
                 refuse_newer(&status, &place)?;
                 let missing = status.iter().find(|row| row.applied_at.is_none());
-                if let Some(next) =
-                    missing.and_then(|row| MIGRATIONS.iter().find(|one| one.version == row.version))
-                {
+                if let Some(next) = missing.and_then(|row| MIGRATIONS.iter().find(|one| one.version == row.version)) {
                     apply(connection, next, now)?;
                 }
                 Ok(())
@@ -70,9 +62,7 @@ fn apply(connection: &Connection, migration: &Migration, now: i64) -> rusqlite::
 }
 
 fn status(connection: &Connection, place: &str) -> Work<Vec<MigrationStatus>> {
-    let exists: bool = connection
-        .prepare_cached(HAS_MIGRATIONS)?
-        .query_row([], |row| row.get(0))?;
+    let exists: bool = connection.prepare_cached(HAS_MIGRATIONS)?.query_row([], |row| row.get(0))?;
     let mut applied = Vec::new();
     if exists {
         let mut statement = connection.prepare_cached(APPLIED)?;
@@ -82,7 +72,7 @@ fn status(connection: &Connection, place: &str) -> Work<Vec<MigrationStatus>> {
                 version: row.get(0)?,
                 name: row.get(1)?,
                 checksum: row.get(2)?,
-                applied_at: timestamp(row.get(3)?)?,
+                at: timestamp(row.get(3)?)?,
             });
         }
     }

@@ -34,9 +34,8 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
-    MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Released, Settlement, StatusReport,
-    Steered, Store,
+    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, MigrationStatus, NodeInfo,
+    Page, Preclaim, Promoted, Released, Settlement, StatusReport, Steered, Store,
 };
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -84,22 +83,15 @@ impl Sqlite {
     pub async fn open(config: &DatabaseConfig) -> Result<Self> {
         config.validate()?;
         let Backend::Sqlite(file) = config.backend()? else {
-            return Err(Error::config(
-                "the database URL does not name an SQLite file: use `sqlite:FILE`",
-            ));
+            return Err(Error::config("the database URL does not name an SQLite file: use `sqlite:FILE`"));
         };
         // Absolute, so that a later connection opens the same file whatever the working directory is by then.
-        let path = std::path::absolute(file).map_err(|error| {
-            Error::config(format!("the database file {file:?} can't be found")).with_source(error)
-        })?;
+        let path = std::path::absolute(file)
+            .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
         Self::open_path(path, config.call_timeout, config.connect_timeout).await
     }
 
-    async fn open_path(
-        path: PathBuf,
-        call_timeout: Duration,
-        connect_timeout: Duration,
-    ) -> Result<Self> {
+    async fn open_path(path: PathBuf, call_timeout: Duration, connect_timeout: Duration) -> Result<Self> {
         let place = format!("sqlite:{}", path.display());
         let (file, name) = (path.clone(), place.clone());
         let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
@@ -109,18 +101,8 @@ impl Sqlite {
             Ok([writer, checks, queries].map(Lane::new))
         })
         .await?;
-        let inner = Inner {
-            path,
-            place,
-            call_timeout,
-            connect_timeout,
-            writer,
-            checks,
-            queries,
-        };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The file, as an absolute path.
@@ -133,10 +115,7 @@ impl Inner {
     /// One more connection that reads.
     async fn open_lane(&self) -> Result<Lane> {
         let (path, place, wait) = (self.path.clone(), self.place.clone(), self.call_timeout);
-        opening(&self.place, self.connect_timeout, move |_| {
-            open::open_reader(&path, &place, wait).map(Lane::new)
-        })
-        .await
+        opening(&self.place, self.connect_timeout, move |_| open::open_reader(&path, &place, wait).map(Lane::new)).await
     }
 }
 
@@ -150,11 +129,9 @@ async fn opening<T: Send + 'static>(
     let task = tokio::task::spawn_blocking(move || work(deadline));
     match tokio::time::timeout(limit + Duration::from_millis(250), task).await {
         Ok(Ok(done)) => done,
-        Ok(Err(error)) => Err(Error::new(
-            ErrorKind::Unreachable,
-            format!("opening {place} was given up"),
-        )
-        .with_source(error)),
+        Ok(Err(error)) => {
+            Err(Error::new(ErrorKind::Unreachable, format!("opening {place} was given up")).with_source(error))
+        }
         Err(_) => Err(Error::new(
             ErrorKind::Timeout,
             format!("opening {place} took longer than `database.connect_timeout` ({limit:?})"),
@@ -167,10 +144,7 @@ async fn opening<T: Send + 'static>(
 fn take_numbers(connection: &Connection, name: &str, count: usize) -> rusqlite::Result<i64> {
     let count = rows::count(count);
     let mut statement = connection.prepare_cached(TAKE_NUMBERS)?;
-    let last: i64 = statement
-        .query_row(named_params! { ":name": name, ":count": count }, |row| {
-            row.get(0)
-        })?;
+    let last: i64 = statement.query_row(named_params! { ":name": name, ":count": count }, |row| row.get(0))?;
     Ok(last - count + 1)
 }
 
@@ -193,15 +167,8 @@ impl JobStore for Sqlite {
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let Inner {
-            path,
-            call_timeout,
-            connect_timeout,
-            ..
-        } = &*self.inner;
-        Ok(Arc::new(
-            Self::open_path(path.clone(), *call_timeout, *connect_timeout).await?,
-        ))
+        let Inner { path, call_timeout, connect_timeout, .. } = &*self.inner;
+        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout).await?))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {

@@ -30,28 +30,21 @@ const OWNER_LOST: &str = "owner lost";
 
 /// Whether a node may own jobs.
 pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached(NODE_ALIVE)?
-        .query_row(named_params! { ":node": node.0 }, |row| row.get(0))
+    connection.prepare_cached(NODE_ALIVE)?.query_row(named_params! { ":node": node.0 }, |row| row.get(0))
 }
 
 impl Inner {
     pub(super) async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         if info.lease < Duration::from_secs(1) {
-            return Err(Error::invalid(format!(
-                "the lease of a node is {:?}; use 1s or more",
-                info.lease
-            )));
+            return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
         }
         let info = info.clone();
         self.write("register a node", move |connection, now| {
             let node = take_numbers(connection, "node", 1)?;
-            connection
-                .prepare_cached(REGISTER_NODE)?
-                .execute(named_params! {
-                    ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
-                    ":lease": micros(info.lease), ":now": now,
-                })?;
+            connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
+                ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
+                ":lease": micros(info.lease), ":now": now,
+            })?;
             Ok(NodeId(node))
         })
         .await
@@ -59,19 +52,14 @@ impl Inner {
 
     pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
         self.write("renew the lease of a node", move |connection, now| {
-            Ok(connection
-                .prepare_cached(HEARTBEAT)?
-                .execute(named_params! { ":node": node.0, ":now": now })?
-                == 1)
+            Ok(connection.prepare_cached(HEARTBEAT)?.execute(named_params! { ":node": node.0, ":now": now })? == 1)
         })
         .await
     }
 
     pub(super) async fn retire_node(&self, node: NodeId) -> Result<()> {
         self.write("retire a node", move |connection, now| {
-            connection
-                .prepare_cached(RETIRE_NODE)?
-                .execute(named_params! { ":node": node.0, ":now": now })?;
+            connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
             connection.prepare_cached(FORGET_NODES)?.execute([])?;
             Ok(())
         })
@@ -90,9 +78,7 @@ impl Inner {
             return Ok(dead);
         }
         self.write(tried, |connection, now| {
-            connection
-                .prepare_cached(EXPIRE_NODES)?
-                .execute(named_params! { ":now": now })?;
+            connection.prepare_cached(EXPIRE_NODES)?.execute(named_params! { ":now": now })?;
             Ok(dead_nodes(connection)?)
         })
         .await
@@ -104,11 +90,7 @@ impl Inner {
         let asked = known.clone();
         let any = self
             .check(tried, move |connection, _| {
-                asks(
-                    connection,
-                    UNKNOWN_CHECK,
-                    named_params! { ":node": node.0, ":known": asked },
-                )
+                asks(connection, UNKNOWN_CHECK, named_params! { ":node": node.0, ":known": asked })
             })
             .await?;
         if !any {
@@ -116,36 +98,22 @@ impl Inner {
         }
         self.write(tried, move |connection, _| {
             let params = named_params! { ":node": node.0, ":known": known };
-            Ok(connection
-                .prepare_cached(RELEASE_UNKNOWN)?
-                .execute(params)? as u64)
+            Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
         })
         .await
     }
 
     pub(super) async fn release_lost(&self, limit: usize) -> Result<Released> {
         let tried = "release the jobs of dead nodes";
-        if !self
-            .check(tried, |connection, _| asks(connection, LOST_CHECK, &[]))
-            .await?
-        {
+        if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
         }
         self.write(tried, move |connection, now| {
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
-                let row_left = OwnedRow {
-                    seq: row.get(0)?,
-                    attempt: row.get(1)?,
-                    max_attempts: row.get(2)?,
-                    errors: row.get(3)?,
-                };
-                Ok(Lost {
-                    row: row_left,
-                    owner: row.get(4)?,
-                    name: row.get(5)?,
-                    stopped: row.get(6)?,
-                })
+                let row_left =
+                    OwnedRow { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? };
+                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, stopped: row.get(6)? })
             })?;
             // Read first: the rows are changed under the same index.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
@@ -200,8 +168,7 @@ impl Lost {
         let errors = with_error(self.row.errors.as_deref(), error)?;
         let again = self.row.attempt < self.row.max_attempts;
         if again {
-            self.row
-                .release(connection, self.row.attempt, Some(&errors))?;
+            self.row.release(connection, self.row.attempt, Some(&errors))?;
         } else {
             self.row.bury(connection, Some(&errors), OWNER_LOST, now)?;
         }
@@ -211,7 +178,5 @@ impl Lost {
 
 /// A question with yes or no as its answer.
 fn asks(connection: &Connection, sql: &str, params: &[(&str, &dyn rusqlite::ToSql)]) -> Work<bool> {
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row(params, |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }

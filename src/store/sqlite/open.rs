@@ -24,9 +24,7 @@ pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
             ErrorKind::ReadOnly,
-            format!(
-                "{place} can't be written: check the permissions of the file, its owner and its file system"
-            ),
+            format!("{place} can't be written: check the permissions of the file, its owner and its file system"),
         ));
     }
     use_wal(&connection, place, deadline)?;
@@ -36,19 +34,14 @@ pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result
 /// Opens a connection that only reads. Not opened read-only: after a crash a reader may have to recover the WAL.
 pub(super) fn open_reader(path: &Path, place: &str, wait: Duration) -> Result<Connection> {
     let connection = open(path, place, wait)?;
-    connection
-        .pragma_update(None, "query_only", true)
-        .map_err(|e| explain(e, "set up a connection", place))?;
+    connection.pragma_update(None, "query_only", true).map_err(|e| explain(e, "set up a connection", place))?;
     Ok(connection)
 }
 
 fn open(path: &Path, place: &str, wait: Duration) -> Result<Connection> {
     // Without SQLITE_OPEN_URI: a file name is a file name, whatever characters it has.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)
-        .map_err(|e| explain(e, "open a connection", place))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|e| explain(e, "open a connection", place))?;
     connection
         .busy_timeout(wait)
         .and_then(|()| connection.execute_batch(SETTINGS))
@@ -61,16 +54,12 @@ fn open(path: &Path, place: &str, wait: Duration) -> Result<Connection> {
 fn check_path(path: &Path) -> Result<()> {
     let shown = path.display();
     if path.is_dir() {
-        return Err(Error::config(format!(
-            "the database {shown} is a directory: name a file"
-        )));
+        return Err(Error::config(format!("the database {shown} is a directory: name a file")));
     }
     match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            Err(Error::config(format!(
-                "the directory of the database {shown} does not exist: create it, or name another file"
-            )))
-        }
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => Err(Error::config(format!(
+            "the directory of the database {shown} does not exist: create it, or name another file"
+        ))),
         _ => Ok(()),
     }
 }
@@ -79,9 +68,7 @@ fn check_path(path: &Path) -> Result<()> {
 /// it at once SQLite answers "busy" without waiting.
 fn use_wal(connection: &Connection, place: &str, deadline: Instant) -> Result<()> {
     loop {
-        match connection.query_row("pragma journal_mode = wal", [], |row| {
-            row.get::<_, String>(0)
-        }) {
+        match connection.query_row("pragma journal_mode = wal", [], |row| row.get::<_, String>(0)) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 return Err(Error::config(format!(

@@ -27,10 +27,7 @@ pub(super) fn micros(duration: Duration) -> Micros {
 
 /// Any number of ids as one parameter: a JSON array of their hexadecimal texts.
 pub(super) fn id_list(ids: &[JobId]) -> String {
-    let texts: Vec<String> = ids
-        .iter()
-        .map(|id| format!("\"{}\"", id.as_uuid().simple()))
-        .collect();
+    let texts: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.as_uuid().simple())).collect();
     format!("[{}]", texts.join(","))
 }
 
@@ -39,17 +36,9 @@ pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn broken(
-    column: &str,
-    kind: Type,
-    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> rusqlite::Error {
+fn broken(column: &str, kind: Type, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
     let why = why.into();
-    rusqlite::Error::FromSqlConversionFailure(
-        0,
-        kind,
-        format!("the column {column} can't be read: {why}").into(),
-    )
+    rusqlite::Error::FromSqlConversionFailure(0, kind, format!("the column {column} can't be read: {why}").into())
 }
 
 /// A moment as it is stored.
@@ -74,10 +63,7 @@ fn priority(row: &Row<'_>) -> rusqlite::Result<i16> {
 fn payload(row: &Row<'_>) -> rusqlite::Result<Payload> {
     match row.get::<_, Option<String>>("payload")? {
         // A foreign writer may have stored what is not JSON: then it is given as bytes, rather than blocking its queue.
-        Some(text) => {
-            Ok(RawValue::from_string(text.clone())
-                .map_or_else(|_| Payload::text(text), Payload::Json))
-        }
+        Some(text) => Ok(RawValue::from_string(text.clone()).map_or_else(|_| Payload::text(text), Payload::Json)),
         None => Ok(Payload::Bytes {
             content_type: row
                 .get::<_, Option<String>>("content_type")?
@@ -142,21 +128,14 @@ pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
         errors: errors(row.get::<_, Option<String>>("errors")?.as_deref()),
         headers: headers(row)?,
         payload: payload(row)?,
-        dead: dead_at
-            .map(|at| Ok::<_, rusqlite::Error>((timestamp(at)?, reason.unwrap_or_default())))
-            .transpose()?,
+        dead: dead_at.map(|at| Ok::<_, rusqlite::Error>((timestamp(at)?, reason.unwrap_or_default()))).transpose()?,
     })
 }
 
 /// The record of a job. What can't be read is left out: it must not keep the job from being settled.
 fn errors(text: Option<&str>) -> Vec<AttemptError> {
-    let values: Vec<serde_json::Value> = text
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    values
-        .into_iter()
-        .filter_map(|value| serde_json::from_value(value).ok())
-        .collect()
+    let values: Vec<serde_json::Value> = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect()
 }
 
 /// The record with one more error, as it is stored: the newest are kept.
@@ -178,11 +157,5 @@ pub(super) fn attempt_error(
         return Ok(None);
     };
     let (error, detail) = (error.clone(), settlement.detail.clone());
-    Ok(Some(AttemptError {
-        attempt,
-        at: timestamp(now)?,
-        node: node.0,
-        error,
-        detail,
-    }))
+    Ok(Some(AttemptError { attempt, at: timestamp(now)?, node: node.0, error, detail }))
 }

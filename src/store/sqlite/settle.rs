@@ -34,11 +34,7 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn settle(
-        &self,
-        node: NodeId,
-        settlements: &[Settlement],
-    ) -> Result<Vec<JobId>> {
+    pub(super) async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
@@ -57,21 +53,12 @@ impl Inner {
 }
 
 /// Removes a finished job. `false`: the claim is no longer current.
-pub(super) fn complete_one(
-    connection: &Connection,
-    node: NodeId,
-    fence: Fence,
-) -> rusqlite::Result<bool> {
+pub(super) fn complete_one(connection: &Connection, node: NodeId, fence: Fence) -> rusqlite::Result<bool> {
     let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
     Ok(connection.prepare_cached(COMPLETE)?.execute(params)? == 1)
 }
 
-fn settle_one(
-    connection: &Connection,
-    node: NodeId,
-    settlement: &Settlement,
-    now: Micros,
-) -> Work<bool> {
+fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, now: Micros) -> Work<bool> {
     let fence = settlement.fence;
     let Some(row) = OwnedRow::find(connection, node, fence)? else {
         return Ok(false);
@@ -84,34 +71,14 @@ fn settle_one(
     let given_back = row.attempt.saturating_sub(1);
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
-            row.bury(
-                connection,
-                errors,
-                settlement.error.as_deref().unwrap_or("attempts exhausted"),
-                now,
-            )?;
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
         }
-        Verdict::Retry(delay) => row.defer(
-            connection,
-            row.attempt,
-            errors,
-            now.saturating_add(micros(delay)),
-        )?,
-        Verdict::Snooze(delay) => row.defer(
-            connection,
-            given_back,
-            errors,
-            now.saturating_add(micros(delay)),
-        )?,
+        Verdict::Retry(delay) => row.defer(connection, row.attempt, errors, now.saturating_add(micros(delay)))?,
+        Verdict::Snooze(delay) => row.defer(connection, given_back, errors, now.saturating_add(micros(delay)))?,
         Verdict::Release => row.release(connection, given_back, errors)?,
         Verdict::Cancel => row.remove(connection)?,
         Verdict::Dead => {
-            row.bury(
-                connection,
-                errors,
-                settlement.error.as_deref().unwrap_or("no reason was given"),
-                now,
-            )?;
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
         }
     }
     Ok(true)
@@ -131,12 +98,7 @@ impl OwnedRow {
         connection
             .prepare_cached(OWNED_ROW)?
             .query_row(params, |row| {
-                Ok(Self {
-                    seq: row.get(0)?,
-                    attempt: row.get(1)?,
-                    max_attempts: row.get(2)?,
-                    errors: row.get(3)?,
-                })
+                Ok(Self { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? })
             })
             .optional()
     }
@@ -149,9 +111,9 @@ impl OwnedRow {
         errors: Option<&str>,
         due_at: Micros,
     ) -> rusqlite::Result<()> {
-        connection.prepare_cached(JOB_TO_TIMER)?.execute(
-            named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at },
-        )?;
+        connection
+            .prepare_cached(JOB_TO_TIMER)?
+            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at })?;
         self.remove(connection)
     }
 
@@ -163,19 +125,14 @@ impl OwnedRow {
         reason: &str,
         now: Micros,
     ) -> rusqlite::Result<()> {
-        connection.prepare_cached(JOB_TO_DEAD)?.execute(
-            named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now },
-        )?;
+        connection
+            .prepare_cached(JOB_TO_DEAD)?
+            .execute(named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now })?;
         self.remove(connection)
     }
 
     /// Back to waiting.
-    pub(super) fn release(
-        &self,
-        connection: &Connection,
-        attempt: u32,
-        errors: Option<&str>,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
         connection
             .prepare_cached(RELEASE_JOB)?
             .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
@@ -183,9 +140,7 @@ impl OwnedRow {
     }
 
     fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(REMOVE_JOB)?
-            .execute(named_params! { ":seq": self.seq })?;
+        connection.prepare_cached(REMOVE_JOB)?.execute(named_params! { ":seq": self.seq })?;
         Ok(())
     }
 }

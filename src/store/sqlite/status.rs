@@ -23,21 +23,15 @@ impl Inner {
             queues.add(connection, JOBS, &[], |queue, row| {
                 queue.waiting = number(row, 1)?;
                 queue.running = number(row, 2)?;
-                queue.oldest_waiting_seconds = row
-                    .get::<_, Option<Micros>>(3)?
-                    .map(|oldest| seconds(now - oldest).max(0.0));
+                queue.oldest_waiting_seconds =
+                    row.get::<_, Option<Micros>>(3)?.map(|oldest| seconds(now - oldest).max(0.0));
                 Ok(())
             })?;
-            queues.add(
-                connection,
-                TIMERS,
-                named_params! { ":now": now },
-                |queue, row| {
-                    queue.timer = number(row, 1)?;
-                    queue.overdue = number(row, 2)?;
-                    Ok(())
-                },
-            )?;
+            queues.add(connection, TIMERS, named_params! { ":now": now }, |queue, row| {
+                queue.timer = number(row, 1)?;
+                queue.overdue = number(row, 2)?;
+                Ok(())
+            })?;
             queues.add(connection, SUSPENDED, &[], |queue, row| {
                 queue.suspended = number(row, 1)?;
                 Ok(())
@@ -47,13 +41,8 @@ impl Inner {
                 Ok(())
             })?;
             let mut nodes = connection.prepare_cached(NODES)?;
-            let nodes = nodes
-                .query_map([], |row| node(row, now))?
-                .collect::<rusqlite::Result<_>>()?;
-            Ok(StatusReport {
-                queues: queues.0.into_values().collect(),
-                nodes,
-            })
+            let nodes = nodes.query_map([], |row| node(row, now))?.collect::<rusqlite::Result<_>>()?;
+            Ok(StatusReport { queues: queues.0.into_values().collect(), nodes })
         })
         .await
     }
@@ -76,10 +65,8 @@ impl Queues {
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
             let name: String = row.get(0)?;
-            let queue = self.0.entry(name.clone()).or_insert_with(|| QueueStatus {
-                queue: name,
-                ..QueueStatus::default()
-            });
+            let queue =
+                self.0.entry(name.clone()).or_insert_with(|| QueueStatus { queue: name, ..QueueStatus::default() });
             set(queue, row)?;
         }
         Ok(())

@@ -42,16 +42,11 @@ impl Sqlite {
         let (hold, begun) = hold
             .run(tried, Some(limit), move |connection| {
                 // The savepoint is how commit() knows that it ends the transaction that was begun here and no other.
-                begin(connection, lock_by)
-                    .and_then(|()| connection.execute_batch("savepoint jobwright_context"))
+                begin(connection, lock_by).and_then(|()| connection.execute_batch("savepoint jobwright_context"))
             })
             .await?;
         begun.map_err(|error| explain(error, tried, &self.inner.place))?;
-        Ok(SqliteTransaction {
-            store: Arc::clone(&self.inner),
-            hold: Some(hold),
-            ended: BY_CANCEL,
-        })
+        Ok(SqliteTransaction { store: Arc::clone(&self.inner), hold: Some(hold), ended: BY_CANCEL })
     }
 }
 
@@ -61,14 +56,9 @@ impl SqliteTransaction {
     /// # Errors
     /// [`ErrorKind::Database`] with rusqlite's error as its source; the transaction stays usable, unless SQLite itself rolled
     /// it back (a full disk, for instance): then this and every later call says so with [`ErrorKind::Aborted`].
-    pub async fn execute(
-        &mut self,
-        sql: impl Into<String>,
-        params: impl Params + Send + 'static,
-    ) -> Result<usize> {
+    pub async fn execute(&mut self, sql: impl Into<String>, params: impl Params + Send + 'static) -> Result<usize> {
         let sql = sql.into();
-        self.call(move |connection| connection.prepare_cached(&sql)?.execute(params))
-            .await
+        self.call(move |connection| connection.prepare_cached(&sql)?.execute(params)).await
     }
 
     /// Runs a query and reads its first row.
@@ -82,8 +72,7 @@ impl SqliteTransaction {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let sql = sql.into();
-        self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read))
-            .await
+        self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read)).await
     }
 
     /// Works on the connection itself, on a thread where blocking is allowed. No deadline is set; if the future is dropped,
@@ -138,11 +127,7 @@ impl SqliteTransaction {
 }
 
 impl UnitOfWork for SqliteTransaction {
-    async fn insert(
-        &mut self,
-        messages: &[JobMessage],
-        owned: Option<&Preclaim>,
-    ) -> Result<Inserted> {
+    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let (messages, owned) = (messages.to_vec(), owned.cloned());
         let tried = "insert job messages";
         let done = self
@@ -155,11 +140,8 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
         let tried = "remove a finished job";
-        let done = self
-            .work(tried, Some(self.deadline()), move |connection| {
-                complete_one(connection, node, fence)
-            })
-            .await?;
+        let done =
+            self.work(tried, Some(self.deadline()), move |connection| complete_one(connection, node, fence)).await?;
         done.map_err(|error| explain(error, tried, &self.store.place))
     }
 
@@ -171,10 +153,7 @@ impl UnitOfWork for SqliteTransaction {
             Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.place)),
             Err(error) if error.kind() == ErrorKind::Timeout => Err(Error::new(
                 ErrorKind::CommitUnknown,
-                format!(
-                    "{} did not answer a COMMIT in time: whether it took effect is not known",
-                    self.store.place
-                ),
+                format!("{} did not answer a COMMIT in time: whether it took effect is not known", self.store.place),
             )
             .with_source(error)),
             Err(error) => Err(error),
@@ -186,11 +165,9 @@ impl UnitOfWork for SqliteTransaction {
         let Some(hold) = self.hold.take() else {
             return Ok(());
         };
-        hold.finish(tried, Some(self.deadline()), |connection| {
-            connection.execute_batch("rollback")
-        })
-        .await?
-        .map_err(|error| explain(error, tried, &self.store.place))
+        hold.finish(tried, Some(self.deadline()), |connection| connection.execute_batch("rollback"))
+            .await?
+            .map_err(|error| explain(error, tried, &self.store.place))
     }
 }
 

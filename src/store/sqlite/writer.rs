@@ -57,13 +57,11 @@ impl Inner {
         let hold = self.take_writer(tried, start + self.call_timeout).await?;
         let lock_by = (start + self.call_timeout).into_std();
         hold.finish(tried, Some(start + limit + SLACK), move |connection| {
-            let done = begin(connection, lock_by)
-                .map_err(Failure::from)
-                .and_then(|()| {
-                    let value = work(connection, now())?;
-                    connection.execute_batch("commit")?;
-                    Ok(value)
-                });
+            let done = begin(connection, lock_by).map_err(Failure::from).and_then(|()| {
+                let value = work(connection, now())?;
+                connection.execute_batch("commit")?;
+                Ok(value)
+            });
             if !connection.is_autocommit() {
                 connection.execute_batch("rollback")?;
             }
@@ -102,10 +100,7 @@ impl Inner {
         let Some(hold) = lane.take(deadline).await else {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!(
-                    "can't {tried} in {}: other readers were busy for {:?}",
-                    self.place, self.call_timeout
-                ),
+                format!("can't {tried} in {}: other readers were busy for {:?}", self.place, self.call_timeout),
             ));
         };
         hold.finish(tried, Some(deadline + SLACK), move |connection| {

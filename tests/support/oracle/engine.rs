@@ -164,7 +164,8 @@ impl JobStore for Oracle {
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
         let mut state = self.lock();
-        let unknown = state.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
+        let unknown =
+            state.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
         Ok(unknown
             .map(|row| {
                 row.attempt -= 1;
@@ -180,12 +181,14 @@ impl JobStore for Oracle {
         let mut running: BTreeMap<NodeId, u64> = BTreeMap::new();
         for row in state.jobs.values() {
             let name = row.message.queue.as_str();
-            let queue = queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
+            let queue =
+                queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
             match row.place {
                 Place::Waiting => {
                     queue.waiting += 1;
                     let age = seconds(row.created_at, now);
-                    queue.oldest_waiting_seconds = Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
+                    queue.oldest_waiting_seconds =
+                        Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
                 }
                 Place::Running { owner, .. } => {
                     queue.running += 1;

@@ -109,13 +109,7 @@ impl Row {
 
     fn job(&self) -> Job {
         let message = &self.message;
-        jobwright::store::testing::job(
-            message.clone(),
-            self.seq,
-            self.version,
-            self.attempt,
-            self.created_at,
-        )
+        jobwright::store::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
     }
 
     pub(super) fn summary(&self) -> JobSummary {

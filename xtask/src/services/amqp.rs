@@ -22,12 +22,8 @@ pub(super) fn answers(url: &Url) -> Result<()> {
     if tls {
         return Ok(());
     }
-    let problem = |why: std::io::Error| {
-        format!(
-            "no AMQP broker speaks on {}:{port} within {DEADLINE:?}: {why}",
-            url.host
-        )
-    };
+    let problem =
+        |why: std::io::Error| format!("no AMQP broker speaks on {}:{port} within {DEADLINE:?}: {why}", url.host);
     stream.set_read_timeout(Some(DEADLINE)).map_err(problem)?;
     stream.set_write_timeout(Some(DEADLINE)).map_err(problem)?;
     stream.write_all(b"AMQP\x00\x00\x09\x01").map_err(problem)?;
@@ -35,21 +31,13 @@ pub(super) fn answers(url: &Url) -> Result<()> {
     stream.read_exact(&mut first).map_err(problem)?;
     match first {
         [1] => Ok(()),
-        [b'A'] => Err(format!(
-            "{}:{port} speaks AMQP, but not version 0-9-1",
-            url.host
-        )),
-        _ => Err(format!(
-            "what listens on {}:{port} does not speak AMQP",
-            url.host
-        )),
+        [b'A'] => Err(format!("{}:{port} speaks AMQP, but not version 0-9-1", url.host)),
+        _ => Err(format!("what listens on {}:{port} does not speak AMQP", url.host)),
     }
 }
 
 fn connect(host: &str, port: u16) -> Result<TcpStream> {
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|why| format!("{host} has no address: {why}"))?;
+    let addresses = (host, port).to_socket_addrs().map_err(|why| format!("{host} has no address: {why}"))?;
     let end = Instant::now() + DEADLINE;
     let mut last = format!("{host} has no address");
     for address in addresses {

@@ -27,10 +27,7 @@ pub(super) fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
 }
 
 fn make(path: &Path, user: Option<User>) -> Result<()> {
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|why| format!("cannot create {}: {why}", path.display()))?;
+    fs::DirBuilder::new().mode(0o700).create(path).map_err(|why| format!("cannot create {}: {why}", path.display()))?;
     give(path, user)
 }
 
@@ -50,14 +47,9 @@ fn reachable(path: &Path, user: Option<User>) -> bool {
 pub(super) fn remove(path: &Path) -> Result<()> {
     let own = path.parent() == Some(&super::home());
     let temporary = path.parent() == Some(&std::env::temp_dir())
-        && path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY));
+        && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY));
     if !own && !temporary {
-        return Err(format!(
-            "{} is not a folder of these services: left alone",
-            path.display()
-        ));
+        return Err(format!("{} is not a folder of these services: left alone", path.display()));
     }
     match fs::remove_dir_all(path) {
         Ok(()) => Ok(()),

@@ -32,19 +32,12 @@ impl Service for PgBouncer {
 
     /// It stands in front of one server; that must be the one in use.
     fn fits(&self, started: &Started) -> bool {
-        self.upstream
-            .as_ref()
-            .is_none_or(|upstream| upstream.redacted() == started.note)
+        self.upstream.as_ref().is_none_or(|upstream| upstream.redacted() == started.note)
     }
 
     fn start(&self) -> Result<Started> {
-        let upstream = self
-            .upstream
-            .as_ref()
-            .ok_or("PgBouncer needs a PostgreSQL to stand before")?;
-        let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || {
-            programs::on_path("pgbouncer")
-        })?;
+        let upstream = self.upstream.as_ref().ok_or("PgBouncer needs a PostgreSQL to stand before")?;
+        let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
         start(&program, upstream, user, &dir).inspect_err(|_| {
@@ -64,21 +57,14 @@ fn start(program: &Path, upstream: &Url, user: Option<User>, dir: &Path) -> Resu
     let mut command = User::command(user, program);
     let said = super::home().join("pgbouncer.log");
     let log = dir.join("log");
-    run::logged(
-        command.args(["-d", "-q"]).arg(&file),
-        &said,
-        Duration::from_secs(20),
-    )
-    .map_err(|why| format!("{why}{}", run::tail(&log)))?;
+    run::logged(command.args(["-d", "-q"]).arg(&file), &said, Duration::from_secs(20))
+        .map_err(|why| format!("{why}{}", run::tail(&log)))?;
 
     let url = upstream.at("127.0.0.1", port)?;
     let end = Instant::now() + Duration::from_secs(20);
     while let Err(why) = postgres::answers(&url) {
         if Instant::now() >= end {
-            return Err(format!(
-                "PgBouncer does not answer: {why}{}",
-                run::tail(&log)
-            ));
+            return Err(format!("PgBouncer does not answer: {why}{}", run::tail(&log)));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -88,44 +74,23 @@ fn start(program: &Path, upstream: &Url, user: Option<User>, dir: &Path) -> Resu
         .trim()
         .parse()
         .map_err(|why| format!("{} is not a process id: {why}", pid_file.display()))?;
-    Ok(Started {
-        url,
-        pid,
-        dir: dir.to_owned(),
-        mark: file.display().to_string(),
-        note: upstream.redacted(),
-    })
+    Ok(Started { url, pid, dir: dir.to_owned(), mark: file.display().to_string(), note: upstream.redacted() })
 }
 
 /// Whoever connects, to whichever database, gets the upstream's user: it is reachable from this machine only, and what
 /// the tests look at is pooling, not passwords.
 fn settings(upstream: &Url, port: u16, dir: &Path) -> String {
     let value = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let host = upstream
-        .parameter("host")
-        .unwrap_or_else(|| upstream.host.clone());
-    let mut database = format!(
-        "* = host={}",
-        value(if host.is_empty() { "127.0.0.1" } else { &host })
-    );
+    let host = upstream.parameter("host").unwrap_or_else(|| upstream.host.clone());
+    let mut database = format!("* = host={}", value(if host.is_empty() { "127.0.0.1" } else { &host }));
     // Writing to a String does not fail.
     let _ = write!(database, " port={}", upstream.port.unwrap_or(5432));
     let name = upstream.user.clone().or_else(|| upstream.parameter("user"));
-    let _ = write!(
-        database,
-        " user={}",
-        value(name.as_deref().unwrap_or("postgres"))
-    );
-    if let Some(password) = upstream
-        .password
-        .clone()
-        .or_else(|| upstream.parameter("password"))
-    {
+    let _ = write!(database, " user={}", value(name.as_deref().unwrap_or("postgres")));
+    if let Some(password) = upstream.password.clone().or_else(|| upstream.parameter("password")) {
         let _ = write!(database, " password={}", value(&password));
     }
-    let tls = upstream
-        .parameter("sslmode")
-        .unwrap_or_else(|| "prefer".to_owned());
+    let tls = upstream.parameter("sslmode").unwrap_or_else(|| "prefer".to_owned());
     let dir = dir.display();
     format!(
         "[databases]\n{database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
@@ -143,10 +108,7 @@ mod tests {
     fn the_settings_name_the_server_behind() {
         let upstream = Url::parse("postgres://jo:it%27s@db:5433/shop?sslmode=require").unwrap();
         let text = settings(&upstream, 6432, Path::new("/tmp/x"));
-        assert!(
-            text.contains("* = host='db' port=5433 user='jo' password='it''s'\n"),
-            "{text}"
-        );
+        assert!(text.contains("* = host='db' port=5433 user='jo' password='it''s'\n"), "{text}");
         assert!(text.contains("server_tls_sslmode = require\n"));
         assert!(text.contains("pool_mode = transaction\n"));
     }

@@ -22,9 +22,7 @@ impl Service for Postgres {
         let own = user::name()?;
         let mut urls = vec![Url::parse("postgres://postgres@127.0.0.1:5432/postgres")?];
         if own != "postgres" {
-            urls.push(Url::parse(&format!(
-                "postgres://{own}@127.0.0.1:5432/postgres"
-            ))?);
+            urls.push(Url::parse(&format!("postgres://{own}@127.0.0.1:5432/postgres"))?);
         }
         Ok(urls)
     }
@@ -39,12 +37,8 @@ impl Service for Postgres {
     }
 
     fn start(&self) -> Result<Started> {
-        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || {
-            programs::postgres("initdb")
-        })?;
-        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || {
-            programs::postgres("pg_ctl")
-        })?;
+        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
+        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
         let started = start(&initdb, &pg_ctl, user, &dir);
@@ -61,17 +55,8 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result
     let log = super::home().join("postgres.log");
     let mut command = User::command(user, initdb);
     // Nobody but this machine can reach it, and everybody on it may: it holds nothing but test data.
-    command.args([
-        "--username=postgres",
-        "--auth=trust",
-        "--encoding=UTF8",
-        "--locale=C",
-    ]);
-    run::logged(
-        command.arg("--pgdata").arg(&data),
-        &log,
-        Duration::from_secs(120),
-    )?;
+    command.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+    run::logged(command.arg("--pgdata").arg(&data), &log, Duration::from_secs(120))?;
 
     let port = free_port()?;
     // No socket: a path that is too long for one would be one more reason not to start.
@@ -82,22 +67,12 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result
     append(&data.join("postgresql.conf"), &settings)?;
 
     let mut command = User::command(user, pg_ctl);
-    command
-        .arg("start")
-        .arg("--pgdata")
-        .arg(&data)
-        .arg("--log")
-        .arg(dir.join("server.log"));
-    run::logged(
-        command.args(["--wait", "--timeout=60"]),
-        &log,
-        Duration::from_secs(90),
-    )
-    .map_err(|why| format!("{why}{}", run::tail(&dir.join("server.log"))))?;
+    command.arg("start").arg("--pgdata").arg(&data).arg("--log").arg(dir.join("server.log"));
+    run::logged(command.args(["--wait", "--timeout=60"]), &log, Duration::from_secs(90))
+        .map_err(|why| format!("{why}{}", run::tail(&dir.join("server.log"))))?;
 
     let file = data.join("postmaster.pid");
-    let text = std::fs::read_to_string(&file)
-        .map_err(|why| format!("cannot read {}: {why}", file.display()))?;
+    let text = std::fs::read_to_string(&file).map_err(|why| format!("cannot read {}: {why}", file.display()))?;
     let pid = text
         .lines()
         .next()
@@ -107,13 +82,7 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result
         .map_err(|why| format!("{} does not begin with a process id: {why}", file.display()))?;
     let url = Url::parse(&format!("postgres://postgres@127.0.0.1:{port}/postgres"))?;
     answers(&url)?;
-    Ok(Started {
-        url,
-        pid,
-        dir: dir.to_owned(),
-        mark: data.display().to_string(),
-        note: String::new(),
-    })
+    Ok(Started { url, pid, dir: dir.to_owned(), mark: data.display().to_string(), note: String::new() })
 }
 
 fn append(path: &Path, text: &str) -> Result<()> {
@@ -130,16 +99,8 @@ fn append(path: &Path, text: &str) -> Result<()> {
 pub(super) fn answers(url: &Url) -> Result<()> {
     let psql = programs::postgres("psql").ok_or("psql, which asks the server, is not installed")?;
     let mut command = Command::new(psql);
-    command.args([
-        "--no-psqlrc",
-        "--no-password",
-        "--quiet",
-        "--tuples-only",
-        "--no-align",
-    ]);
-    command
-        .args(["--command", "select 1", "--dbname"])
-        .arg(url.without_password());
+    command.args(["--no-psqlrc", "--no-password", "--quiet", "--tuples-only", "--no-align"]);
+    command.args(["--command", "select 1", "--dbname"]).arg(url.without_password());
     command.env("PGCONNECT_TIMEOUT", "5");
     if let Some(password) = url.password.clone().or_else(|| url.parameter("password")) {
         command.env("PGPASSWORD", password);

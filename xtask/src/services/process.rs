@@ -28,9 +28,7 @@ pub(super) fn terminate(name: &str, pid: u32, mark: &str, signal: &str) -> Resul
         }
     }
     if is(pid, mark) {
-        return Err(format!(
-            "{name} (process {pid}) does not end: see `ps -p {pid}`"
-        ));
+        return Err(format!("{name} (process {pid}) does not end: see `ps -p {pid}`"));
     }
     Ok(())
 }
@@ -57,11 +55,8 @@ fn send(signal: &str, to: &str) -> Result<()> {
 /// has none.
 fn is(pid: u32, mark: &str) -> bool {
     if Path::new("/proc/self/cmdline").exists() {
-        return std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|bytes| {
-            String::from_utf8_lossy(&bytes)
-                .replace('\0', " ")
-                .contains(mark)
-        });
+        return std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " ").contains(mark));
     }
     let mut ps = Command::new("ps");
     ps.args(["-ww", "-o", "args=", "-p"]).arg(pid.to_string());
@@ -82,10 +77,7 @@ mod tests {
         }
 
         terminate("another", child.id(), "postgres -D elsewhere", "TERM").unwrap();
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "it was not ours to end"
-        );
+        assert!(child.try_wait().unwrap().is_none(), "it was not ours to end");
 
         terminate("sleep", child.id(), "sleep 61.5", "TERM").unwrap();
         assert!(!child.wait().unwrap().success());

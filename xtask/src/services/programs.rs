@@ -32,11 +32,7 @@ fn postgres_folders() -> Vec<PathBuf> {
         })
         .collect();
     versions.sort();
-    versions
-        .into_iter()
-        .rev()
-        .map(|(_, folder)| folder)
-        .collect()
+    versions.into_iter().rev().map(|(_, folder)| folder).collect()
 }
 
 pub(super) fn on_path(program: &str) -> Option<PathBuf> {
@@ -48,11 +44,7 @@ pub(super) fn on_path(program: &str) -> Option<PathBuf> {
 }
 
 /// What `find` finds; if nothing, installs Debian's package and looks again.
-pub(super) fn ensure(
-    package: &str,
-    what: &str,
-    find: impl Fn() -> Option<PathBuf>,
-) -> Result<PathBuf> {
+pub(super) fn ensure(package: &str, what: &str, find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = find() {
         return Ok(path);
     }
@@ -61,8 +53,7 @@ pub(super) fn ensure(
          PATH."
     );
     install(package).map_err(|why| format!("{what} is not installed, and {why}\n  {help}"))?;
-    find()
-        .ok_or_else(|| format!("{package} was installed, but {what} is still not found.\n  {help}"))
+    find().ok_or_else(|| format!("{package} was installed, but {what} is still not found.\n  {help}"))
 }
 
 fn install(package: &str) -> Result<()> {
@@ -79,12 +70,9 @@ fn install(package: &str) -> Result<()> {
         command.args(["-n", "sh"]);
         command
     };
-    command
-        .args(["-c", INSTALL, "install", package])
-        .stdout(std::io::stderr());
+    command.args(["-c", INSTALL, "install", package]).stdout(std::io::stderr());
     eprintln!("{package}: not installed; installing Debian's package");
-    run::run(&mut command, Some(Duration::from_secs(20 * 60)))
-        .map_err(|why| format!("installing it failed: {why}"))
+    run::run(&mut command, Some(Duration::from_secs(20 * 60))).map_err(|why| format!("installing it failed: {why}"))
 }
 
 /// The package's own server must not start: it would take the usual port, and stay. Debian asks `policy-rc.d` before it

@@ -47,11 +47,7 @@ impl Service for RabbitMq {
 /// Debian's rabbitmq-server on PATH changes to its own user and folders; the script behind it does not.
 fn find() -> Option<PathBuf> {
     let script = PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server");
-    if script.is_file() {
-        Some(script)
-    } else {
-        programs::on_path("rabbitmq-server")
-    }
+    if script.is_file() { Some(script) } else { programs::on_path("rabbitmq-server") }
 }
 
 fn url(port: u16) -> Result<Url> {
@@ -98,13 +94,7 @@ fn start(server: &Path, dir: &Path, log: &Path) -> Result<Started> {
         let why = match amqp::answers(&url) {
             Ok(()) => match read_pid(&pid_file) {
                 Ok(pid) => {
-                    return Ok(Started {
-                        url,
-                        pid,
-                        dir: dir.to_owned(),
-                        mark,
-                        note: mapper,
-                    });
+                    return Ok(Started { url, pid, dir: dir.to_owned(), mark, note: mapper });
                 }
                 Err(why) => why,
             },
@@ -123,11 +113,7 @@ fn start(server: &Path, dir: &Path, log: &Path) -> Result<Started> {
     }
     process::kill_group(&mut child);
     stop_port_mapper(&mapper);
-    Err(format!(
-        "RabbitMQ ({}) did not start: {problem}{}",
-        server.display(),
-        run::tail(log)
-    ))
+    Err(format!("RabbitMQ ({}) did not start: {problem}{}", server.display(), run::tail(log)))
 }
 
 fn read_pid(path: &Path) -> Result<u32> {
@@ -142,9 +128,6 @@ fn read_pid(path: &Path) -> Result<u32> {
 fn stop_port_mapper(port: &str) {
     if let Some(epmd) = programs::on_path("epmd") {
         let mut command = Command::new(epmd);
-        let _ = run::capture(
-            command.args(["-port", port, "-kill"]),
-            Duration::from_secs(10),
-        );
+        let _ = run::capture(command.args(["-port", port, "-kill"]), Duration::from_secs(10));
     }
 }

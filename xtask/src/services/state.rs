@@ -37,16 +37,9 @@ impl State {
             Err(why) if why.kind() == ErrorKind::NotFound => String::new(),
             Err(why) => return Err(format!("cannot read {}: {why}", path.display())),
         };
-        let started = parse(&text).map_err(|why| {
-            format!(
-                "{}: {why}; stop what it lists by hand and delete it",
-                path.display()
-            )
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            started,
-        })
+        let started = parse(&text)
+            .map_err(|why| format!("{}: {why}; stop what it lists by hand and delete it", path.display()))?;
+        Ok(Self { path: path.to_owned(), started })
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Started> {
@@ -74,19 +67,8 @@ impl State {
     }
 
     fn text(&self) -> String {
-        let mut text =
-            String::from("# Servers started by `cargo xtask services up`; `down` stops them.\n");
-        for (
-            name,
-            Started {
-                url,
-                pid,
-                dir,
-                mark,
-                note,
-            },
-        ) in &self.started
-        {
+        let mut text = String::from("# Servers started by `cargo xtask services up`; `down` stops them.\n");
+        for (name, Started { url, pid, dir, mark, note }) in &self.started {
             let dir = dir.display();
             // Writing to a String does not fail.
             let _ = write!(
@@ -101,30 +83,17 @@ impl State {
 
 fn parse(text: &str) -> Result<BTreeMap<String, Started>> {
     let mut fields: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
-        let (key, value) = line
-            .split_once('=')
-            .ok_or_else(|| format!("`{line}` has no `=`"))?;
-        let (name, field) = key
-            .split_once('.')
-            .ok_or_else(|| format!("`{key}` has no `.`"))?;
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (key, value) = line.split_once('=').ok_or_else(|| format!("`{line}` has no `=`"))?;
+        let (name, field) = key.split_once('.').ok_or_else(|| format!("`{key}` has no `.`"))?;
         fields.entry(name).or_default().insert(field, value);
     }
     let mut all = BTreeMap::new();
     for (name, of) in fields {
-        let get = |field: &str| {
-            of.get(field)
-                .copied()
-                .ok_or_else(|| format!("{name}.{field} is missing"))
-        };
+        let get = |field: &str| of.get(field).copied().ok_or_else(|| format!("{name}.{field} is missing"));
         let started = Started {
             url: Url::parse(get("url")?)?,
-            pid: get("pid")?
-                .parse()
-                .map_err(|why| format!("{name}.pid: {why}"))?,
+            pid: get("pid")?.parse().map_err(|why| format!("{name}.pid: {why}"))?,
             dir: get("dir")?.into(),
             mark: get("mark")?.to_owned(),
             note: get("note")?.to_owned(),

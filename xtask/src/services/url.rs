@@ -18,9 +18,8 @@ pub(super) struct Url {
 impl Url {
     /// The text is never quoted in an error: it may hold a password.
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let (scheme, rest) = text
-            .split_once("://")
-            .ok_or("this is not of the form scheme://user:password@host:port/name")?;
+        let (scheme, rest) =
+            text.split_once("://").ok_or("this is not of the form scheme://user:password@host:port/name")?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
@@ -30,19 +29,17 @@ impl Url {
             Some((who, place)) => (Some(who), place),
             None => (None, authority),
         };
-        let (user, password) = match who.map(|who| {
-            who.split_once(':')
-                .map_or((who, None), |(user, password)| (user, Some(password)))
-        }) {
-            Some((user, password)) => (Some(decoded(user)), password.map(decoded)),
-            None => (None, None),
-        };
+        let (user, password) =
+            match who.map(|who| who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)))) {
+                Some((user, password)) => (Some(decoded(user)), password.map(decoded)),
+                None => (None, None),
+            };
         // The colons of an IPv6 address stand inside brackets.
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => {
-                let port = port.parse().map_err(|_| {
-                    format!("`{port}` is not a port (a list of hosts is not supported here)")
-                })?;
+                let port = port
+                    .parse()
+                    .map_err(|_| format!("`{port}` is not a port (a list of hosts is not supported here)"))?;
                 (host, Some(port))
             }
             _ => (place, None),
@@ -103,16 +100,8 @@ impl Url {
 
     /// The same user and the same database at another place, where no password is asked for.
     pub(super) fn at(&self, host: &str, port: u16) -> Result<Self> {
-        let user = self
-            .user
-            .as_deref()
-            .map(|user| format!("{}@", encoded(user)));
-        Self::parse(&format!(
-            "{}://{}{host}:{port}{}",
-            self.scheme,
-            user.unwrap_or_default(),
-            self.path
-        ))
+        let user = self.user.as_deref().map(|user| format!("{}@", encoded(user)));
+        Self::parse(&format!("{}://{}{host}:{port}{}", self.scheme, user.unwrap_or_default(), self.path))
     }
 }
 
@@ -120,11 +109,7 @@ fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let hex = |byte: u8| {
-            char::from(byte)
-                .to_digit(16)
-                .and_then(|digit| u8::try_from(digit).ok())
-        };
+        let hex = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         match (first, tail) {
             (b'%', [high, low, after @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
                 bytes.push(hex(*high).unwrap_or_default() * 16 + hex(*low).unwrap_or_default());
@@ -142,9 +127,7 @@ fn decoded(text: &str) -> String {
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
             other => format!("%{other:02X}"),
         })
         .collect()
@@ -161,19 +144,13 @@ mod tests {
         assert_eq!(url.password.as_deref(), Some("p:w"));
         assert_eq!((url.host.as_str(), url.port), ("::1", Some(5433)));
         assert_eq!(url.parameter("sslmode").as_deref(), Some("require"));
-        assert_eq!(
-            url.at("127.0.0.1", 6432).unwrap().as_str(),
-            "postgres://jo%40n@127.0.0.1:6432/shop"
-        );
+        assert_eq!(url.at("127.0.0.1", 6432).unwrap().as_str(), "postgres://jo%40n@127.0.0.1:6432/shop");
     }
 
     #[test]
     fn little_is_enough() {
         let url = Url::parse("amqp://localhost").unwrap();
-        assert_eq!(
-            (url.user.as_deref(), url.port, url.host.as_str()),
-            (None, None, "localhost")
-        );
+        assert_eq!((url.user.as_deref(), url.port, url.host.as_str()), (None, None, "localhost"));
         assert_eq!(url.redacted(), "amqp://localhost");
     }
 
@@ -190,10 +167,7 @@ mod tests {
                 assert!(!shown.contains("s3") && !shown.contains("cret"), "{shown}");
             }
         }
-        assert_eq!(
-            Url::parse("postgres://a:b@h:1/d").unwrap().redacted(),
-            "postgres://a:***@h:1/d"
-        );
+        assert_eq!(Url::parse("postgres://a:b@h:1/d").unwrap().redacted(), "postgres://a:***@h:1/d");
         assert!(Url::parse("postgres://a:s3cret@h:port/d").is_err_and(|why| !why.contains("s3")));
     }
 }

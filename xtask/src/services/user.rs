@@ -51,6 +51,5 @@ pub(super) fn name() -> Result<String> {
 
 fn id(args: &[&str]) -> Result<u32> {
     let text = run::capture(Command::new("id").args(args), Duration::from_secs(10))?;
-    text.parse()
-        .map_err(|why| format!("`id` said `{text}`: {why}"))
+    text.parse().map_err(|why| format!("`id` said `{text}`: {why}"))
 }

@@ -27,10 +27,7 @@ impl Place {
 
     fn config(&self) -> DatabaseConfig {
         let url = format!("sqlite:{}", self.0.join("jobs.db").display());
-        DatabaseConfig {
-            call_timeout: Duration::from_millis(300),
-            ..DatabaseConfig::url(url)
-        }
+        DatabaseConfig { call_timeout: Duration::from_millis(300), ..DatabaseConfig::url(url) }
     }
 
     /// A store with its tables.
@@ -40,11 +37,7 @@ impl Place {
 
     /// One whose calls have time enough, for tests that are not about time.
     async fn patient(&self) -> Sqlite {
-        self.store_with(DatabaseConfig {
-            call_timeout: Duration::from_secs(30),
-            ..self.config()
-        })
-        .await
+        self.store_with(DatabaseConfig { call_timeout: Duration::from_secs(30), ..self.config() }).await
     }
 
     async fn store_with(&self, config: DatabaseConfig) -> Sqlite {
@@ -74,21 +67,10 @@ fn job() -> NewJob {
 }
 
 async fn node(store: &Sqlite) -> NodeId {
-    let info = NodeInfo {
-        name: "test".into(),
-        host: "here".into(),
-        pid: 1,
-        lease: Duration::from_secs(30),
-    };
+    let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
     store.register_node(&info).await.unwrap()
 }
 
 fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
-    ClaimRequest {
-        node,
-        queue: "default",
-        kinds: None,
-        limit,
-        after: None,
-    }
+    ClaimRequest { node, queue: "default", kinds: None, limit, after: None }
 }

@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use super::{Inserted, JobStore, Postgres, Preclaim, Store, UnitOfWork};
+use crate::PgTransaction;
+use crate::config::{Backend, DatabaseConfig};
+use crate::error::Result;
+use crate::job::{Fence, JobMessage, NodeId};
+#[cfg(feature = "sqlite")]
+use crate::{Sqlite, SqliteTransaction};
+
+/// A store that is chosen when the program runs, by the URL in its configuration. For programs that mostly send and run
+/// commands; whoever writes through the transaction has to look which one it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyStore {
+    /// A PostgreSQL server.
+    Postgres(Postgres),
+    /// An embedded database.
+    #[cfg(feature = "sqlite")]
+    Sqlite(Sqlite),
+}
+
+impl AnyStore {
+    /// Connects to the server or opens the file that the URL names.
+    ///
+    /// # Errors
+    /// When the configuration can't be used, or the database can't be reached.
+    pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
+        match config.backend()? {
+            Backend::Postgres(_) => Postgres::connect(config).await.map(Self::Postgres),
+            #[cfg(feature = "sqlite")]
+            Backend::Sqlite(_) => Sqlite::open(config).await.map(Self::Sqlite),
+            #[cfg(not(feature = "sqlite"))]
+            Backend::Sqlite(_) => Err(crate::Error::config(
+                "this program was built without the embedded store (feature `sqlite`): use a `postgres://` URL",
+            )),
+        }
+    }
+
+    /// Whether it is the embedded database, which nobody else brings up to date.
+    pub fn is_embedded(&self) -> bool {
+        !matches!(self, Self::Postgres(_))
+    }
+}
+
+impl Store for AnyStore {
+    type Transaction = AnyTransaction;
+
+    async fn begin(&self) -> Result<AnyTransaction> {
+        match self {
+            Self::Postgres(store) => store.begin().await.map(AnyTransaction::Postgres),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store.begin().await.map(AnyTransaction::Sqlite),
+        }
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        match self {
+            Self::Postgres(store) => store.jobs(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store.jobs(),
+        }
+    }
+}
+
+/// A transaction of an [`AnyStore`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AnyTransaction {
+    /// Of a PostgreSQL server.
+    Postgres(PgTransaction),
+    /// Of an embedded database.
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteTransaction),
+}
+
+impl UnitOfWork for AnyTransaction {
+    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        match self {
+            Self::Postgres(transaction) => transaction.insert(messages, owned).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.insert(messages, owned).await,
+        }
+    }
+
+    async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
+        match self {
+            Self::Postgres(transaction) => transaction.remove(node, fence).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.remove(node, fence).await,
+        }
+    }
+
+    async fn commit(self) -> Result<()> {
+        match self {
+            Self::Postgres(transaction) => transaction.commit().await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.commit().await,
+        }
+    }
+
+    async fn rollback(self) -> Result<()> {
+        match self {
+            Self::Postgres(transaction) => transaction.rollback().await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.rollback().await,
+        }
+    }
+}
