@@ -123,7 +123,7 @@ async fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
 
 static CLEANED: OnceCell<()> = OnceCell::const_new();
 
-/// Removes what killed tests left behind more than a day ago. The names end in a UUIDv7, so they tell their age.
+/// Removes what killed tests left behind more than a day ago. The names end in a `UUIDv7`, so they tell their age.
 async fn remove_leftovers(url: &str) {
     let names = "select nspname::text from pg_namespace where nspname ~ '^t_[0-9a-f]{32}$' and nspname < 't_' \
                  || lpad(to_hex((extract(epoch from now() - interval '1 day') * 1000)::bigint), 12, '0') limit 20";
