@@ -5,14 +5,16 @@
 //! DATABASE_URL=postgres://user@host/db cargo run --example quickstart          # on PostgreSQL
 //! ```
 
+#[path = "support/sql.rs"]
+mod sql;
 mod support;
 
 use std::time::Duration;
 
 use jobwright::{AnyStore, Command, CommandExecutor, Config, JobContext, JobError, MessageServices, Outcome};
 use serde::{Deserialize, Serialize};
+use sql::{Value::Number, Value::Text, execute, texts};
 use support::Result;
-use support::sql::{Value::Number, Value::Text, execute, texts};
 
 /// A command: a payload that knows how to execute. It runs on whatever database the configuration names, hence `AnyStore`.
 #[derive(Serialize, Deserialize)]

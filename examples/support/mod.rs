@@ -1,11 +1,9 @@
 //! What the examples share: a database of their own that is gone afterwards. Nothing here is needed to use jobwright.
 
-pub(crate) mod sql;
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jobwright::{AnyStore, Config, DatabaseConfig, MessageServices};
+use jobwright::{Config, DatabaseConfig, MessageServices, Store};
 
 /// Any error ends an example.
 pub(crate) type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
@@ -52,9 +50,8 @@ impl Scratch {
     async fn remove(&self) -> Result {
         match self {
             Self::Schema(_, schema) => {
-                let config = Config { database: self.config(), ..Config::default() };
-                let mut cx = MessageServices::connect(&config).await?.begin();
-                sql::execute(cx.transaction().await?, &format!("drop schema if exists {schema} cascade"), &[]).await?;
+                let mut cx = MessageServices::postgres(&self.config()).await?.begin();
+                cx.transaction().await?.batch_execute(&format!("drop schema if exists {schema} cascade")).await?;
                 cx.commit().await?;
             }
             Self::File(file) => {
@@ -71,7 +68,7 @@ impl Scratch {
 }
 
 /// Waits until no job is waiting, running or set to a timer.
-pub(crate) async fn until_idle(messages: &MessageServices<AnyStore>) -> Result {
+pub(crate) async fn until_idle<S: Store>(messages: &MessageServices<S>) -> Result {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let status = messages.jobs().status().await?;

@@ -73,7 +73,9 @@ impl fmt::Display for SqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // The driver's own text is only "db error".
-            Self::Postgres(error) => f.write_str(error.as_db_error().map_or(&error.to_string(), |error| error.message())),
+            Self::Postgres(error) => {
+                f.write_str(error.as_db_error().map_or(&error.to_string(), |error| error.message()))
+            }
             Self::Sqlite(error) => error.fmt(f),
         }
     }
