@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jobwright::store::Store;
 use jobwright::{DatabaseConfig, JobId, Sqlite};
 use rusqlite::Connection;
 
