@@ -73,6 +73,39 @@ impl Pg<false> {
     }
 }
 
+/// Hears notifications of a schema.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    heard: tokio::sync::mpsc::UnboundedReceiver<tokio_postgres::Notification>,
+    _client: tokio_postgres::Client,
+}
+
+impl Ear {
+    /// The next notification: what it says, and the process id of the server that sent it.
+    pub(crate) async fn next(&mut self) -> (String, i32) {
+        let heard = tokio::time::timeout(std::time::Duration::from_secs(10), self.heard.recv()).await;
+        let heard = heard.expect("nothing was heard").expect("the connection was lost");
+        (heard.payload().to_owned(), heard.process_id())
+    }
+}
+
+impl Pg<false> {
+    /// Listens for the hints of this schema.
+    pub(crate) async fn ear(&self) -> Ear {
+        let (client, mut connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
+        let (sender, heard) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                if let tokio_postgres::AsyncMessage::Notification(notification) = message {
+                    let _ = sender.send(notification);
+                }
+            }
+        });
+        client.batch_execute(&format!("listen {}_wake", self.schema.name)).await.unwrap();
+        Ear { heard, _client: client }
+    }
+}
+
 impl Schema {
     fn session_url(&self) -> String {
         let Self { url, name } = self;

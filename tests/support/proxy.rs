@@ -23,6 +23,13 @@ enum Weather {
     Down,
 }
 
+/// What gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Request,
+    Answer,
+}
+
 /// Stands between a client and a server.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -37,8 +44,8 @@ struct Shared {
     weather: watch::Sender<Weather>,
     /// Raised to cut all connections that are open.
     cuts: watch::Sender<u64>,
-    /// What a client has to send for the answer to be swallowed, and everything after it.
-    swallow: std::sync::Mutex<Option<Vec<u8>>>,
+    /// What a client has to send for it to happen.
+    swallow: std::sync::Mutex<Option<(Vec<u8>, Lost)>>,
     swallowed: AtomicUsize,
 }
 
@@ -86,7 +93,13 @@ impl Proxy {
     /// The next time a client sends something that contains `text`, it reaches the server, but nothing the server says to that
     /// client from then on comes back; the connection stays open. Works once.
     pub(crate) fn swallow_answer_to(&self, text: &str) {
-        *self.shared.swallow.lock().unwrap() = Some(text.as_bytes().to_vec());
+        *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Answer));
+    }
+
+    /// The next time a client sends something that contains `text`, it does not reach the server, and the connection is cut.
+    /// Works once.
+    pub(crate) fn swallow(&self, text: &str) {
+        *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Request));
     }
 
     /// How many connections lost their answers.
@@ -134,11 +147,16 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared, 
         let Ok(read @ 1..) = from.read(&mut buffer).await else { return };
         if upwards {
             let mut swallow = shared.swallow.lock().unwrap();
-            let found = |text: &Vec<u8>| buffer[..read].windows(text.len()).any(|part| part == text);
-            if swallow.as_ref().is_some_and(found) {
+            if let Some((text, lost)) = swallow.as_ref()
+                && buffer[..read].windows(text.len()).any(|part| part == text)
+            {
+                let dropped = *lost == Lost::Request;
                 *swallow = None;
                 mute.store(true, Ordering::SeqCst);
                 shared.swallowed.fetch_add(1, Ordering::SeqCst);
+                if dropped {
+                    return;
+                }
             }
         } else if mute.load(Ordering::SeqCst) {
             continue;
