@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod faults_database;
 mod faults_process;
 mod faults_zombie;
 mod ledger_keeper;
