@@ -182,12 +182,5 @@ pub(super) fn start<S: Store>(
         return;
     };
     let wake = kind.slots.is_some().then(|| node.queues.get(&job.queue).cloned()).flatten();
-    let running = worker::run(node.clone(), kind, job, (slot, kind_slot));
-    node.workers.spawn(async move {
-        running.await;
-        // The dispatcher does not wait for the slots of a kind, so it has to be told.
-        if let Some(queue) = wake {
-            queue.wake();
-        }
-    });
+    node.workers.spawn(worker::run(node.clone(), kind, job, (slot, kind_slot), wake));
 }
