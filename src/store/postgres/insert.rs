@@ -125,9 +125,11 @@ impl<'a> Columns<'a> {
         if self.is_plain() { &sql.insert_ready } else { &sql.insert_any }
     }
 
-    pub(super) fn read(&self, rows: &[Row]) -> Result<Inserted> {
+    /// What was inserted, and by which transaction.
+    pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
+        let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
         if self.is_plain() {
-            return Ok(Inserted { rows: self.ids.len() as u64, owned: Vec::new() });
+            return Ok((Inserted { rows: self.ids.len() as u64, owned: Vec::new() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, owned: Vec::new() };
         for row in rows {
@@ -139,7 +141,7 @@ impl<'a> Columns<'a> {
                 });
             }
         }
-        Ok(inserted)
+        Ok((inserted, xid(4)?))
     }
 }
 
@@ -154,8 +156,8 @@ pub(super) async fn insert(
     }
     let headers = header_texts(messages);
     let columns = Columns::new(messages, &headers, owned);
-    let rows = shared.engine_once("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
-    columns.read(&rows)
+    let rows = shared.engine_commit("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
+    Ok(columns.read(&rows)?.0)
 }
 
 impl Postgres {
@@ -180,6 +182,6 @@ impl Postgres {
             .await
             .map_err(|_| doing.timeout(shared.call_timeout))?
             .map_err(|e| doing.explain(e))?;
-        columns.read(&rows)
+        Ok(columns.read(&rows)?.0)
     }
 }

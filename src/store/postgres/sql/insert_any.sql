@@ -43,6 +43,6 @@ later as (
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, owned from ready
+select id, seq, created_at, owned, pg_current_xact_id()::text from ready
 union all
-select id, seq, created_at, false from later
+select id, seq, created_at, false, pg_current_xact_id()::text from later
