@@ -180,15 +180,5 @@ pub(super) fn start<S: Store>(
         return;
     };
     let slots = Arc::new(Slots { _queue: slot, kind: kind_slot });
-    let running = worker::run(node.clone(), kind, job, slots.clone());
-    let node = node.clone();
-    node.workers.clone().spawn(async move {
-        running.await;
-        // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
-        let limited = slots.kind.is_some();
-        drop(slots);
-        if limited {
-            node.queues.values().for_each(|queue| queue.wake());
-        }
-    });
+    node.workers.spawn(worker::run(node.clone(), kind, job, slots));
 }
