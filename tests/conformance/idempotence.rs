@@ -125,7 +125,7 @@ pub(crate) async fn others_of_the_batch_are_kept<T: TestDb>(db: &T) {
     assert_eq!(store.all().await.len(), 5);
 }
 
-/// Ids need not be UUIDv7: a sender may derive one from its own key.
+/// Ids need not be a `UUIDv7`: a sender may derive one from its own key.
 pub(crate) async fn any_uuid_will_do<T: TestDb>(db: &T) {
     let store = db.jobs();
     for text in [

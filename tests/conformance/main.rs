@@ -14,6 +14,7 @@ mod fencing;
 mod hints;
 mod idempotence;
 mod ledger;
+mod locks;
 mod lost;
 mod nodes;
 mod operating;
@@ -44,7 +45,7 @@ macro_rules! run {
 }
 
 macro_rules! conformance {
-    (every { $($every:tt)* } sql { $($sql:tt)* }) => {
+    (every { $($every:tt)* } sql { $($sql:tt)* } postgres { $($postgres:tt)* }) => {
         mod oracle {
             run! { crate::support::oracle::Oracle, $($every)* }
         }
@@ -53,10 +54,10 @@ macro_rules! conformance {
             run! { crate::support::sqlite::SqliteDb, $($every)* $($sql)* }
         }
         mod postgres {
-            run! { crate::support::postgres::Pg<false>, $($every)* $($sql)* }
+            run! { crate::support::postgres::Pg<false>, $($every)* $($sql)* $($postgres)* }
         }
         mod pgbouncer {
-            run! { crate::support::postgres::Pg<true>, $($every)* $($sql)* }
+            run! { crate::support::postgres::Pg<true>, $($every)* $($sql)* $($postgres)* }
         }
     };
 }
@@ -264,6 +265,13 @@ conformance! {
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused
+        }
+    }
+    postgres {
+        locks {
+            a_claim_passes_over_them
+            promoters_pass_over_them
+            monitors_pass_over_them
         }
     }
 }

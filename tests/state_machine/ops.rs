@@ -20,7 +20,7 @@ pub(crate) enum Op {
         messages: Vec<Message>,
         owned_by: Option<usize>,
     },
-    /// A claim; `resume`: from where the last one of this queue ended.
+    /// A claim, now and then by a node that is gone; `resume`: from where the last one of this queue ended.
     Claim {
         node: usize,
         queue: usize,
@@ -143,12 +143,12 @@ fn op() -> impl Strategy<Value = Op> {
     // Mostly the newest claims, sometimes old ones.
     let claim = || prop_oneof![4 => 0_usize..4, 1 => 0_usize..40];
     prop_oneof![
-        6 => (vec(message(), 1..4), option::weighted(0.3, node()))
+        6 => (vec(message(), 1..4), option::weighted(0.3, 0..=NODES * 4))
             .prop_map(|(messages, owned_by)| Op::Send { messages, owned_by }),
-        8 => (node(), 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5, prop::bool::weighted(0.3))
+        8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5, prop::bool::weighted(0.3))
             .prop_map(|(node, queue, kinds, limit, resume)| Op::Claim { node, queue, kinds, limit, resume }),
         3 => (0..=NODES * 4, vec(claim(), 1..4)).prop_map(|(node, claims)| Op::Complete { node, claims }),
-        6 => (0..=NODES * 4, vec((claim(), ending()), 1..4)).prop_map(|(node, outcomes)| Op::Settle { node, outcomes }),
+        6 => (0..=NODES * 4, vec((claim(), ending()), 1..6)).prop_map(|(node, outcomes)| Op::Settle { node, outcomes }),
         3 => (1_usize..4).prop_map(|limit| Op::Promote { limit }),
         2 => node().prop_map(|node| Op::Retire { node }),
         2 => (1_usize..4).prop_map(|limit| Op::ReleaseLost { limit }),
@@ -162,5 +162,5 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// Up to `longest` things that happen one after the other.
 pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
-    vec(op(), 1..=longest)
+    vec(op(), longest / 4..=longest)
 }

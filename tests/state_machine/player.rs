@@ -151,7 +151,7 @@ impl Player {
         match op {
             Op::Send { messages, owned_by } => self.send(messages, *owned_by).await,
             Op::Claim { node, queue, kinds, limit, resume } => {
-                self.claim(self.alive[*node], *queue, kinds.as_deref(), *limit, *resume).await
+                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *resume).await
             }
             Op::Complete { node, claims } => {
                 let (place, claims) = self.pick(*node, claims);
@@ -186,7 +186,7 @@ impl Player {
     async fn send(&mut self, plans: &[Message], owned_by: Option<usize>) -> Outcome<bool> {
         let messages: Vec<JobMessage> = plans.iter().map(|plan| self.message(plan)).collect();
         let own: Vec<usize> = (0..plans.len()).filter(|position| plans[*position].own).collect();
-        let place = owned_by.map(|slot| self.alive[slot]);
+        let place = owned_by.map(|slot| self.anyone(slot));
         let answers = both!(self, |side| {
             let owned = place.map(|place| Preclaim { node: side.nodes[place], positions: own.clone() });
             side.jobs.insert(&messages, owned.as_ref()).await
@@ -213,6 +213,11 @@ impl Player {
             job = job.id(self.given[given]);
         }
         message(job)
+    }
+
+    /// Mostly a node that is alive, now and then the first there was, which may be gone.
+    fn anyone(&self, node: usize) -> usize {
+        if node == NODES * 4 { 0 } else { self.alive[node % NODES] }
     }
 
     async fn claim(

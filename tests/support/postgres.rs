@@ -121,6 +121,27 @@ impl<const POOLED: bool> Pg<POOLED> {
     }
 }
 
+/// An open transaction past the store, and the locks it holds.
+pub(crate) struct Held(tokio_postgres::Client);
+
+impl Held {
+    /// Ends it.
+    pub(crate) async fn release(self) {
+        self.0.batch_execute("rollback").await.unwrap();
+    }
+}
+
+impl<const POOLED: bool> Pg<POOLED> {
+    /// Runs SQL in a transaction that stays open, on a connection that is no pool's.
+    pub(crate) async fn hold(&self, sql: &str) -> Held {
+        let (client, connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let sql = sql.replace("{schema}", &self.schema.name);
+        client.batch_execute(&format!("begin; {sql}")).await.unwrap();
+        Held(client)
+    }
+}
+
 impl<const POOLED: bool> TestDb for Pg<POOLED> {
     type Store = Postgres;
     const HEARS_HINTS: bool = !POOLED;
@@ -216,7 +237,7 @@ async fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
 
 static CLEANED: OnceCell<()> = OnceCell::const_new();
 
-/// Removes what killed tests left behind more than a day ago. The names end in a UUIDv7, so they tell their age.
+/// Removes what killed tests left behind more than a day ago. The names end in a `UUIDv7`, so they tell their age.
 async fn remove_leftovers(url: &str) {
     let names = "select nspname::text from pg_namespace where nspname ~ '^t_[0-9a-f]{32}$' and nspname < 't_' \
                  || lpad(to_hex((extract(epoch from now() - interval '1 day') * 1000)::bigint), 12, '0') limit 20";

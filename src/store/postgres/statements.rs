@@ -3,6 +3,8 @@
 
 use tokio_postgres::types::Type;
 
+use crate::store::settle::ERRORS_KEPT;
+
 /// One statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
@@ -10,9 +12,12 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
-/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel.
+/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
+/// errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
-    sql.replace("{schema}", &format!("\"{schema}\"")).replace("{channel}", &channel(schema))
+    sql.replace("{schema}", &format!("\"{schema}\""))
+        .replace("{channel}", &channel(schema))
+        .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
 
 /// The notification channel of a schema.
@@ -44,7 +49,9 @@ macro_rules! statements {
 statements! {
     insert_ready: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY],
     insert_any: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
-                 INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY],
+                 INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY],
+    insert_owned: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
+                   INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY],
     claim: [INT8, TEXT, INT2, INT8, TEXT_ARRAY, INT8],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],

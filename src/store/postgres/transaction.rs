@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -18,8 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, Preclaim, UnitOfWork};
 
-/// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple query, because then all of it has the same statement timestamp, and a question that fails keeps
-/// the commit from being run.
+/// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
+/// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
 const COMMIT: &str = "select transaction_timestamp() <> statement_timestamp(); commit";
 
 /// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a
@@ -41,16 +41,13 @@ pub struct PgTransaction {
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
         let doing = Doing { what: "begin a transaction", place: &shared.place };
-        let deadline = Instant::now() + shared.call_timeout;
         // Connections may have died in the pool; each is found out by its first statement.
         let mut spares = shared.config.max_connections;
         loop {
-            let object = timeout_at(deadline, shared.client(&shared.user, doing))
-                .await
-                .map_err(|_| doing.timeout(shared.call_timeout))??;
+            let object = shared.client(&shared.user, doing).await?;
             let begun = Self { object: Some(object), shared: shared.clone(), xid: None };
             let answer = match begun.client() {
-                Ok(client) => timeout_at(deadline, client.batch_execute("begin")).await,
+                Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
                 Err(error) => return Err(error),
             };
             match answer {
