@@ -43,7 +43,7 @@ async fn refused<W: World>(
 }
 
 pub(crate) async fn a_missing_state_is_said<W: World>(db: &W) {
-    refused(db, &["needy", "Thing", ".state("], |builder| builder.command::<Needy>()).await;
+    refused(db, &["needy", "Thing", ".state("], jobwright::ExecutorBuilder::command::<Needy>).await;
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone()).command::<Needy>().state(Thing).start().await.unwrap();
     messages.send(NewJob::json("poor", &Needy)).await.unwrap();

@@ -66,10 +66,10 @@ async fn sql_alone_sends_and_wakes() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     let executor = asleep::<Pg<false>>(&messages).await;
-    let mut client = db.client().await;
-    let transaction = client.transaction().await.unwrap();
-    let id: String = transaction.query_one("select send('note', '{}')::text", &[]).await.unwrap().get(0);
-    transaction.commit().await.unwrap();
+    let client = db.client().await;
+    client.batch_execute("begin").await.unwrap();
+    let id: String = client.query_one("select send('note', '{}')::text", &[]).await.unwrap().get(0);
+    client.batch_execute("commit").await.unwrap();
     client.execute("select wake()", &[]).await.unwrap();
     db.drained().await;
     assert_eq!(db.ledger().await.get(&id), Some(&1));

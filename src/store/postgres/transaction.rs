@@ -191,7 +191,6 @@ async fn resolve(shared: &Arc<Shared>, xid: Option<String>, lost: Error) -> Resu
         )
         .with_source(lost)
     };
-    eprintln!("DEBUG resolve {xid:?} {lost:?}");
     let Some(xid) = xid else {
         return Err(unknown(lost));
     };
