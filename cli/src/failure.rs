@@ -54,6 +54,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 impl From<jobwright::Error> for Failure {
     fn from(error: jobwright::Error) -> Self {
         Self::Library(error)

@@ -19,8 +19,8 @@ pub(super) struct Scope {
 enum Look {
     /// There is work.
     Busy,
-    /// Nothing at all.
-    Empty,
+    /// Nothing, but maybe timers that are due later.
+    Empty { later: u64 },
     /// Only jobs of kinds that this worker can't run.
     Foreign(u64),
 }
@@ -38,7 +38,14 @@ pub(super) async fn drained(
         // The counts cost a pass over the tables, so they wait until this process has nothing in hand.
         if executor.stats().in_flight == 0 {
             match look(jobs, scope).await {
-                Ok(Look::Empty) => return Ok(()),
+                Ok(Look::Empty { later: 0 }) => return Ok(()),
+                Ok(Look::Empty { later }) => {
+                    tracing::info!(
+                        jobs = later,
+                        "left for later: they are not due yet (new ones, or between two attempts)"
+                    );
+                    return Ok(());
+                }
                 // Twice: while kind after kind is looked at, a job of one may send a job of another.
                 Ok(Look::Foreign(n)) if foreign_before => {
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
@@ -61,16 +68,17 @@ pub(super) async fn drained(
 async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look> {
     let status = jobs.status().await?;
     let ours = status.queues.iter().filter(|queue| scope.queues.contains(&queue.queue));
-    let (mut open, mut overdue) = (0, 0);
+    let (mut open, mut overdue, mut later) = (0, 0, 0);
     for queue in ours {
         open += queue.waiting + queue.running;
         overdue += queue.overdue;
+        later += queue.timer;
     }
     if overdue > 0 {
         return Ok(Look::Busy);
     }
     if open == 0 {
-        return Ok(Look::Empty);
+        return Ok(Look::Empty { later });
     }
     for queue in &scope.queues {
         for kind in &scope.kinds {
