@@ -1,5 +1,7 @@
 //! Part 4: what became of every job. Everything is asked from the database.
 
+use std::fmt::Write as _;
+
 use jobwright::store::{JobFilter, JobState, Page};
 
 use super::stage::Stage;
@@ -72,12 +74,14 @@ pub(super) async fn run(stage: &Stage, flooded: u64, taken: &Takeover) -> Result
     let mut text = String::from("4. The account of all jobs, asked from the database:\n\n");
     let header = ["part", "sent", "done", "dead letters", "unaccounted", "attempts", "effects twice"];
     text += &table(header, accounts.iter().map(Account::row));
-    text += &format!(
-        "\ntaken over from the killed worker: {survived} of the {} it had in hand, each in its second attempt\n",
+    // Writing to a string can't fail.
+    let _ = writeln!(
+        text,
+        "\ntaken over from the killed worker: {survived} of the {} it had in hand, each in its second attempt",
         taken.orphans.len()
     );
     if last_words > 0 {
-        text += &format!("committed by the killed worker with its last breath: {last_words}\n");
+        let _ = writeln!(text, "committed by the killed worker with its last breath: {last_words}");
     }
     let kept = accounts.iter().all(|account| account.unaccounted() == 0 && account.doubled() == 0);
     if !kept || survived + last_words != taken.orphans.len() as u64 {
