@@ -125,7 +125,8 @@ pub struct ExecutorConfig {
     /// leases. 1 s or more; default 30 s.
     #[serde(deserialize_with = "duration")]
     pub lease: Duration,
-    /// How long a shutdown waits for running handlers before it cancels them. Default 30 s.
+    /// How long a shutdown waits for running handlers before it cancels them. Default 30 s. For programs to pass on: the
+    /// library is told by [`CommandExecutor::shutdown`](crate::CommandExecutor::shutdown).
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
     /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.

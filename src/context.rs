@@ -1,8 +1,10 @@
 //! The unit of work: a transaction and the messages that belong to it.
 
+use std::sync::Arc;
+
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::message::MessageService;
+use crate::message::{MessageService, MessageServiceFactory};
 use crate::store::{Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
@@ -11,11 +13,11 @@ use crate::store::{Postgres, Store, UnitOfWork};
 /// that is dropped rolls back and discards its messages.
 ///
 /// ```no_run
-/// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
+/// # async fn f(messages: jobwright::MessageServices) -> Result<(), Box<dyn std::error::Error>> {
 /// use jobwright::NewJob;
 ///
 /// let mut cx = messages.begin();
-/// cx.transaction().await?.execute("insert into orders (id) values ($1)", &[&42_i64]).await.ok();
+/// cx.transaction().await?.execute("insert into orders (id) values ($1)", &[&42_i64]).await?;
 /// cx.send(NewJob::json("send-invoice", &42).priority(5))?;
 /// cx.commit().await?;
 /// # Ok(()) }
@@ -23,13 +25,15 @@ use crate::store::{Postgres, Store, UnitOfWork};
 #[must_use = "a context does nothing until it is committed"]
 pub struct Context<S: Store = Postgres> {
     store: S,
-    service: Box<dyn MessageService<S>>,
+    factory: Arc<dyn MessageServiceFactory<S>>,
+    /// Opened by the first message: most handlers send none.
+    service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, service: Box<dyn MessageService<S>>) -> Self {
-        Self { store, service, transaction: None }
+    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>) -> Self {
+        Self { store, factory, service: None, transaction: None }
     }
 
     /// The context's transaction; the first call opens it.
@@ -55,12 +59,17 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)): nothing was collected, the context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.service.send(job.into_job())
+        self.service.get_or_insert_with(|| self.factory.open()).send(job.into_job())
     }
 
     /// What a commit would flush now, in the order of sending. Tests can look here before anything is stored.
     pub fn pending(&self) -> &[JobMessage] {
-        self.service.pending()
+        self.service.as_ref().map_or(&[], |service| service.pending())
+    }
+
+    /// What has to be flushed, if there is something.
+    fn take_service(&mut self) -> Option<Box<dyn MessageService<S>>> {
+        self.service.take().filter(|service| !service.pending().is_empty())
     }
 
     /// Flushes the messages with one statement and commits, proven: `Ok` means that the server really committed.
@@ -70,17 +79,20 @@ impl<S: Store> Context<S> {
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
     /// and the server could not be asked. In all other cases nothing was kept.
     pub async fn commit(mut self) -> Result<()> {
-        if let Some(mut transaction) = self.transaction.take() {
-            if !self.service.pending().is_empty() {
-                self.service.flush(&mut transaction).await?;
+        let mut service = self.take_service();
+        match (self.transaction.take(), &mut service) {
+            (Some(mut transaction), service) => {
+                if let Some(service) = service {
+                    service.flush(&mut transaction).await?;
+                }
+                transaction.commit().await?;
             }
-            transaction.commit().await?;
-        } else if self.service.pending().is_empty() {
-            return Ok(());
-        } else {
-            self.service.flush_alone().await?;
+            (None, Some(service)) => service.flush_alone().await?,
+            (None, None) => {}
         }
-        self.service.committed();
+        if let Some(mut service) = service {
+            service.committed();
+        }
         Ok(())
     }
 
@@ -96,11 +108,14 @@ impl<S: Store> Context<S> {
             transaction.rollback().await?;
             return Ok(false);
         }
-        if !self.service.pending().is_empty() {
-            self.service.flush(&mut transaction).await?;
+        let mut service = self.take_service();
+        if let Some(service) = &mut service {
+            service.flush(&mut transaction).await?;
         }
         transaction.commit().await?;
-        self.service.committed();
+        if let Some(mut service) = service {
+            service.committed();
+        }
         Ok(true)
     }
 

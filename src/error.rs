@@ -31,7 +31,8 @@ pub enum ErrorKind {
     Aborted,
     /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
-    /// The job is no longer owned by this claim: released, cancelled or taken by another node (`JW-FENCED`).
+    /// The job is no longer owned by this claim: released, cancelled or taken by another node (`JW-FENCED`). For stores and
+    /// programs of others: the executor counts refused outcomes ([`ExecutorStats::refused`](crate::ExecutorStats::refused)).
     Fenced,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,

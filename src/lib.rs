@@ -1,4 +1,72 @@
-//! jobwright
+//! A transactional message service and job executor, on PostgreSQL or embedded SQLite.
+//!
+//! A *job* is a row: a kind, a payload, and where and how it is to run. It is sent through a [`Context`], a unit of work
+//! that collects messages and flushes them in the same transaction as your own writes. So a job exists if, and only if,
+//! the change that caused it was committed: there is no window in which one is there without the other.
+//!
+//! A [`CommandExecutor`] claims jobs in batches, runs their handlers, and records how they ended. A handler that uses its
+//! context's transaction commits its own writes, the messages it sent and the removal of its job together. Every claim
+//! gives out a new fencing token, and every outcome has to name the current one: an executor that was paused, cut off or
+//! declared dead may still run, but commits nothing.
+//!
+//! ```no_run
+//! use jobwright::{Command, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendInvoice { order: i64 }
+//!
+//! impl Command for SendInvoice {
+//!     const KIND: &'static str = "send-invoice";
+//!     type State = ();
+//!
+//!     async fn execute(self, cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
+//!         cx.transaction().await?
+//!             .execute("update orders set invoiced = true where id = $1", &[&self.order]).await?;
+//!         Ok(Outcome::Done)
+//!     }
+//! }
+//!
+//! # async fn tour() -> Result<(), Box<dyn std::error::Error>> {
+//! let messages = MessageServices::postgres(&DatabaseConfig::url("postgres://app@localhost/app")).await?;
+//! messages.migrate().await?;
+//!
+//! let mut cx = messages.begin();
+//! cx.transaction().await?.execute("insert into orders (id) values (42)", &[]).await?;
+//! cx.send(SendInvoice { order: 42 })?;
+//! cx.commit().await?; // the order and its job, or neither
+//!
+//! let executor = CommandExecutor::builder(messages).command::<SendInvoice>().start().await?;
+//! executor.shutdown(std::time::Duration::from_secs(30)).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | connecting, sending, migrating | [`MessageServices`], [`DatabaseConfig`] |
+//! | units of work, and transactions that you own | [`Context`], [`MessageServices::enlist`] |
+//! | what is sent | [`NewJob`], [`Payload`], [`Command`] |
+//! | what runs it, and how it may end | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
+//! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
+//! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
+//! | what can go wrong | [`Error`], [`ErrorKind`] |
+//! | the seams: message services, stores | [`message`], [`store`] |
+//!
+//! # Which database
+//!
+//! Contexts, commands and executors are typed by their store, [`Postgres`] unless said otherwise, so a transaction is the
+//! driver's own. `Sqlite` is the embedded one (feature `sqlite`, on by default). [`AnyStore`] is chosen by the URL when
+//! the program runs ([`MessageServices::connect`]).
+//!
+//! # What to rely on
+//!
+//! * Committed is kept: a job runs until it is done, cancelled, or a dead letter with its reason. No crash removes it.
+//! * Rolled back is nothing: no row, and no wake-up, before the transaction has really committed; a commit that the server
+//!   turned into a rollback is an error.
+//! * Handlers run at least once and commit once. What one does outside its transaction can happen again.
+//! * Every wait has a deadline.
 
 pub(crate) mod backoff;
 pub mod config;
@@ -19,3 +87,12 @@ pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
 pub use store::{AnyStore, AnyTransaction, JobStore, Store};
+
+/// The code in the documents compiles.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/guide.md")]
+    mod guide {}
+}

@@ -1,1 +1,80 @@
-fn main() {}
+//! Benchmarks, each beside its limit: the least that PostgreSQL (or SQLite) itself needs for the same work, measured in the
+//! same run on the same server. See docs/performance.md.
+
+mod args;
+mod cases;
+mod limits;
+mod load;
+mod report;
+mod server;
+mod setup;
+mod stats;
+mod table;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+use report::Report;
+use setup::Bench;
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+fn main() -> ExitCode {
+    let args = match args::parse(std::env::args().skip(1)) {
+        Ok(Command::Core(args)) => args,
+        Ok(Command::Help) => {
+            print!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => {
+            eprintln!("{message}\n\n{}", args::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let done = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Into::into)
+        .and_then(|runtime| runtime.block_on(core(&args)));
+    match done {
+        Ok(report) if args.check && !report.missed().is_empty() => {
+            eprintln!("below what is required: {}", report.missed().join(", "));
+            ExitCode::FAILURE
+        }
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", explain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn core(args: &Args) -> Result<Report> {
+    let bench = Bench::open(args).await?;
+    let mut report = Report::new(bench.describe().await?);
+    let measured = tokio::select! {
+        measured = cases::run(&bench, &mut report) => measured,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into).and(Err("interrupted".into())),
+    };
+    // Also after a failure: nothing of ours stays on the server.
+    let closed = bench.close().await;
+    report.finish();
+    print!("{}", table::markdown(&report));
+    if let Some(file) = &args.json {
+        std::fs::write(file, report.json()).map_err(|e| format!("{} can't be written: {e}", file.display()))?;
+    }
+    measured?;
+    closed?;
+    Ok(report)
+}
+
+/// An error with its causes: the driver's own text often says no more than "db error".
+fn explain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

@@ -48,8 +48,8 @@ create table jobwright_job (
 create unique index jobwright_job_id on jobwright_job (id);
 -- PostgreSQL must not index what a claim changes; here an index entry dies either at the claim or at the end of the job, at
 -- the same cost, and a scan that never meets owned rows is worth having. kind is in it so that jobs of other kinds are
--- skipped without reading their rows.
-create index jobwright_job_acquire on jobwright_job (queue, rank, seq, kind) where lock_owner is null;
+-- skipped without reading their rows; so is lock_owner, always null there: without it SQLite reads the row to test it again.
+create index jobwright_job_acquire on jobwright_job (queue, rank, seq, kind, lock_owner) where lock_owner is null;
 create index jobwright_job_owned on jobwright_job (lock_owner) where lock_owner is not null;
 
 -- Jobs that are due later: delayed, snoozed, or between two attempts.

@@ -51,7 +51,7 @@ impl<S: Store> ExecutorBuilder<S> {
         }
     }
 
-    /// Sets name, lease and poll interval.
+    /// Sets name, lease and poll interval. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
     pub fn config(mut self, config: ExecutorConfig) -> Self {
         self.config = config;
         self
@@ -124,7 +124,8 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Sets timeout, retries and concurrency of a kind, whatever the kind itself says.
+    /// Sets timeout, retry delays and concurrency of a kind, whatever the kind itself says. Queue, priority and attempts belong
+    /// to what is sent, and have no effect here.
     pub fn kind_options(mut self, kind: impl Into<String>, options: KindOptions) -> Self {
         self.options.insert(kind.into(), options);
         self

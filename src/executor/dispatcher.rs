@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::incarnation::Incarnation;
 use super::jitter;
 use super::queue::Queue;
-use super::registry::Kind;
+use super::registry::{Kind, Slots};
 use super::stats::add;
 use super::worker;
 use crate::backoff::Reconnect;
@@ -113,18 +113,18 @@ impl<S: Store> Dispatcher<S> {
             // Let what was just started finish first: short jobs then free their slots together, and the next claim is large.
             tokio::task::yield_now().await;
         }
-        let kind_slots = match &group.limited {
-            Some(kind) => match free_slots(kind) {
-                Some(slots) => Some(slots),
-                // All busy. The end of one wakes the dispatcher.
-                None => return Ok(false),
-            },
-            None => None,
-        };
-        let most = kind_slots.as_ref().map_or(BATCH, |slots| slots.num_permits().min(BATCH));
-        let Some(mut slots) = self.queue.take(most).await else {
+        let Some(mut slots) = self.queue.take(BATCH).await else {
             return Ok(false);
         };
+        let mut kind_slots = None;
+        if let Some(kind) = &group.limited {
+            // Not waited for, because the queue's slots are in hand. The end of a job of this kind wakes the dispatcher.
+            let Some(free) = free_slots(kind, slots.num_permits()) else {
+                return Ok(false);
+            };
+            drop(slots.split(slots.num_permits() - free.num_permits()));
+            kind_slots = Some(free);
+        }
         let limit = slots.num_permits();
         let now = Instant::now();
         let from_mark = group.flooded && now.duration_since(group.full_look) < FULL_LOOK;
@@ -150,7 +150,6 @@ impl<S: Store> Dispatcher<S> {
         let more = jobs.len() >= limit || from_mark;
         group.flooded = jobs.len() >= limit;
         add(&self.node.counters.claimed, jobs.len());
-        let mut kind_slots = kind_slots;
         for job in jobs {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
@@ -161,10 +160,10 @@ impl<S: Store> Dispatcher<S> {
     }
 }
 
-/// All free slots of a kind that has a limit.
-fn free_slots<S: Store>(kind: &Kind<S>) -> Option<OwnedSemaphorePermit> {
+/// The free slots of a kind that has a limit, at most `most`.
+fn free_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
     let slots = kind.slots.as_ref()?;
-    let free = u32::try_from(slots.available_permits()).ok().filter(|free| *free > 0)?;
+    let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
     slots.clone().try_acquire_many_owned(free).ok()
 }
 
@@ -181,13 +180,16 @@ pub(super) fn start<S: Store>(
         node.in_flight.suspect();
         return;
     };
-    let wake = kind.slots.is_some().then(|| node.queues.get(&job.queue).cloned()).flatten();
-    let running = worker::run(node.clone(), kind, job, (slot, kind_slot));
-    node.workers.spawn(async move {
+    let slots = Arc::new(Slots { _queue: slot, kind: kind_slot });
+    let running = worker::run(node.clone(), kind, job, slots.clone());
+    let node = node.clone();
+    node.workers.clone().spawn(async move {
         running.await;
-        // The dispatcher does not wait for the slots of a kind, so it has to be told.
-        if let Some(queue) = wake {
-            queue.wake();
+        // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
+        let limited = slots.kind.is_some();
+        drop(slots);
+        if limited {
+            node.queues.values().for_each(|queue| queue.wake());
         }
     });
 }

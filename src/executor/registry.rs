@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::{Command, JobContext, KindOptions};
@@ -18,14 +18,24 @@ use crate::store::Store;
 /// What one attempt ends with.
 pub(super) type Ended = Result<Outcome, JobError>;
 
+/// What a handler gets to run one attempt.
+pub(super) struct Attempt<'a, S: Store> {
+    pub(super) job: &'a Job,
+    pub(super) context: &'a mut Context<S>,
+    pub(super) cancelled: &'a CancellationToken,
+    /// What the attempt occupies. Whoever may go on when its future was dropped keeps a clone.
+    pub(super) slots: &'a Arc<Slots>,
+}
+
 /// Runs one attempt, whatever the handler's own types are.
 pub(super) trait Handler<S: Store>: Send + Sync {
-    fn run<'a>(
-        &'a self,
-        job: &'a Job,
-        context: &'a mut Context<S>,
-        cancelled: &'a CancellationToken,
-    ) -> BoxFuture<'a, Ended>;
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended>;
+}
+
+/// The slots a job holds while it runs: one of its queue, and one of its kind if that has a limit.
+pub(super) struct Slots {
+    pub(super) _queue: OwnedSemaphorePermit,
+    pub(super) kind: Option<OwnedSemaphorePermit>,
 }
 
 /// A kind of job, ready to run.
@@ -70,12 +80,8 @@ pub(super) struct CommandHandler<C, A> {
 }
 
 impl<S: Store, C: Command<S>> Handler<S> for CommandHandler<C, C::State> {
-    fn run<'a>(
-        &'a self,
-        job: &'a Job,
-        context: &'a mut Context<S>,
-        cancelled: &'a CancellationToken,
-    ) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+        let Attempt { job, context, cancelled, .. } = attempt;
         Box::pin(async move {
             let command: C = job
                 .payload
@@ -95,8 +101,8 @@ where
     F: Fn(Job) -> R + Send + Sync,
     R: Future<Output = Ended> + Send + 'static,
 {
-    fn run<'a>(&'a self, job: &'a Job, _: &'a mut Context<S>, _: &'a CancellationToken) -> BoxFuture<'a, Ended> {
-        Box::pin((self.0)(job.clone()))
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+        Box::pin((self.0)(attempt.job.clone()))
     }
 }
 
@@ -108,12 +114,8 @@ where
     S: Store,
     F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync,
 {
-    fn run<'a>(
-        &'a self,
-        job: &'a Job,
-        context: &'a mut Context<S>,
-        cancelled: &'a CancellationToken,
-    ) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+        let Attempt { job, context, cancelled, .. } = attempt;
         Box::pin(async move { (self.0)(&mut JobContext { job, state: &(), context, cancelled }).await })
     }
 }
@@ -127,10 +129,15 @@ where
     S: Store,
     F: Fn(&Job) -> Ended + Send + Sync + 'static,
 {
-    fn run<'a>(&'a self, job: &'a Job, _: &'a mut Context<S>, _: &'a CancellationToken) -> BoxFuture<'a, Ended> {
-        let (handler, job) = (self.0.clone(), job.clone());
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+        let (handler, job, slots) = (self.0.clone(), attempt.job.clone(), attempt.slots.clone());
+        let run = move || {
+            // A thread that outlives its timeout still occupies the node: its slot is free when it really ends.
+            let _slots = slots;
+            super::panic::catching_blocking(|| handler(&job))
+        };
         Box::pin(async move {
-            match tokio::task::spawn_blocking(move || super::panic::catching_blocking(|| handler(&job))).await {
+            match tokio::task::spawn_blocking(run).await {
                 Ok(ended) => ended,
                 Err(error) => Err(JobError::new(format!("the blocking handler did not finish: {error}"))),
             }

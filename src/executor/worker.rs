@@ -3,21 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::completer::Report;
 use super::incarnation::Incarnation;
 use super::panic::catching_async;
-use super::registry::{Ended, Kind};
+use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
 use crate::job::{Job, JobError, Outcome, RetryAdvice};
 use crate::store::{Settlement, Store, Verdict};
-
-/// The slots a job holds while it runs: one of its queue, and one of its kind if that has a limit.
-pub(super) type Slots = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 /// How the handler came to its end.
 enum Ending {
@@ -28,20 +23,21 @@ enum Ending {
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Slots) {
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Arc<Slots>) {
     let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
     async {
         let mut context = node.messages.begin();
-        let ending = execute(&kind, &job, &mut context, &node.cancel).await;
+        let ending =
+            execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots }).await;
         conclude(&node, &kind, &job, context, ending).await;
-        drop(slots);
     }
     .instrument(span)
     .await;
 }
 
-async fn execute<S: Store>(kind: &Kind<S>, job: &Job, context: &mut Context<S>, cancel: &CancellationToken) -> Ending {
-    let handler = catching_async(kind.handler.run(job, context, cancel));
+async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+    let cancel = attempt.cancelled;
+    let handler = catching_async(kind.handler.run(attempt));
     let limited = async {
         match kind.options.timeout {
             Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),

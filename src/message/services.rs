@@ -44,7 +44,7 @@ impl<S: Store> MessageServices<S> {
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.open())
+        Context::new(self.store.clone(), self.factory.clone())
     }
 
     /// Sends one message in a transaction of its own.

@@ -19,6 +19,8 @@ pub mod postgres;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[doc(hidden)]
+pub mod testing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -252,7 +254,7 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
 
     /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
-    /// keeps its errors.
+    /// keeps its errors. Wakes nobody: executors find the jobs at their next look.
     async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
 
     /// Removes live jobs that match (waiting, timer, suspended, running). A running handler is not interrupted here, but its

@@ -32,14 +32,10 @@ pub(super) async fn query(
 }
 
 impl Shared {
-    /// Takes a connection of a pool. A pool only notices a dead connection when it is used, so this answers for the
-    /// connection, not for the server.
+    /// Takes a connection of a pool. The pool itself bounds each step (waiting for one, making one), and says which took too
+    /// long. It only notices a dead connection when that is used, so this answers for the connection, not for the server.
     pub(super) async fn client(&self, pool: &Pool, doing: Doing<'_>) -> Result<Object> {
-        let size = pool.status().max_size;
-        timeout(self.call_timeout, pool.get())
-            .await
-            .map_err(|_| doing.timeout(self.call_timeout))?
-            .map_err(|e| doing.explain_pool(e, size))
+        pool.get().await.map_err(|e| doing.explain_pool(e, pool.status().max_size))
     }
 
     /// Runs one statement of the engine in a transaction of its own, within the deadline. Only for statements that may be
@@ -71,15 +67,11 @@ impl Shared {
         mut spares: usize,
     ) -> Result<Vec<Row>> {
         let doing = Doing { what, place: &self.place };
-        let deadline = Instant::now() + self.call_timeout;
         loop {
-            let client = timeout_at(deadline, self.client(&self.engine, doing))
-                .await
-                .map_err(|_| doing.timeout(self.call_timeout))??;
+            let client = self.client(&self.engine, doing).await?;
+            let deadline = Instant::now() + self.call_timeout;
             match self.query_once(client, deadline, doing, statement, params).await {
-                Err(error) if lost_connection(&error) && spares > 0 && Instant::now() < deadline => {
-                    spares -= 1;
-                }
+                Err(error) if lost_connection(&error) && spares > 0 => spares -= 1,
                 other => return other,
             }
         }

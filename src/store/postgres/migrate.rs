@@ -29,7 +29,12 @@ const APPLIED: &str = "select version, name, checksum, applied_at from {schema}.
 
 /// One lock a schema name, taken for the length of a transaction so that no cancelled caller can leave it behind on a pooled
 /// connection. `hashtextextended` spreads names over the key space; the prefix keeps away from other users of such locks.
-const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0))";
+///
+/// Waiting for such a lock does not refresh what the session remembers of the catalogs, so `create schema if not exists`
+/// could still believe that there is none. Locking a table does refresh it: hence the look at `pg_namespace`.
+const LOCK: &str = "\
+select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
+select from pg_catalog.pg_namespace limit 0";
 
 /// The same steps as a script.
 pub(super) fn script(schema: &str) -> String {

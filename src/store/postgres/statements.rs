@@ -3,6 +3,8 @@
 
 use tokio_postgres::types::Type;
 
+use crate::store::settle::ERRORS_KEPT;
+
 /// One statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
@@ -10,9 +12,12 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
-/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel.
+/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
+/// errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
-    sql.replace("{schema}", &format!("\"{schema}\"")).replace("{channel}", &channel(schema))
+    sql.replace("{schema}", &format!("\"{schema}\""))
+        .replace("{channel}", &channel(schema))
+        .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
 
 /// The notification channel of a schema.

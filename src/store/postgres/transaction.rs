@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
 use futures_util::future::try_join;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Shared;
@@ -34,16 +34,13 @@ pub struct PgTransaction {
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
         let doing = Doing { what: "begin a transaction", place: &shared.place };
-        let deadline = Instant::now() + shared.call_timeout;
         // Connections may have died in the pool; each is found out by its first statement.
         let mut spares = shared.config.max_connections;
         loop {
-            let object = timeout_at(deadline, shared.client(&shared.user, doing))
-                .await
-                .map_err(|_| doing.timeout(shared.call_timeout))??;
+            let object = shared.client(&shared.user, doing).await?;
             let begun = Self { object: Some(object), shared: shared.clone() };
             let answer = match begun.client() {
-                Ok(client) => timeout_at(deadline, client.batch_execute("begin")).await,
+                Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
                 Err(error) => return Err(error),
             };
             match answer {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::rows::{count, detail, summary};
+use super::rows::{count, detail, id_list, summary};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::{JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
@@ -32,7 +32,7 @@ fn place(state: JobState) -> (&'static str, &'static str) {
 struct Chosen {
     states: Vec<JobState>,
     clause: String,
-    /// A JSON array of hexadecimal texts: any number of ids is one parameter.
+    /// See [`id_list`].
     ids: Option<String>,
     queue: Option<String>,
     kind: Option<String>,
@@ -45,8 +45,7 @@ impl Chosen {
         let mut clause = String::new();
         let ids = filter.ids.as_ref().map(|ids| {
             clause.push_str(" and id in (select unhex(value) from json_each(:ids))");
-            let texts: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.as_uuid().simple())).collect();
-            format!("[{}]", texts.join(","))
+            id_list(ids)
         });
         if filter.queue.is_some() {
             clause.push_str(" and queue = :queue");

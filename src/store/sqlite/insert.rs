@@ -75,7 +75,7 @@ fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Precl
         _ => (None, HashSet::new()),
     };
     let mut inserted = Inserted::default();
-    for ((position, message), seq) in messages.iter().enumerate().zip(first..) {
+    for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
         let row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
         if message.id_given && row.exists(connection)? {
             continue;

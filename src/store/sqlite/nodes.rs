@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::failure::Work;
-use super::rows::{Micros, count, micros, timestamp, with_error};
+use super::rows::{Micros, count, id_list, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use super::{Inner, take_numbers};
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const EXPIRED_CHECK: &str = include_str!("sql/expired_check.sql");
 const EXPIRE_NODES: &str = include_str!("sql/expire_nodes.sql");
 const DEAD_NODES: &str = include_str!("sql/dead_nodes.sql");
+const UNKNOWN_CHECK: &str = include_str!("sql/unknown_check.sql");
 const RELEASE_UNKNOWN: &str = include_str!("sql/release_unknown.sql");
 const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
 const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
@@ -67,14 +68,37 @@ impl Inner {
 
     pub(super) async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
         let tried = "declare nodes dead";
-        if !self.check(tried, |connection, now| asks(connection, EXPIRED_CHECK, named_params! { ":now": now })).await? {
-            return Ok(Vec::new());
+        let (late, dead) = self
+            .check(tried, |connection, now| {
+                let late = asks(connection, EXPIRED_CHECK, named_params! { ":now": now })?;
+                Ok((late, dead_nodes(connection)?))
+            })
+            .await?;
+        if !late {
+            return Ok(dead);
         }
         self.write(tried, |connection, now| {
             connection.prepare_cached(EXPIRE_NODES)?.execute(named_params! { ":now": now })?;
-            let mut statement = connection.prepare_cached(DEAD_NODES)?;
-            let nodes = statement.query_map([], |row| row.get(0).map(NodeId))?;
-            Ok(nodes.collect::<rusqlite::Result<_>>()?)
+            Ok(dead_nodes(connection)?)
+        })
+        .await
+    }
+
+    pub(super) async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        let tried = "give back jobs that are not in hand";
+        let known = id_list(known);
+        let asked = known.clone();
+        let any = self
+            .check(tried, move |connection, _| {
+                asks(connection, UNKNOWN_CHECK, named_params! { ":node": node.0, ":known": asked })
+            })
+            .await?;
+        if !any {
+            return Ok(0);
+        }
+        self.write(tried, move |connection, _| {
+            let params = named_params! { ":node": node.0, ":known": known };
+            Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
         })
         .await
     }
@@ -106,19 +130,12 @@ impl Inner {
         })
         .await
     }
+}
 
-    pub(super) async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
-        let known: Vec<String> = known.iter().map(|id| id.as_uuid().simple().to_string()).collect();
-        // A list of strings always serialises.
-        let known = serde_json::to_string(&known).unwrap_or_else(|_| "[]".to_owned());
-        self.write("give back jobs that got lost on the way", move |connection, _| {
-            let released = connection
-                .prepare_cached(RELEASE_UNKNOWN)?
-                .execute(named_params! { ":node": node.0, ":known": known })?;
-            Ok(released as u64)
-        })
-        .await
-    }
+fn dead_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeId>> {
+    let mut statement = connection.prepare_cached(DEAD_NODES)?;
+    let nodes = statement.query_map([], |row| row.get(0).map(NodeId))?;
+    nodes.collect()
 }
 
 /// A job whose owner is gone.

@@ -25,6 +25,12 @@ pub(super) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }
 
+/// Any number of ids as one parameter: a JSON array of their hexadecimal texts.
+pub(super) fn id_list(ids: &[JobId]) -> String {
+    let texts: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.as_uuid().simple())).collect();
+    format!("[{}]", texts.join(","))
+}
+
 /// A number of rows as SQLite counts.
 pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)

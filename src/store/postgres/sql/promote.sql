@@ -22,6 +22,9 @@ moved as (
 )
 select (select count(*) from due) as jobs,
        (select array_agg(distinct queue) from moved) as queues,
-       (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
-        from {schema}.timer_job
-        where due_at > statement_timestamp()) as next_us
+       -- A full batch says that there may be more: look again at once.
+       case when (select count(*) from due) = $1 then 0
+            else (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
+                  from {schema}.timer_job
+                  where due_at > statement_timestamp())
+       end as next_us

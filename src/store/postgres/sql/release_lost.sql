@@ -10,7 +10,7 @@ with lost as materialized (
 ),
 noted as materialized (
     select j.ctid as tid, j.attempt >= j.max_attempts as dies,
-           case when jsonb_array_length(j.errors) >= 10 then j.errors - 0 else coalesce(j.errors, '[]') end
+           case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
                       'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '') || ' did not renew its lease') as all_errors
     from {schema}.job j

@@ -1,4 +1,4 @@
--- All outcomes but success, in one statement, each only if this claim still owns the row. The newest ten errors are kept.
+-- All outcomes but success, in one statement, each only if this claim still owns the row. The newest errors are kept.
 with input as materialized (
     select *
     from unnest($2::uuid[], $3::int8[], $4::text[], $5::int8[], $6::text[], $7::text[])
@@ -6,7 +6,12 @@ with input as materialized (
 ),
 released as (
     update {schema}.job j
-    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0)
+    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
+        errors = case when i.error is null then j.errors
+                      else case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
+                          || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', $1,
+                                                                  'error', i.error, 'detail', i.detail))
+                 end
     from input i
     where i.verdict = 'release' and j.id = i.id and j.version = i.version and j.lock_owner = $1
     returning j.id
@@ -21,7 +26,7 @@ judged as (
     select t.*,
            t.verdict = 'dead' or t.verdict = 'retry' and t.attempt >= t.max_attempts as dies,
            case when t.error is null then t.errors
-                else case when jsonb_array_length(t.errors) >= 10 then t.errors - 0 else coalesce(t.errors, '[]') end
+                else case when jsonb_array_length(t.errors) >= {errors_kept} then t.errors - 0 else coalesce(t.errors, '[]') end
                     || jsonb_strip_nulls(jsonb_build_object('attempt', t.attempt, 'at', clock_timestamp(), 'node', $1,
                                                             'error', t.error, 'detail', t.detail))
            end as all_errors

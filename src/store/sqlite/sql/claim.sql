@@ -1,12 +1,19 @@
--- The one writer needs no SKIP LOCKED. The order of the rows returned is not defined: the caller sorts them.
+-- Two arms, merged by the index: SQLite would use only the first half of (rank, seq) > (:rank, :seq), as seq is its rowid, and
+-- walk what the mark is meant to skip. The one writer needs no SKIP LOCKED. The rows returned have no order: the caller sorts.
 update jobwright_job
 set lock_owner = :node, claimed_at = :now, version = version + 1, attempt = attempt + 1
 where exists (select 1 from jobwright_node where id = :node and dead_at is null)
   and seq in (
-    select seq from jobwright_job
-    where lock_owner is null and queue = :queue and (rank, seq) > (:rank, :seq)
-      and (:kinds is null or kind in (select value from json_each(:kinds)))
-    order by rank, seq
-    limit :limit
+    select seq from (
+        select rank, seq from jobwright_job
+        where lock_owner is null and queue = :queue and rank = :rank and seq > :seq
+          and (:kinds is null or kind in (select value from json_each(:kinds)))
+        union all
+        select rank, seq from jobwright_job
+        where lock_owner is null and queue = :queue and rank > :rank
+          and (:kinds is null or kind in (select value from json_each(:kinds)))
+        order by rank, seq
+        limit :limit
+    )
 )
 returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers

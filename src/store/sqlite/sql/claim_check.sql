@@ -1,6 +1,11 @@
--- Asked on a reader, so that a look into an empty queue never waits for the writer. Reads only the index.
+-- Asked on a reader, so that a look into an empty queue never waits for the writer. Two arms as in claim.sql; only the index
+-- is read.
 select exists (
     select 1 from jobwright_job
-    where lock_owner is null and queue = :queue and (rank, seq) > (:rank, :seq)
+    where lock_owner is null and queue = :queue and rank = :rank and seq > :seq
+      and (:kinds is null or kind in (select value from json_each(:kinds)))
+) or exists (
+    select 1 from jobwright_job
+    where lock_owner is null and queue = :queue and rank > :rank
       and (:kinds is null or kind in (select value from json_each(:kinds)))
 )

@@ -1,4 +1,4 @@
--- Gives back what a node owns without knowing it; no handler ran, so no attempt is spent. The known ids come as hex, in JSON.
-update jobwright_job
+-- Gives back what a node owns without knowing it; no handler ran, so it costs no attempt. In the index of owned rows.
+update jobwright_job indexed by jobwright_job_owned
 set lock_owner = null, claimed_at = null, attempt = max(attempt - 1, 0)
-where lock_owner = :node and lower(hex(id)) not in (select value from json_each(:known))
+where lock_owner = :node and id not in (select unhex(value) from json_each(:known))

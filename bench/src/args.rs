@@ -1,0 +1,121 @@
+use std::path::PathBuf;
+
+pub(crate) const USAGE: &str = "\
+Usage: jobwright-bench core [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+
+  --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
+  --quick           small counts: for a look, not for figures
+  --only CASE,…     drain, enqueue, send, latency, idle, transaction, sqlite
+  --json FILE       all values of all runs
+  --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
+  --check           exit 1 if a line is below what is required
+
+DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/database.
+";
+
+/// The measurements, in the order they are taken.
+pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Core(Args),
+    Help,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) runs: usize,
+    pub(crate) quick: bool,
+    pub(crate) only: Vec<String>,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) sqlite_dir: PathBuf,
+    pub(crate) check: bool,
+}
+
+impl Args {
+    pub(crate) fn wants(&self, case: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == case)
+    }
+
+    /// A number of jobs, or what is enough for a look.
+    pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
+    let mut args = args.into_iter();
+    match args.next().as_deref() {
+        Some("core") => {}
+        Some("--help" | "-h" | "help") => return Ok(Command::Help),
+        Some(other) => return Err(format!("unknown benchmark {other:?}; there is `core`")),
+        None => return Err("which benchmark? There is `core`".to_owned()),
+    }
+    let mut core =
+        Args { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false };
+    while let Some(arg) = args.next() {
+        let (name, inline) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (arg.as_str(), None),
+        };
+        let mut value = || inline.clone().or_else(|| args.next()).ok_or_else(|| format!("{name} needs a value"));
+        match name {
+            "--runs" => core.runs = runs(&value()?)?,
+            "--only" => core.only = only(&value()?)?,
+            "--json" => core.json = Some(value()?.into()),
+            "--sqlite-dir" => core.sqlite_dir = value()?.into(),
+            "--quick" => core.quick = true,
+            "--check" => core.check = true,
+            "--help" | "-h" => return Ok(Command::Help),
+            other => return Err(format!("unknown option {other:?}")),
+        }
+    }
+    Ok(Command::Core(core))
+}
+
+/// A median of less than three says nothing.
+fn runs(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (3..=1000).contains(n)).ok_or_else(|| format!("--runs is {text:?}; use 3 to 1000"))
+}
+
+fn only(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match names.iter().find(|name| !CASES.contains(&name.as_str())) {
+        Some(unknown) => Err(format!("unknown case {unknown:?}; there are {}", CASES.join(", "))),
+        None => Ok(names),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core(args: &[&str]) -> Result<Args, String> {
+        match parse(args.iter().map(|arg| (*arg).to_owned()))? {
+            Command::Core(args) => Ok(args),
+            Command::Help => Err("help".to_owned()),
+        }
+    }
+
+    #[test]
+    fn options_are_read() {
+        let args = core(&["core", "--runs=3", "--only", "drain,send", "--quick", "--json", "x.json"]).unwrap();
+        assert_eq!((args.runs, args.quick, args.check), (3, true, false));
+        assert!(args.wants("send") && !args.wants("idle"));
+        assert_eq!(args.json, Some("x.json".into()));
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for bad in [
+            &["peers"][..],
+            &[],
+            &["core", "--runs", "2"],
+            &["core", "--runs"],
+            &["core", "--only", "x"],
+            &["core", "-x"],
+        ] {
+            assert!(core(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The measurements. Each takes limit and ours in turn, as often as asked for, each time on a fresh schema.
+
+mod drain;
+mod enqueue;
+mod idle;
+mod latency;
+mod send;
+mod sqlite;
+mod transaction;
+
+use std::time::{Duration, Instant};
+
+use jobwright::{CommandExecutor, Store};
+
+use crate::Result;
+use crate::report::Report;
+use crate::setup::Bench;
+
+pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    for case in crate::args::CASES {
+        if !bench.args.wants(case) {
+            continue;
+        }
+        eprintln!("{case} …");
+        match case {
+            "drain" => drain::run(bench, report).await?,
+            "enqueue" => enqueue::run(bench, report).await?,
+            "send" => send::run(bench, report).await?,
+            "latency" => latency::run(bench, report).await?,
+            "idle" => idle::run(bench, report).await?,
+            "transaction" => transaction::run(bench, report).await?,
+            "sqlite" => sqlite::run(bench, report).await?,
+            other => return Err(format!("the case {other:?} has no measurement").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Longest time for one run of a case: an error is better than a harness that hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until an executor says that the database has accepted so many outcomes. The caller still looks into the table.
+async fn wait_done<S: Store>(executor: &CommandExecutor<S>, jobs: usize) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let stats = executor.stats();
+        if stats.done >= jobs as u64 {
+            return Ok(());
+        }
+        if stats.failed + stats.refused > 0 || Instant::now() > deadline {
+            return Err(format!("the executor did not finish {jobs} jobs: {stats:?}").into());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn emptied(left: i64) -> Result<()> {
+    if left == 0 { Ok(()) } else { Err(format!("{left} jobs are left in the table").into()) }
+}
+
+fn per_second(n: usize, elapsed: Duration) -> f64 {
+    n as f64 / elapsed.as_secs_f64()
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

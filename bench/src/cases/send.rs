@@ -1,0 +1,80 @@
+//! One message a transaction.
+
+use std::time::{Duration, Instant};
+
+use super::{millis, per_second};
+use crate::load::{job, raw_payload};
+use crate::report::{Line, Report, Unit};
+use crate::setup::{Bench, Schema};
+use crate::stats::percentile;
+use crate::{Result, limits};
+
+pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    let jobs = bench.args.count(2000, 200);
+    for (name, limit_name, user_row) in [
+        ("send alone and commit", "insert a job, commit", false),
+        ("send beside a row of the user's", "BEGIN, row, job, COMMIT", true),
+    ] {
+        let (mut ours, mut limit) = (Vec::new(), Vec::new());
+        for _ in 0..bench.args.runs {
+            limit.push(bare(bench, jobs, user_row).await?);
+            ours.push(contexts(bench, jobs, user_row).await?);
+        }
+        let rates = |runs: &[Vec<Duration>]| runs.iter().map(|run| per_second(run.len(), run.iter().sum())).collect();
+        let middle = |runs: &[Vec<Duration>]| runs.iter().map(|run| p50(run)).collect();
+        report.add(
+            Line::new(format!("{name}, one after the other"), Unit::PerSecond, rates(&ours))
+                .limit(limit_name, rates(&limit)),
+        );
+        report.add(Line::new("… p50", Unit::Milliseconds, middle(&ours)).limit("the same", middle(&limit)));
+    }
+    Ok(())
+}
+
+fn p50(times: &[Duration]) -> f64 {
+    percentile(&times.iter().map(|time| millis(*time)).collect::<Vec<f64>>(), 0.5)
+}
+
+async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
+    let schema = prepared(bench).await?;
+    let client = bench.connect().await?;
+    let times = if user_row {
+        limits::send::with_user_row(&client, &schema, jobs).await?
+    } else {
+        limits::send::alone(&client, &schema, jobs).await?
+    };
+    bench.drop(schema).await?;
+    Ok(times)
+}
+
+async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
+    let schema = prepared(bench).await?;
+    let services = schema.services().await?;
+    let payload = raw_payload()?;
+    let insert = format!("insert into {}.effect (n) values ($1)", schema.name);
+    let mut times = Vec::with_capacity(jobs);
+    for n in 0..jobs {
+        let start = Instant::now();
+        let mut context = services.begin();
+        if user_row {
+            let transaction = context.transaction().await?;
+            let insert = transaction.prepare_cached(&insert).await?;
+            transaction.execute(&insert, &[&(n as i64)]).await?;
+        }
+        context.send(job(&payload))?;
+        context.commit().await?;
+        times.push(start.elapsed());
+    }
+    drop(services);
+    bench.drop(schema).await?;
+    Ok(times)
+}
+
+/// A schema with a table of the user's beside ours.
+async fn prepared(bench: &Bench<'_>) -> Result<Schema> {
+    let schema = bench.schema().await?;
+    let sql = format!("create table {}.effect (n bigint not null)", schema.name);
+    bench.server.client().batch_execute(&sql).await?;
+    bench.server.checkpoint().await;
+    Ok(schema)
+}

@@ -1,0 +1,53 @@
+//! Claim and remove in batches.
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::Result;
+use crate::load::{BATCH, QUEUE};
+use crate::setup::{Bench, Schema};
+
+/// Empties a filled table over connections that are open already.
+pub(crate) async fn empty(clients: &[Client], schema: &Schema) -> Result<()> {
+    futures_util::future::try_join_all(
+        clients.iter().enumerate().map(|(n, client)| cycle(client, schema, n as i64 + 1)),
+    )
+    .await?;
+    Ok(())
+}
+
+pub(crate) async fn connect(bench: &Bench<'_>, connections: usize) -> Result<Vec<Client>> {
+    futures_util::future::try_join_all((0..connections).map(|_| bench.connect_bare())).await
+}
+
+/// The HOT update of the lock columns, found again by ctid, then a removal by id: the cheapest cycle that survives a crash of
+/// its owner and counts attempts.
+async fn cycle(client: &Client, schema: &Schema, owner: i64) -> Result<()> {
+    let job = schema.table();
+    let claim = client
+        .prepare_typed(
+            &format!(
+                "update {job} set lock_owner = $1, version = version + 1, attempt = attempt + 1, claimed_at = clock_timestamp() \
+                 where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and lock_owner is null \
+                                         order by rank, seq limit {BATCH} for update skip locked)) \
+                 returning id, payload"
+            ),
+            &[Type::INT8],
+        )
+        .await?;
+    let remove = client
+        .prepare_typed(
+            &format!("delete from {job} where id = any ($1) and lock_owner = $2"),
+            &[Type::UUID_ARRAY, Type::INT8],
+        )
+        .await?;
+    loop {
+        let rows = client.query(&claim, &[&owner]).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+        client.execute(&remove, &[&ids, &owner]).await?;
+    }
+}

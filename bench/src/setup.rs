@@ -1,0 +1,159 @@
+//! A database of our own if the role may create one, and a fresh schema for each run.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use jobwright::{DatabaseConfig, MessageServices};
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::Result;
+use crate::args::Args;
+use crate::server::Server;
+
+/// What all cases work with.
+pub(crate) struct Bench<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) server: Server,
+    url: String,
+    /// The database made for this run of the harness, and the URL of the one it was made from.
+    own: Option<(String, String)>,
+    schemas: AtomicU32,
+}
+
+/// A schema with the tables of this build.
+pub(crate) struct Schema {
+    pub(crate) name: String,
+    pub(crate) config: DatabaseConfig,
+}
+
+impl Schema {
+    pub(crate) fn table(&self) -> String {
+        format!("{}.job", self.name)
+    }
+
+    /// Message services with connections of their own.
+    pub(crate) async fn services(&self) -> Result<MessageServices> {
+        Ok(MessageServices::postgres(&self.config).await?)
+    }
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) async fn open(args: &'a Args) -> Result<Self> {
+        let url = std::env::var("DATABASE_URL")
+            .map_err(|_| "DATABASE_URL is not set: name a PostgreSQL server as postgres://user@host:5432/database")?;
+        let first = connect(&url).await?;
+        // Then the counters of the database count our work only. The name says whose it is if it is ever left behind.
+        let name = format!("jobwright_bench_{}", std::process::id());
+        let own = match first.batch_execute(&format!("create database {name}")).await {
+            Ok(()) => Some((name.clone(), url.clone())),
+            Err(error) => {
+                eprintln!("no database of our own ({error}): counters include what else happens in this one");
+                None
+            }
+        };
+        let url = if own.is_some() { with_database(&url, &name) } else { url };
+        let server = Server::new(connect(&url).await?, first).await?;
+        Ok(Self { args, server, url, own, schemas: AtomicU32::new(0) })
+    }
+
+    /// What the figures depend on.
+    pub(crate) async fn describe(&self) -> Result<Vec<(String, String)>> {
+        let mut facts = self.server.describe().await?;
+        let own = if self.own.is_some() { "own" } else { "shared" };
+        facts.push(("database".to_owned(), own.to_owned()));
+        facts.push(("runs".to_owned(), self.args.runs.to_string()));
+        if self.args.quick {
+            facts.push(("counts".to_owned(), "--quick: too small for figures".to_owned()));
+        }
+        Ok(facts)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        connect(&self.url).await
+    }
+
+    /// A connection for a bare loop, with the settings the library's own have: its statements use their indexes whatever the
+    /// statistics say.
+    pub(crate) async fn connect_bare(&self) -> Result<Client> {
+        let client = self.connect().await?;
+        client.batch_execute("set enable_seqscan = off; set enable_bitmapscan = off; set jit = off").await?;
+        Ok(client)
+    }
+
+    pub(crate) async fn schema(&self) -> Result<Schema> {
+        let n = self.schemas.fetch_add(1, Ordering::Relaxed);
+        let name = format!("jobwright_bench_{}_{n}", std::process::id());
+        let config = DatabaseConfig { schema: name.clone(), ..DatabaseConfig::url(self.url.clone()) };
+        let schema = Schema { name, config };
+        schema.services().await?.migrate().await?;
+        Ok(schema)
+    }
+
+    pub(crate) async fn drop(&self, schema: Schema) -> Result<()> {
+        self.server.client().batch_execute(&format!("drop schema {} cascade", schema.name)).await?;
+        Ok(())
+    }
+
+    /// Removes what is left on the server.
+    pub(crate) async fn close(self) -> Result<()> {
+        match self.own {
+            Some((name, url)) => {
+                drop(self.server);
+                let client = connect(&url).await?;
+                // FORCE: executors that were interrupted may still have connections.
+                client.batch_execute(&format!("drop database if exists {name} with (force)")).await?;
+            }
+            None => {
+                for n in 0..self.schemas.load(Ordering::Relaxed) {
+                    let sql = format!("drop schema if exists jobwright_bench_{}_{n} cascade", std::process::id());
+                    self.server.client().batch_execute(&sql).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    let mut config: Config = url.parse().map_err(|_| "DATABASE_URL can't be read")?;
+    config.application_name("jobwright-bench").connect_timeout(Duration::from_secs(5));
+    let (client, connection) =
+        config.connect(NoTls).await.map_err(|e| format!("no connection to DATABASE_URL: {e}"))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            eprintln!("a connection of the benchmark broke: {error}");
+        }
+    });
+    Ok(client)
+}
+
+/// The same server, another database.
+fn with_database(url: &str, name: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Keywords and values: the last one counts.
+        return format!("{url} dbname={name}");
+    };
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, format!("?{query}")),
+        None => (rest, String::new()),
+    };
+    let authority = rest.rsplit_once('@').map_or(0, |(user, _)| user.len() + 1);
+    let end = rest[authority..].find('/').map_or(rest.len(), |slash| authority + slash);
+    format!("{scheme}://{}/{name}{query}", &rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_database;
+
+    #[test]
+    fn the_database_of_a_url_is_replaced() {
+        for (url, other) in [
+            ("postgres://u:a/b@h:1/d?sslmode=disable", "postgres://u:a/b@h:1/n?sslmode=disable"),
+            ("postgres://h", "postgres://h/n"),
+            ("host=h dbname=d", "host=h dbname=d dbname=n"),
+        ] {
+            assert_eq!(with_database(url, "n"), other);
+        }
+    }
+}

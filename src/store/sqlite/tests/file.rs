@@ -1,0 +1,216 @@
+use std::time::Duration;
+
+use super::{Place, claim, job, message, node};
+use crate::config::DatabaseConfig;
+use crate::error::ErrorKind;
+use crate::store::sqlite::{Sqlite, insert_into};
+use crate::store::{Hint, JobFilter, JobStore, Preclaim, Store, UnitOfWork};
+
+async fn refused(url: String) -> crate::Error {
+    Sqlite::open(&DatabaseConfig::url(url)).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_file_is_said() {
+    let place = Place::new();
+    let path = |name: &str| format!("sqlite:{}", place.0.join(name).display());
+    std::fs::write(place.0.join("text"), "not a database, but long enough to look like one".repeat(50)).unwrap();
+    for (url, kind, text) in [
+        (path(""), ErrorKind::Config, "is a directory"),
+        (path("no/jobs.db"), ErrorKind::Config, "does not exist"),
+        (path("text"), ErrorKind::Config, "not an SQLite database"),
+        ("postgres://host/db".to_owned(), ErrorKind::Config, "sqlite:FILE"),
+    ] {
+        let error = refused(url).await;
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
+
+/// A superuser may write everything, so there it says nothing.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_without_permissions_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    drop(place.store().await);
+    let file = place.0.join("jobs.db");
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(&file, 0o444);
+    if std::fs::OpenOptions::new().append(true).open(&file).is_ok() {
+        return;
+    }
+    assert_eq!(refused(format!("sqlite:{}", file.display())).await.kind(), ErrorKind::ReadOnly);
+    set(&file, 0o644);
+    set(&place.0, 0o555);
+    let error = refused(format!("sqlite:{}", place.0.join("new.db").display())).await;
+    set(&place.0, 0o755);
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+}
+
+#[tokio::test]
+async fn a_file_without_tables_says_what_to_do() {
+    let place = Place::new();
+    let store = Sqlite::open(&place.config()).await.unwrap();
+    let errors = [
+        store.insert(&[message(job())], None).await.unwrap_err(),
+        store.status().await.unwrap_err(),
+        store.check_schema().await.unwrap_err(),
+        store.begin().await.unwrap().insert(&[message(job())], None).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
+        assert!(error.to_string().contains("jobwright migrate"), "{error}");
+    }
+    assert!(store.migration_status().await.unwrap()[0].applied_at.is_none());
+    store.migrate().await.unwrap();
+    store.check_schema().await.unwrap();
+}
+
+#[test]
+fn many_can_open_and_migrate_a_new_file_at_once() {
+    let place = Place::new();
+    let config = DatabaseConfig { call_timeout: Duration::from_secs(30), ..place.config() };
+    let threads: Vec<_> = (0..10)
+        .map(|_| {
+            let config = config.clone();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let store = Sqlite::open(&config).await.unwrap();
+                    let status = store.migrate().await.unwrap();
+                    assert!(status.iter().all(|row| row.known && row.applied_at.is_some()));
+                });
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let rows: i64 =
+        place.stranger().query_row("select count(*) from jobwright_migration", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, 1);
+}
+
+#[tokio::test]
+async fn a_newer_or_edited_schema_is_refused() {
+    let place = Place::new();
+    let store = place.store().await;
+    let stranger = place.stranger();
+    stranger.execute("insert into jobwright_migration values (99, 'later', 'x', 0)", ()).unwrap();
+    for error in [store.migrate().await.unwrap_err(), store.check_schema().await.unwrap_err()] {
+        assert!(error.kind() == ErrorKind::Schema && error.to_string().contains("newer"), "{error}");
+    }
+    stranger.execute_batch("delete from jobwright_migration where version = 99").unwrap();
+    stranger.execute_batch("update jobwright_migration set checksum = 'x'").unwrap();
+    assert_eq!(store.migrate().await.unwrap_err().kind(), ErrorKind::Schema);
+}
+
+#[tokio::test]
+async fn commits_of_others_are_heard_and_looking_is_not() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let other = place.patient().await;
+    let owner = node(&store).await;
+    let mut hints = store.listen().await.unwrap().unwrap();
+    let quiet = Duration::from_millis(200);
+
+    for store in [&store, &other] {
+        assert!(store.claim(&claim(owner, 10)).await.unwrap().is_empty());
+        assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
+        assert!(store.expire_nodes().await.unwrap().is_empty());
+        assert_eq!(store.release_lost(10).await.unwrap().total(), 0);
+        assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);
+        store.migrate().await.unwrap();
+        drop(store.begin().await.unwrap());
+    }
+    assert!(tokio::time::timeout(quiet, hints.next()).await.is_err());
+
+    for store in [&store, &other] {
+        store.insert(&[message(job())], None).await.unwrap();
+        let hint = tokio::time::timeout(Duration::from_secs(5), hints.next()).await.unwrap().unwrap();
+        assert_eq!(hint, Hint::Any);
+        assert!(tokio::time::timeout(quiet, hints.next()).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn messages_join_a_transaction_of_the_callers_own() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let mut mine = place.stranger();
+    mine.execute_batch("create table mine (x)").unwrap();
+
+    let tx = mine.transaction().unwrap();
+    tx.execute("insert into mine values (1)", ()).unwrap();
+    let later = job().delay(Duration::from_secs(60));
+    assert_eq!(insert_into(&tx, &[message(job()), message(later)]).unwrap().rows, 2);
+    assert!(store.status().await.unwrap().queues.is_empty());
+    tx.commit().unwrap();
+    let status = store.status().await.unwrap();
+    assert_eq!((status.queues[0].waiting, status.queues[0].timer), (1, 1));
+
+    // Refused as a whole, and the caller may go on.
+    mine.execute_batch(
+        "create temp trigger refuse before insert on jobwright_job when new.kind = 'bad' begin select raise(abort, 'no'); end",
+    )
+    .unwrap();
+    let tx = mine.transaction().unwrap();
+    tx.execute("insert into mine values (2)", ()).unwrap();
+    let bad = crate::NewJob::json("bad", &1);
+    assert_eq!(insert_into(&tx, &[message(job()), message(bad)]).unwrap_err().kind(), ErrorKind::Database);
+    tx.commit().unwrap();
+    assert_eq!(store.status().await.unwrap().queues[0].waiting, 1);
+    let rows: i64 = mine.query_row("select count(*) from mine", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, 2);
+}
+
+/// A plan that walks a table would only be noticed with a million rows in it.
+#[tokio::test]
+async fn hot_statements_use_their_indexes() {
+    let place = Place::new();
+    let _store = place.store().await;
+    let connection = place.stranger();
+    for (sql, index) in [
+        (include_str!("../sql/release_unknown.sql"), "jobwright_job_owned (lock_owner=?)"),
+        (include_str!("../sql/claim.sql"), "jobwright_job_acquire (queue=? AND rank=? AND seq>?)"),
+        (include_str!("../sql/claim_check.sql"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>?)"),
+        (include_str!("../sql/complete.sql"), "jobwright_job_id (id=?)"),
+        (include_str!("../sql/promote_copy.sql"), "jobwright_timer_job_due (due_at<?)"),
+        (include_str!("../sql/next_timer.sql"), "jobwright_timer_job_due"),
+        (include_str!("../sql/lost_rows.sql"), "jobwright_job_owned"),
+        (include_str!("../sql/lost_check.sql"), "jobwright_job_owned"),
+        (include_str!("../sql/forget_nodes.sql"), "jobwright_job_owned (lock_owner=?)"),
+        (include_str!("../sql/show.sql"), "jobwright_dead_letter_job_id (id=?)"),
+        (
+            "delete from jobwright_job where lock_owner is null and id in (select unhex(value) from json_each(:ids))",
+            "jobwright_job_id (id=?)",
+        ),
+    ] {
+        let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();
+        // What is not bound is NULL, which changes no plan.
+        let rows = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+        let plan: Vec<String> = rows.map(Result::unwrap).collect();
+        assert!(plan.iter().any(|line| line.contains(index)), "{index}: {plan:#?}\n{sql}");
+        let walks =
+            |line: &String| line.starts_with("SCAN jobwright") && !line.contains("INDEX") && !line.contains("_node");
+        assert!(!plan.iter().any(walks), "{plan:#?}\n{sql}");
+    }
+}
+
+#[tokio::test]
+async fn people_can_read_the_view() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let first = message(job().priority(7));
+    store.insert(std::slice::from_ref(&first), Some(&Preclaim { node: owner, positions: vec![0] })).await.unwrap();
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let (id, state, priority, created): (String, String, i64, String) =
+        place.stranger().query_row("select id, state, priority, created_at from jobwright_jobs", (), read).unwrap();
+    assert_eq!((id, state.as_str(), priority), (first.id.to_string(), "running", 7));
+    let age = jiff::Timestamp::now().duration_since(created.parse().unwrap());
+    assert!(age.abs() < jiff::SignedDuration::from_secs(60), "{created}");
+}

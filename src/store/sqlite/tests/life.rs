@@ -1,0 +1,193 @@
+use std::time::Duration;
+
+use super::{Place, Sqlite, claim, job, message, node};
+use crate::job::{JobId, JobMessage, Payload};
+use crate::store::{
+    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, Settlement, Store, UnitOfWork,
+    Verdict,
+};
+use crate::{Fence, NewJob, NodeId};
+
+#[tokio::test]
+async fn jobs_are_claimed_in_order_and_completed_once() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let bytes = NewJob::new("other", Payload::bytes("image/png", vec![0, 255])).header("a", "b").priority(-5);
+    let sent = [message(job()), message(job().priority(9)), message(bytes)];
+    assert_eq!(store.insert(&sent, None).await.unwrap().rows, 3);
+
+    let kinds = ["kind".to_owned()];
+    let request = ClaimRequest { kinds: Some(&kinds), ..claim(owner, 10) };
+    let jobs = store.claim(&request).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [sent[1].id, sent[0].id]);
+    assert_eq!((jobs[0].version, jobs[0].attempt, jobs[0].priority), (1, 1, 9));
+    let after = Some(ScanMark { rank: 5, seq: jobs[1].seq + 2 });
+    assert!(store.claim(&ClaimRequest { after, ..claim(owner, 10) }).await.unwrap().is_empty());
+    assert!(store.claim(&claim(NodeId(99), 10)).await.unwrap().is_empty());
+    let last = store.claim(&claim(owner, 10)).await.unwrap().remove(0);
+    assert_eq!((&last.payload, &last.headers), (&sent[2].payload, &sent[2].headers));
+
+    let mut fences: Vec<Fence> = jobs.iter().map(crate::Job::fence).collect();
+    fences[0].version += 1;
+    assert_eq!(store.complete(owner, &fences).await.unwrap(), [sent[0].id]);
+    assert!(store.complete(owner, &fences).await.unwrap().is_empty());
+    assert!(store.complete(NodeId(99), &[last.fence()]).await.unwrap().is_empty());
+
+    let mut tx = store.begin().await.unwrap();
+    assert!(!tx.remove(owner, fences[0]).await.unwrap());
+    assert!(tx.remove(owner, last.fence()).await.unwrap());
+    tx.commit().await.unwrap();
+    assert!(store.show(last.id).await.unwrap().is_none());
+}
+
+/// Seven jobs, each with another verdict.
+async fn settled(store: &Sqlite, owner: NodeId) -> Vec<JobMessage> {
+    let sent: Vec<_> = (0..7).map(|n| message(job().max_attempts(if n == 6 { 1 } else { 2 }))).collect();
+    store.insert(&sent, None).await.unwrap();
+    let jobs = store.claim(&claim(owner, 10)).await.unwrap();
+    let verdicts = [
+        Verdict::Retry(Duration::MAX),
+        Verdict::Snooze(Duration::from_secs(60)),
+        Verdict::Release,
+        Verdict::Cancel,
+        Verdict::Dead,
+        Verdict::Retry(Duration::ZERO),
+        Verdict::Retry(Duration::ZERO),
+    ];
+    let settlements: Vec<_> = jobs
+        .iter()
+        .zip(verdicts)
+        .enumerate()
+        .map(|(n, (job, verdict))| {
+            let settlement = Settlement::new(job.fence(), verdict);
+            if n == 4 || n == 0 { settlement.error("went wrong", Some("details")) } else { settlement }
+        })
+        .collect();
+    assert_eq!(store.settle(owner, &settlements).await.unwrap().len(), 7);
+    assert!(store.settle(owner, &settlements).await.unwrap().is_empty());
+    sent
+}
+
+#[tokio::test]
+async fn every_verdict_does_what_it_says() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let sent = settled(&store, owner).await;
+
+    let mut seen = Vec::new();
+    for message in &sent {
+        seen.push(store.show(message.id).await.unwrap().map(|detail| (detail.summary.state, detail.summary.attempt)));
+    }
+    let timer = JobState::Timer;
+    let dead = JobState::Dead;
+    assert_eq!(
+        seen,
+        [
+            Some((timer, 1)),
+            Some((timer, 0)),
+            Some((JobState::Waiting, 0)),
+            None,
+            Some((dead, 1)),
+            Some((timer, 1)),
+            Some((dead, 1))
+        ]
+    );
+    let detail = store.show(sent[4].id).await.unwrap().unwrap();
+    assert_eq!(detail.dead.unwrap().1, "went wrong");
+    assert_eq!((detail.errors[0].attempt, detail.errors[0].node), (1, owner.0));
+    assert_eq!(detail.errors[0].detail.as_deref(), Some("details"));
+    assert_eq!(detail.summary.last_error.as_deref(), Some("went wrong"));
+    assert_eq!(store.show(sent[6].id).await.unwrap().unwrap().dead.unwrap().1, "attempts exhausted");
+}
+
+#[tokio::test]
+async fn what_was_settled_can_be_steered() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let owner = node(&store).await;
+    let sent = settled(&store, owner).await;
+    let promoted = store.promote_due(10).await.unwrap();
+    assert_eq!((promoted.jobs, promoted.queues), (1, vec!["default".to_owned()]));
+    assert!(promoted.next.unwrap() > Duration::from_secs(50));
+    let again = store.claim(&claim(owner, 10)).await.unwrap();
+    assert_eq!(again.iter().map(|job| (job.version, job.attempt)).collect::<Vec<_>>(), [(2, 1), (2, 2)]);
+
+    let all = JobFilter::default();
+    let dry = store.retry(&all, true).await.unwrap();
+    assert_eq!(dry.0, [(JobState::Timer, 2), (JobState::Dead, 2)].into());
+    assert_eq!(store.retry(&all, false).await.unwrap(), dry);
+    let retried = store.show(sent[4].id).await.unwrap().unwrap();
+    assert_eq!((retried.summary.state, retried.summary.attempt, retried.errors.len()), (JobState::Waiting, 0, 1));
+    assert_eq!(store.delete(&all, false).await.unwrap().0, [(JobState::Waiting, 4)].into());
+    assert_eq!(store.cancel(&JobFilter::state(JobState::Running), false).await.unwrap().total(), 2);
+    assert!(store.complete(owner, &[again[0].fence()]).await.unwrap().is_empty());
+}
+
+async fn last_error(store: &Sqlite, id: JobId) -> String {
+    let detail = store.show(id).await.unwrap().unwrap();
+    detail.summary.last_error.unwrap()
+}
+
+#[tokio::test]
+async fn what_dead_nodes_leave_is_released() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let info = NodeInfo { name: "short".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(1) };
+    let short = store.register_node(&info).await.unwrap();
+    let retired = node(&store).await;
+    let owned = |node, positions: &[usize]| Preclaim { node, positions: positions.to_vec() };
+    let sent = [message(job()), message(job().max_attempts(1))];
+    assert_eq!(store.insert(&sent, Some(&owned(short, &[0, 1]))).await.unwrap().owned.len(), 2);
+    let third = message(job());
+    let taken = store.insert(std::slice::from_ref(&third), Some(&owned(retired, &[0]))).await.unwrap().owned.remove(0);
+    store.retire_node(retired).await.unwrap();
+    assert!(
+        store
+            .insert(&[message(job().delay(Duration::from_secs(9)))], Some(&owned(retired, &[0])))
+            .await
+            .unwrap()
+            .owned
+            .is_empty()
+    );
+    assert!(!store.heartbeat(retired).await.unwrap());
+
+    assert_eq!(store.expire_nodes().await.unwrap(), [retired]);
+    place.stranger().execute("update jobwright_node set expires_at = 0 where id = ?1", [short.0]).unwrap();
+    assert_eq!(store.expire_nodes().await.unwrap(), [short, retired]);
+    let nodes = store.status().await.unwrap().nodes;
+    assert_eq!(nodes.iter().filter(|node| node.dead).count(), 2);
+    let first = store.release_lost(2).await.unwrap();
+    assert_eq!((first.waiting, first.dead), (1, 1));
+    assert_eq!(store.release_lost(2).await.unwrap().total(), 1);
+    assert!(store.status().await.unwrap().nodes.is_empty());
+
+    assert_eq!(
+        last_error(&store, sent[0].id).await,
+        format!("owner lost: node {short} (short) did not renew its lease")
+    );
+    assert_eq!(
+        last_error(&store, third.id).await,
+        format!("owner lost: node {retired} (test) stopped before it had finished")
+    );
+    assert_eq!(store.show(sent[1].id).await.unwrap().unwrap().dead.unwrap().1, "owner lost");
+    // The fence is closed to the old owner.
+    assert!(store.complete(retired, &[Fence { id: taken.id, version: 1 }]).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn long_lists_of_ids_work() {
+    let place = Place::new();
+    let store = place.patient().await;
+    let sent: Vec<_> = (0..50_000).map(|n| message(job().delay(Duration::from_secs(n % 2 * 60)))).collect();
+    store.insert(&sent, None).await.unwrap();
+    let filter = JobFilter { queue: Some("default".into()), ..JobFilter::ids(sent.iter().map(|message| message.id)) };
+    let page = store.list(&filter, &Page { limit: 3, after: Some(10) }).await.unwrap();
+    assert_eq!(
+        page.iter().map(|job| (job.seq, job.state)).collect::<Vec<_>>(),
+        [(11, JobState::Waiting), (12, JobState::Timer), (13, JobState::Waiting)]
+    );
+    let gone = store.cancel(&filter, false).await.unwrap();
+    assert_eq!(gone.0, [(JobState::Waiting, 25_000), (JobState::Timer, 25_000)].into());
+}

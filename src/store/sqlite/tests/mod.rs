@@ -1,0 +1,76 @@
+//! What the conformance suite can't see: what holds when futures are cancelled, locks are held and files are wrong; and that
+//! the plans of the hot statements stay as intended.
+
+mod file;
+mod life;
+mod writer;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::Sqlite;
+use crate::config::DatabaseConfig;
+use crate::job::{JobMessage, Limits, NewJob, NodeId};
+use crate::store::{ClaimRequest, JobStore, NodeInfo};
+
+/// A directory that is removed at the end of its test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("jobwright-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn config(&self) -> DatabaseConfig {
+        let url = format!("sqlite:{}", self.0.join("jobs.db").display());
+        DatabaseConfig { call_timeout: Duration::from_millis(300), ..DatabaseConfig::url(url) }
+    }
+
+    /// A store with its tables.
+    async fn store(&self) -> Sqlite {
+        self.store_with(self.config()).await
+    }
+
+    /// One whose calls have time enough, for tests that are not about time.
+    async fn patient(&self) -> Sqlite {
+        self.store_with(DatabaseConfig { call_timeout: Duration::from_secs(30), ..self.config() }).await
+    }
+
+    async fn store_with(&self, config: DatabaseConfig) -> Sqlite {
+        let store = Sqlite::open(&config).await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// A connection that is not the store's.
+    fn stranger(&self) -> Connection {
+        Connection::open(self.0.join("jobs.db")).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn message(job: NewJob) -> JobMessage {
+    job.validate(&Limits::default()).unwrap()
+}
+
+fn job() -> NewJob {
+    NewJob::json("kind", &serde_json::json!({ "a": 1 }))
+}
+
+async fn node(store: &Sqlite) -> NodeId {
+    let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
+    store.register_node(&info).await.unwrap()
+}
+
+fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
+    ClaimRequest { node, queue: "default", kinds: None, limit, after: None }
+}

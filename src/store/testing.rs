@@ -1,0 +1,20 @@
+//! What the tests of a store need and nobody else: not part of the API.
+
+use jiff::Timestamp;
+
+use crate::error::Result;
+use crate::job::{Job, JobMessage, Limits, NewJob};
+
+/// Checks a job message as a context would.
+///
+/// # Errors
+/// When the message is refused.
+pub fn message(job: NewJob) -> Result<JobMessage> {
+    job.validate(Limits::default())
+}
+
+/// What a claim of this message hands out: for a store outside this crate.
+pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at: Timestamp) -> Job {
+    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, .. } = message;
+    Job { id, seq, version, kind, queue, priority, attempt, max_attempts, payload, headers, created_at }
+}

@@ -1,0 +1,247 @@
+//! Many at once: nothing twice, nothing lost, nothing stuck.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jobwright::JobId;
+use jobwright::store::{JobState, Settlement, Verdict};
+use tokio::task::JoinSet;
+
+use crate::support::TestDb;
+use crate::support::jobs::{fences, ids, job, jobs, messages, node_info, set};
+
+/// Two handles with connections of their own, as two processes have them.
+async fn two_processes<T: TestDb>(db: &T) -> [crate::support::Jobs; 2] {
+    use jobwright::store::Store;
+    [db.jobs(), crate::support::Jobs(db.reopen().await.jobs())]
+}
+
+pub(crate) async fn claimers_share_without_overlap<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let sent = set(handles[0].send_all(jobs(500)).await);
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let store = handles[n % 2].clone();
+        tasks.spawn(async move {
+            let node = store.node().await;
+            let mut all = Vec::new();
+            loop {
+                let claimed = store.take(node, 7).await;
+                all.extend(ids(&claimed));
+                // Rows that another claim holds at this moment are passed over; only when none waits it is over.
+                if claimed.is_empty() && store.count(JobState::Waiting).await == 0 {
+                    return all;
+                }
+            }
+        });
+    }
+    let claimed = tasks.join_all().await.concat();
+    assert_eq!(claimed.len(), 500, "none twice");
+    assert_eq!(set(claimed), sent, "none left out");
+}
+
+/// Sending, claiming, finishing, failing and promoting at once, until all is done.
+pub(crate) async fn everything_at_once<T: TestDb>(db: &T) {
+    const SENDERS: usize = 2;
+    const BATCHES: usize = 20;
+    const BATCH: usize = 10;
+    const TOTAL: usize = SENDERS * BATCHES * BATCH;
+    let handles = two_processes(db).await;
+    let mut senders = JoinSet::new();
+    for n in 0..SENDERS {
+        let store = handles[n % 2].clone();
+        senders.spawn(async move {
+            let mut sent = Vec::new();
+            for _ in 0..BATCHES {
+                sent.extend(store.send_all(jobs(BATCH)).await);
+            }
+            sent
+        });
+    }
+    let finished = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for n in 0..4 {
+        let store = handles[n % 2].clone();
+        let finished = finished.clone();
+        workers.spawn(async move {
+            let node = store.node().await;
+            let mut done = Vec::new();
+            // Bounded: a store that loses a job would keep us here for ever.
+            let start = std::time::Instant::now();
+            while finished.load(Ordering::Relaxed) < TOTAL && start.elapsed() < Duration::from_secs(60) {
+                store.promote().await;
+                let claimed = store.take(node, 9).await;
+                // Every third fails once.
+                let (failed, good): (Vec<_>, Vec<_>) =
+                    claimed.into_iter().partition(|job| job.seq % 3 == 0 && job.attempt == 1);
+                let failures: Vec<_> =
+                    failed.iter().map(|job| Settlement::new(job.fence(), Verdict::Retry(Duration::ZERO))).collect();
+                assert_eq!(store.settle(node, &failures).await.unwrap().len(), failed.len());
+                let accepted = store.complete(node, &fences(&good)).await.unwrap();
+                assert_eq!(accepted.len(), good.len());
+                finished.fetch_add(accepted.len(), Ordering::Relaxed);
+                done.extend(accepted);
+            }
+            done
+        });
+    }
+    let sent = senders.join_all().await.concat();
+    let done = workers.join_all().await.concat();
+    assert_eq!(done.len(), TOTAL, "each exactly once");
+    assert_eq!(set(done), set(sent));
+    assert_eq!(handles[0].all().await.len(), 0);
+}
+
+pub(crate) async fn promoters_share_without_overlap<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let store = &handles[0];
+    let node = store.node().await;
+    store.send_all(jobs(200)).await;
+    let batch: Vec<_> = store
+        .take(node, 200)
+        .await
+        .iter()
+        .map(|job| Settlement::new(job.fence(), Verdict::Snooze(Duration::ZERO)))
+        .collect();
+    assert_eq!(store.settle(node, &batch).await.unwrap().len(), 200);
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let store = handles[n % 2].clone();
+        tasks.spawn(async move {
+            let mut total = 0;
+            while store.count(JobState::Timer).await > 0 {
+                total += store.promote_due(7).await.unwrap().jobs;
+            }
+            total
+        });
+    }
+    assert_eq!(tasks.join_all().await.iter().sum::<u64>(), 200, "each promoted once");
+    let claimed = store.take(node, 1000).await;
+    assert_eq!((claimed.len(), set(ids(&claimed)).len()), (200, 200));
+}
+
+pub(crate) async fn monitors_share_without_overlap<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let store = &handles[0];
+    store.send_all((0..100).map(|n| if n % 4 == 0 { job().max_attempts(1) } else { job() })).await;
+    let node = store.node().await;
+    assert_eq!(store.take(node, 100).await.len(), 100);
+    store.bury_node(node).await;
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let store = handles[n % 2].clone();
+        tasks.spawn(async move {
+            let mut sum = (0, 0);
+            while store.count(JobState::Running).await > 0 {
+                let released = store.release_lost(7).await.unwrap();
+                sum = (sum.0 + released.waiting, sum.1 + released.dead);
+            }
+            sum
+        });
+    }
+    let sums = tasks.join_all().await;
+    assert_eq!(sums.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1)), (75, 25));
+    for summary in store.all().await {
+        assert_eq!(store.detail(summary.id).await.errors.len(), 1, "one loss, one entry");
+    }
+}
+
+/// Of many that report the same claim at once, one is heard.
+pub(crate) async fn one_outcome_wins<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    for _ in 0..10 {
+        let (node, claimed) = handles[0].running(job()).await;
+        let fence = claimed.fence();
+        let mut tasks = JoinSet::new();
+        for n in 0..6 {
+            let store = handles[n % 2].clone();
+            tasks.spawn(async move {
+                match n % 3 {
+                    0 => store.complete(node, &[fence]).await.unwrap().len(),
+                    1 => usize::from(store.settle_one(node, fence, Verdict::Cancel).await),
+                    _ => usize::from(store.settle_one(node, fence, Verdict::Snooze(Duration::from_secs(3600))).await),
+                }
+            });
+        }
+        assert_eq!(tasks.join_all().await.iter().sum::<usize>(), 1);
+        assert!(handles[0].count(JobState::Waiting).await == 0);
+    }
+}
+
+/// Of many that send the same id at once, one inserts it.
+pub(crate) async fn one_send_of_an_id_wins<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    for round in 0..5 {
+        let id = JobId::new();
+        let mut tasks = JoinSet::new();
+        for n in 0..6 {
+            let store = handles[n % 2].clone();
+            tasks.spawn(async move { store.insert(&messages([job().id(id)]), None).await.unwrap().rows });
+        }
+        assert_eq!(tasks.join_all().await.iter().sum::<u64>(), 1);
+        assert_eq!(handles[0].all().await.len(), round + 1);
+    }
+}
+
+/// Overlapping batches in different orders must not deadlock into an error for the sender.
+pub(crate) async fn overlapping_batches_do_not_collide<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let shared: Vec<JobId> = (0..50).map(|_| JobId::new()).collect();
+    let mut tasks = JoinSet::new();
+    for n in 0..4 {
+        let store = handles[n % 2].clone();
+        let mut order = shared.clone();
+        order.rotate_left(n * 13);
+        if n % 2 == 1 {
+            order.reverse();
+        }
+        tasks.spawn(async move {
+            let batch = messages(order.into_iter().map(|id| job().id(id)));
+            loop {
+                match store.insert(&batch, None).await {
+                    Ok(inserted) => return inserted.rows,
+                    Err(error) => assert!(error.is_retryable(), "{error:?}"),
+                }
+            }
+        });
+    }
+    assert_eq!(tasks.join_all().await.iter().sum::<u64>(), 50);
+    assert_eq!(handles[0].all().await.len(), 50);
+}
+
+/// A claim that meets the death of its node either takes nothing, or takes what is then released.
+pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let store = &handles[0];
+    store.send_all(jobs(100)).await;
+    for _ in 0..10 {
+        let node = store.node().await;
+        let (claimer, reaper) = (handles[0].clone(), handles[1].clone());
+        let claims = tokio::spawn(async move {
+            let mut count = 0;
+            for _ in 0..5 {
+                count += claimer.take(node, 2).await.len();
+            }
+            count
+        });
+        reaper.retire_node(node).await.unwrap();
+        let mut released = reaper.release_lost(1000).await.unwrap().total();
+        let claimed = claims.await.unwrap() as u64;
+        released += reaper.release_lost(1000).await.unwrap().total();
+        assert_eq!(released, claimed, "whatever the dead node took was released");
+        assert_eq!(store.count(JobState::Running).await, 0);
+    }
+}
+
+pub(crate) async fn nodes_register_at_once<T: TestDb>(db: &T) {
+    let handles = two_processes(db).await;
+    let mut tasks = JoinSet::new();
+    for n in 0..8 {
+        let store = handles[n % 2].clone();
+        tasks.spawn(async move { store.register_node(&node_info("same")).await.unwrap() });
+    }
+    let nodes: BTreeSet<_> = tasks.join_all().await.into_iter().collect();
+    assert_eq!(nodes.len(), 8);
+}

@@ -1,0 +1,258 @@
+//! An outcome is accepted from the current claim alone, whatever the outcome and however the claim was lost.
+
+use std::time::Duration;
+
+use jobwright::store::{JobFilter, Settlement, Verdict};
+use jobwright::{Fence, NodeId};
+
+use crate::support::jobs::{LATER, NOBODY, fences, job, jobs, set};
+use crate::support::{Jobs, TestDb};
+
+/// Every way to end an attempt.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Complete,
+    Settle(fn() -> Verdict),
+}
+
+const ENDINGS: [Ending; 7] = [
+    Ending::Complete,
+    Ending::Settle(|| Verdict::Retry(Duration::ZERO)),
+    Ending::Settle(|| Verdict::Retry(LATER)),
+    Ending::Settle(|| Verdict::Snooze(LATER)),
+    Ending::Settle(|| Verdict::Release),
+    Ending::Settle(|| Verdict::Cancel),
+    Ending::Settle(|| Verdict::Dead),
+];
+
+impl Ending {
+    /// Whether it was accepted.
+    async fn apply(self, store: &Jobs, node: NodeId, fence: Fence) -> bool {
+        match self {
+            Self::Complete => {
+                let accepted = store.complete(node, &[fence]).await.unwrap();
+                assert!(accepted.is_empty() || accepted == [fence.id]);
+                !accepted.is_empty()
+            }
+            Self::Settle(verdict) => {
+                store.settle_with(node, Settlement::new(fence, verdict()).error("late", None)).await
+            }
+        }
+    }
+}
+
+/// None of them is accepted, and none leaves a trace.
+async fn all_refused(store: &Jobs, node: NodeId, fence: Fence, why: &str) {
+    let before = format!("{:?} {:?}", store.all().await, store.show(fence.id).await.unwrap());
+    for ending in ENDINGS {
+        assert!(!ending.apply(store, node, fence).await, "{why}: {ending:?} was accepted");
+    }
+    let after = format!("{:?} {:?}", store.all().await, store.show(fence.id).await.unwrap());
+    assert_eq!(after, before, "{why}: a refused outcome changed something");
+}
+
+pub(crate) async fn each_outcome_is_accepted_once<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for ending in ENDINGS {
+        store.send(job().max_attempts(3)).await;
+        let claimed = store.take_one(node).await;
+        assert!(ending.apply(&store, node, claimed.fence()).await, "{ending:?}");
+        all_refused(&store, node, claimed.fence(), "repeated").await;
+        store.delete(&JobFilter::default(), false).await.unwrap();
+    }
+}
+
+pub(crate) async fn not_from_another_node<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    let other = store.node().await;
+    all_refused(&store, other, claimed.fence(), "another node").await;
+    all_refused(&store, NOBODY, claimed.fence(), "an unknown node").await;
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
+}
+
+pub(crate) async fn not_with_another_version<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    for version in [claimed.version - 1, claimed.version + 1, -1, i64::MAX] {
+        all_refused(&store, node, Fence { version, ..claimed.fence() }, "another version").await;
+    }
+    let stranger = Fence { id: jobwright::JobId::new(), version: claimed.version };
+    all_refused(&store, node, stranger, "another job").await;
+}
+
+pub(crate) async fn not_before_a_claim<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for (id, state) in [(store.send(job()).await, "waiting"), (store.send(job().delay(LATER)).await, "a timer")] {
+        for version in [0, 1] {
+            all_refused(&store, node, Fence { id, version }, state).await;
+        }
+    }
+}
+
+pub(crate) async fn not_after_release<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
+    all_refused(&store, node, claimed.fence(), "released").await;
+    // The same node may get it again: only the version tells the claims apart.
+    let again = store.take_one(node).await;
+    assert!(again.version > claimed.version);
+    all_refused(&store, node, claimed.fence(), "claimed again by the same node").await;
+    assert_eq!(store.complete(node, &[again.fence()]).await.unwrap(), [again.id]);
+    all_refused(&store, node, again.fence(), "finished").await;
+}
+
+pub(crate) async fn not_after_the_node_was_lost<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (zombie, claimed) = store.running(job()).await;
+    store.bury_node(zombie).await;
+    assert_eq!(store.release_all_lost().await, (1, 0));
+    all_refused(&store, zombie, claimed.fence(), "released by the monitor").await;
+    let node = store.node().await;
+    let again = store.take_one(node).await;
+    all_refused(&store, zombie, claimed.fence(), "claimed by another node").await;
+    all_refused(&store, zombie, again.fence(), "with a token it never got").await;
+    assert_eq!(store.complete(node, &[again.fence()]).await.unwrap(), [again.id]);
+}
+
+pub(crate) async fn not_after_it_became_a_dead_letter<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (zombie, claimed) = store.running(job().max_attempts(1)).await;
+    store.bury_node(zombie).await;
+    assert_eq!(store.release_all_lost().await, (0, 1));
+    all_refused(&store, zombie, claimed.fence(), "a dead letter").await;
+    // Its attempts start again, its version goes on: the old token stays worthless.
+    store.retry(&JobFilter::default(), false).await.unwrap();
+    let node = store.node().await;
+    let again = store.take_one(node).await;
+    assert_eq!(again.attempt, claimed.attempt);
+    assert!(again.version > claimed.version);
+    all_refused(&store, zombie, claimed.fence(), "retried").await;
+}
+
+pub(crate) async fn not_after_a_timer<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    store.fail(node, &claimed, Duration::ZERO, "error").await;
+    all_refused(&store, node, claimed.fence(), "a timer").await;
+    store.promote().await;
+    all_refused(&store, node, claimed.fence(), "waiting again").await;
+    store.take_one(node).await;
+    all_refused(&store, node, claimed.fence(), "running again").await;
+}
+
+pub(crate) async fn not_after_cancel<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    store.cancel(&JobFilter::ids([claimed.id]), false).await.unwrap();
+    all_refused(&store, node, claimed.fence(), "cancelled").await;
+}
+
+/// Sends, claims and gives half back, so that a batch holds good and stale fences.
+async fn half_stale(store: &Jobs) -> (NodeId, Vec<Fence>, Vec<Fence>) {
+    let node = store.node().await;
+    store.send_all(jobs(10)).await;
+    let claimed = fences(&store.take(node, 10).await);
+    let (stale, good): (Vec<_>, Vec<_>) =
+        claimed.iter().partition(|fence| claimed.iter().position(|f| f == *fence).unwrap() % 2 == 0);
+    let release: Vec<_> = stale.iter().map(|fence| Settlement::new(*fence, Verdict::Release)).collect();
+    assert_eq!(store.settle(node, &release).await.unwrap().len(), 5);
+    // Some of the stale ones are owned by the same node again.
+    store.take(node, 2).await;
+    (node, claimed, good)
+}
+
+pub(crate) async fn a_batch_is_judged_one_by_one_when_complete<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, all, good) = half_stale(&store).await;
+    let accepted = store.complete(node, &all).await.unwrap();
+    assert_eq!(set(accepted.iter().copied()), set(good.iter().map(|fence| fence.id)));
+    assert_eq!(accepted.len(), good.len(), "each once");
+    assert_eq!(store.all().await.len(), 5);
+}
+
+pub(crate) async fn a_batch_is_judged_one_by_one_when_settled<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for ending in ENDINGS {
+        let Ending::Settle(verdict) = ending else { continue };
+        let (node, all, good) = half_stale(&store).await;
+        let batch: Vec<_> = all.iter().map(|fence| Settlement::new(*fence, verdict())).collect();
+        let accepted = store.settle(node, &batch).await.unwrap();
+        assert_eq!(set(accepted.iter().copied()), set(good.iter().map(|fence| fence.id)), "{ending:?}");
+        assert_eq!(accepted.len(), good.len(), "{ending:?}: each once");
+        store.cancel(&JobFilter::default(), false).await.unwrap();
+        store.delete(&JobFilter::default(), false).await.unwrap();
+    }
+}
+
+/// A batch in which every settlement is of another sort.
+pub(crate) async fn a_batch_may_mix_verdicts<T: TestDb>(db: &T) {
+    use jobwright::store::JobState::{Dead, Timer, Waiting};
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(6)).await;
+    let claimed = store.take(node, 6).await;
+    let verdicts = [
+        (Verdict::Retry(LATER), Some(Timer)),
+        (Verdict::Snooze(LATER), Some(Timer)),
+        (Verdict::Release, Some(Waiting)),
+        (Verdict::Cancel, None),
+        (Verdict::Dead, Some(Dead)),
+        (Verdict::Retry(Duration::ZERO), Some(Timer)),
+    ];
+    let batch: Vec<_> = claimed
+        .iter()
+        .zip(&verdicts)
+        .map(|(job, (verdict, _))| Settlement::new(job.fence(), verdict.clone()))
+        .collect();
+    assert_eq!(set(store.settle(node, &batch).await.unwrap()), set(claimed.iter().map(|job| job.id)));
+    for (job, (verdict, state)) in claimed.iter().zip(verdicts) {
+        assert_eq!(store.state(job.id).await, state, "{verdict:?}");
+    }
+}
+
+/// A completer that repeats itself within a batch must not make two jobs of one.
+pub(crate) async fn the_same_fence_twice_in_a_batch<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for ending in ENDINGS {
+        store.send(job()).await;
+        let fence = store.take_one(node).await.fence();
+        let accepted = match ending {
+            Ending::Complete => store.complete(node, &[fence, fence]).await.unwrap(),
+            Ending::Settle(verdict) => {
+                let twice = [Settlement::new(fence, verdict()), Settlement::new(fence, verdict())];
+                store.settle(node, &twice).await.unwrap()
+            }
+        };
+        assert_eq!(set(accepted), set([fence.id]), "{ending:?}");
+        assert!(store.all().await.len() <= 1, "{ending:?} made two jobs of one");
+        store.delete(&JobFilter::default(), false).await.unwrap();
+    }
+}
+
+pub(crate) async fn nothing_to_settle<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    assert_eq!(store.complete(node, &[]).await.unwrap(), []);
+    assert_eq!(store.settle(node, &[]).await.unwrap(), []);
+}
+
+pub(crate) async fn a_thousand_at_once<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(2000)).await;
+    let claimed = store.take(node, 2000).await;
+    let (done, failed) = claimed.split_at(1000);
+    assert_eq!(store.complete(node, &fences(done)).await.unwrap().len(), 1000);
+    let batch: Vec<_> = failed
+        .iter()
+        .map(|job| Settlement::new(job.fence(), Verdict::Retry(Duration::ZERO)).error("error", Some("detail")))
+        .collect();
+    assert_eq!(store.settle(node, &batch).await.unwrap().len(), 1000);
+    let promoted = store.promote_due(1000).await.unwrap();
+    assert_eq!(promoted.jobs, 1000);
+}

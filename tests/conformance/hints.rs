@@ -1,0 +1,61 @@
+//! `notify` and `listen`: a tap on the shoulder, where the store has one.
+
+use std::time::Duration;
+
+use jobwright::store::{Hint, HintStream, Store};
+
+use crate::support::TestDb;
+use crate::support::jobs::job;
+
+/// Whoever polls has to know it: a store that hears nothing says so at once.
+pub(crate) async fn a_store_says_whether_it_hears<T: TestDb>(db: &T) {
+    let stream = db.jobs().listen().await.unwrap();
+    assert_eq!(stream.is_some(), T::HEARS_HINTS);
+}
+
+/// Sending hints is always allowed, however many and to whomever.
+pub(crate) async fn hints_may_go_nowhere<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.notify(&[]).await.unwrap();
+    let many: Vec<_> = (0..100).map(|n| Hint::Queue(format!("queue {n}"))).collect();
+    store.notify(&many).await.unwrap();
+    store.notify(&[Hint::Rescan("ä \"'\\".to_owned()), Hint::Timer, Hint::Any]).await.unwrap();
+}
+
+/// The next hint. A store that can't tell what changed says that something did.
+async fn hears(stream: &mut Box<dyn HintStream>, sent: &Hint) {
+    let heard = tokio::time::timeout(Duration::from_secs(10), stream.next()).await.expect("nothing was heard").unwrap();
+    assert!(heard == *sent || heard == Hint::Any, "{heard:?} for {sent:?}");
+}
+
+pub(crate) async fn another_process_hears_them<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let Some(mut stream) = db.reopen().await.jobs().listen().await.unwrap() else { return };
+    let long = "q".repeat(100);
+    let sent = [
+        Hint::Queue("default".to_owned()),
+        Hint::Rescan("ä \"'\\ queue".to_owned()),
+        Hint::Queue(long.clone()),
+        Hint::Rescan(long),
+        Hint::Timer,
+        Hint::Any,
+    ];
+    for hint in sent {
+        // A hint follows a change; some stores notice the change itself.
+        store.send(job()).await;
+        store.notify(std::slice::from_ref(&hint)).await.unwrap();
+        hears(&mut stream, &hint).await;
+    }
+}
+
+/// Other installations on the same server are left alone.
+pub(crate) async fn strangers_do_not_hear_them<T: TestDb>(db: &T) {
+    let Some(mut stream) = db.jobs().listen().await.unwrap() else { return };
+    let stranger = T::create().await.unwrap();
+    stranger.jobs().notify(&[Hint::Queue("stranger".to_owned())]).await.unwrap();
+    // Ours is sent after it, so if it had been heard it would come first.
+    let ours = Hint::Queue("ours".to_owned());
+    db.jobs().send(job()).await;
+    db.jobs().notify(std::slice::from_ref(&ours)).await.unwrap();
+    hears(&mut stream, &ours).await;
+}

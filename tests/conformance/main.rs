@@ -1,0 +1,277 @@
+//! What every store must do, whatever it is made of.
+//!
+//! Each case runs against the oracle in memory too: a case that the oracle fails is wrong itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod claiming;
+mod concurrency;
+mod extremes;
+mod fencing;
+mod hints;
+mod idempotence;
+mod ledger;
+mod locks;
+mod lost;
+mod nodes;
+mod operating;
+mod owned;
+mod payloads;
+mod recovery;
+mod schema;
+mod sending;
+mod settling;
+mod steering;
+mod timers;
+mod transactions;
+
+/// A test for each case of each module, run against one kind of database.
+macro_rules! run {
+    ($db:ty, $($module:ident { $($case:ident)* })*) => {
+        $(mod $module {
+            use crate::support::TestDb;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                if let Some(db) = <$db>::create().await {
+                    crate::$module::$case(&db).await;
+                }
+            })*
+        })*
+    };
+}
+
+macro_rules! conformance {
+    (every { $($every:tt)* } sql { $($sql:tt)* } postgres { $($postgres:tt)* }) => {
+        mod oracle {
+            run! { crate::support::oracle::Oracle, $($every)* }
+        }
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            run! { crate::support::sqlite::SqliteDb, $($every)* $($sql)* }
+        }
+        mod postgres {
+            run! { crate::support::postgres::Pg<false>, $($every)* $($sql)* $($postgres)* }
+        }
+        mod pgbouncer {
+            run! { crate::support::postgres::Pg<true>, $($every)* $($sql)* $($postgres)* }
+        }
+    };
+}
+
+conformance! {
+    every {
+        claiming {
+            by_priority_then_order
+            the_best_of_many
+            at_most_the_limit
+            one_queue_only
+            only_given_kinds
+            other_kinds_are_not_in_the_way
+            from_the_mark_on
+            the_mark_knows_priorities
+            nothing_for_who_is_not_alive
+            raises_version_and_attempt
+            hands_out_the_whole_job
+            only_what_waits
+        }
+        concurrency {
+            claimers_share_without_overlap
+            everything_at_once
+            promoters_share_without_overlap
+            monitors_share_without_overlap
+            one_outcome_wins
+            one_send_of_an_id_wins
+            overlapping_batches_do_not_collide
+            claims_meet_the_death_of_their_node
+            nodes_register_at_once
+        }
+        extremes {
+            seq_beyond_32_bits
+            versions_beyond_32_bits
+            as_many_attempts_as_allowed
+            more_attempts_than_allowed
+        }
+        fencing {
+            each_outcome_is_accepted_once
+            not_from_another_node
+            not_with_another_version
+            not_before_a_claim
+            not_after_release
+            not_after_the_node_was_lost
+            not_after_it_became_a_dead_letter
+            not_after_a_timer
+            not_after_cancel
+            a_batch_is_judged_one_by_one_when_complete
+            a_batch_is_judged_one_by_one_when_settled
+            a_batch_may_mix_verdicts
+            the_same_fence_twice_in_a_batch
+            nothing_to_settle
+            a_thousand_at_once
+        }
+        hints {
+            a_store_says_whether_it_hears
+            hints_may_go_nowhere
+            another_process_hears_them
+            strangers_do_not_hear_them
+        }
+        idempotence {
+            while_waiting
+            while_running
+            while_a_timer
+            while_suspended
+            while_dead
+            of_a_job_sent_without
+            gone_means_free
+            twice_in_one_batch
+            twice_in_one_batch_once_delayed
+            twice_in_one_batch_owned
+            others_of_the_batch_are_kept
+            any_uuid_will_do
+        }
+        lost {
+            nothing_is_lost_while_all_live
+            a_lost_owner_costs_the_attempt
+            a_killer_ends_as_a_dead_letter
+            in_batches
+            dead_nodes_are_forgotten_when_they_own_nothing
+            the_living_keep_theirs
+            several_dead_nodes
+            the_record_stays_bounded
+            what_it_settled_is_not_lost
+        }
+        nodes {
+            each_start_is_a_new_node
+            status_tells_who_is_there
+            a_heartbeat_renews_the_lease
+            a_late_heartbeat_renews_too
+            nobody_revives_the_dead
+            only_the_late_expire
+            an_expired_node_loses_its_jobs
+            retired_is_gone
+            retired_with_jobs_in_hand
+            retired_but_not_yet_released
+            a_detached_handle_lives_elsewhere
+        }
+        operating {
+            pages
+            filters
+            each_state
+            show_agrees_with_list
+            show_of_nothing
+            status_counts
+            status_finds_overdue_timers
+            the_oldest_waiting_grows
+            looking_changes_nothing
+            says_what_it_is
+        }
+        owned {
+            by_a_live_node
+            is_finished_like_any_claim
+            by_a_dead_node_waits
+            only_what_is_due
+            nothing_asked_nothing_owned
+            beside_ids_that_exist
+            many
+            is_released_when_its_node_dies
+        }
+        payloads {
+            json_documents
+            unicode
+            json_texts_in_odd_shapes
+            bytes
+            a_mebibyte
+            headers
+            mixed_batch
+        }
+        recovery {
+            an_unheard_claim_costs_nothing
+            knowing_nothing_gives_back_all
+            others_keep_theirs
+        }
+        schema {
+            says_what_is_missing
+            twice_is_once
+            ten_at_once
+        }
+        sending {
+            one
+            two
+            a_thousand
+            five_thousand
+            none
+            later_sends_come_later
+            delayed_jobs_keep_their_place
+            new_jobs_are_untouched
+            the_flush_is_dated
+            what_is_due_waits
+            what_is_due_later_is_a_timer
+            all_or_nothing
+            names_may_be_long_and_foreign
+        }
+        settling {
+            retry_goes_round_with_everything
+            an_error_is_on_the_record
+            without_an_error_the_record_stays
+            an_error_is_kept_with_every_verdict
+            attempts_run_out
+            a_single_attempt
+            dead_at_once
+            snooze_costs_nothing
+            release_costs_nothing
+            cancel_removes
+            delays_are_kept
+            the_newest_ten_errors_are_kept
+            long_errors_are_cut
+        }
+        steering {
+            retry
+            cancel
+            delete
+            a_dead_letter_starts_again
+            a_timer_keeps_its_attempts
+            only_what_matches
+            retry_only_what_matches
+            cancel_of_a_running_job
+            delete_leaves_the_running
+            thousands
+        }
+        timers {
+            nothing_to_promote
+            in_batches
+            next_is_now_when_more_is_due
+            next_is_the_soonest
+            says_in_which_queues
+            the_earliest_first
+            not_before_their_time
+            promoted_jobs_keep_their_place
+        }
+        transactions {
+            nothing_is_seen_before_the_commit
+            rolled_back_is_nothing
+            several_flushes_in_one
+            a_handler_commits_all_at_once
+            a_stale_claim_is_not_removed
+            inserts_like_the_engine
+            a_thousand_in_one_flush
+            nothing_to_commit
+            dropped_transactions_leave_nothing_behind
+        }
+    }
+    sql {
+        ledger {
+            a_newer_schema_is_refused
+            an_edited_file_is_refused
+        }
+    }
+    postgres {
+        locks {
+            a_claim_passes_over_them
+            promoters_pass_over_them
+            monitors_pass_over_them
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Nodes: registered, renewed, retired, expired.
+
+use std::time::Duration;
+
+use jobwright::NodeId;
+use jobwright::store::{JobState, NodeInfo, NodeStatus};
+
+use crate::support::jobs::{NOBODY, job, node_info};
+use crate::support::{Jobs, TestDb, eventually};
+
+/// The shortest lease there is, for tests that wait until it is over.
+fn brief(name: &str) -> NodeInfo {
+    NodeInfo { lease: Duration::from_secs(1), ..node_info(name) }
+}
+
+async fn status(store: &Jobs, node: NodeId) -> Option<NodeStatus> {
+    store.status().await.unwrap().nodes.into_iter().find(|status| status.id == node)
+}
+
+/// Waits until the node's lease is over and it was declared dead.
+async fn expires(store: &Jobs, node: NodeId) {
+    eventually(Duration::from_secs(15), async || store.expire_nodes().await.unwrap().contains(&node)).await;
+}
+
+pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let first = store.register_node(&node_info("same")).await.unwrap();
+    let second = store.register_node(&node_info("same")).await.unwrap();
+    assert_ne!(first, second);
+    store.bury_node(first).await;
+    store.release_all_lost().await;
+    let third = store.register_node(&node_info("same")).await.unwrap();
+    assert!(third != first && third != second, "no number is used again");
+    assert!(!store.heartbeat(first).await.unwrap(), "the name does not revive it");
+}
+
+pub(crate) async fn status_tells_who_is_there<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let info = NodeInfo {
+        name: "bïlling".to_owned(),
+        host: "host.example".to_owned(),
+        pid: u32::MAX,
+        lease: Duration::from_secs(90),
+    };
+    let node = store.register_node(&info).await.unwrap();
+    let found = status(&store, node).await.unwrap();
+    assert_eq!((found.name, found.host, found.pid), (info.name, info.host, info.pid));
+    assert_eq!((found.dead, found.running), (false, 0));
+    assert!(found.lease_seconds_left > 30.0 && found.lease_seconds_left <= 90.0, "{}", found.lease_seconds_left);
+    store.send_all([job(), job(), job()]).await;
+    store.take(node, 2).await;
+    assert_eq!(status(&store, node).await.unwrap().running, 2);
+}
+
+pub(crate) async fn a_heartbeat_renews_the_lease<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.register_node(&brief("n")).await.unwrap();
+    let left = async || status(&store, node).await.unwrap().lease_seconds_left;
+    eventually(Duration::from_secs(5), async || left().await < 0.8).await;
+    assert!(store.heartbeat(node).await.unwrap());
+    let renewed = left().await;
+    assert!(renewed > 0.8 && renewed <= 1.0, "{renewed} s left");
+}
+
+/// A late heartbeat is good as long as nobody declared the node dead: nothing was taken from it yet.
+pub(crate) async fn a_late_heartbeat_renews_too<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.register_node(&brief("n")).await.unwrap();
+    let late = async || status(&store, node).await.unwrap().lease_seconds_left < 0.0;
+    eventually(Duration::from_secs(15), late).await;
+    assert!(store.heartbeat(node).await.unwrap());
+    assert!(!store.expire_nodes().await.unwrap().contains(&node));
+    assert!(!status(&store, node).await.unwrap().dead);
+}
+
+pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.register_node(&brief("n")).await.unwrap();
+    // It owns something, or it would be forgotten at once.
+    store.send(job()).await;
+    store.take_one(node).await;
+    expires(&store, node).await;
+    assert!(status(&store, node).await.unwrap().dead);
+    assert_eq!(store.expire_nodes().await.unwrap(), [node], "on the list until it is forgotten");
+    for _ in 0..3 {
+        assert!(!store.heartbeat(node).await.unwrap());
+    }
+    assert!(status(&store, node).await.unwrap().dead);
+    store.send(job()).await;
+    assert_eq!(store.take(node, 10).await.len(), 0, "a dead node takes nothing");
+    assert_eq!(store.release_all_lost().await, (1, 0));
+    assert!(status(&store, node).await.is_none(), "forgotten when it owns nothing");
+    assert!(!store.heartbeat(node).await.unwrap());
+}
+
+pub(crate) async fn only_the_late_expire<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let slow = store.register_node(&node_info("slow")).await.unwrap();
+    let quick = store.register_node(&brief("quick")).await.unwrap();
+    let renewed = store.register_node(&brief("renewed")).await.unwrap();
+    assert_eq!(store.expire_nodes().await.unwrap(), []);
+    eventually(Duration::from_secs(15), async || {
+        assert!(store.heartbeat(renewed).await.unwrap());
+        let expired = store.expire_nodes().await.unwrap();
+        assert!(!expired.contains(&slow) && !expired.contains(&renewed));
+        expired.contains(&quick)
+    })
+    .await;
+    store.release_all_lost().await;
+    assert_eq!(store.expire_nodes().await.unwrap(), [], "forgotten");
+    assert!(store.heartbeat(slow).await.unwrap());
+    assert!(store.heartbeat(renewed).await.unwrap());
+}
+
+pub(crate) async fn an_expired_node_loses_its_jobs<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.register_node(&brief("n")).await.unwrap();
+    let id = store.send(job()).await;
+    let claimed = store.take_one(node).await;
+    assert_eq!(store.release_all_lost().await, (0, 0), "not while it is alive");
+    expires(&store, node).await;
+    assert_eq!(store.state(id).await, Some(JobState::Running), "declaring is not releasing");
+    assert_eq!(store.release_all_lost().await, (1, 0));
+    assert_eq!(store.state(id).await, Some(JobState::Waiting));
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), []);
+}
+
+pub(crate) async fn retired_is_gone<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.retire_node(node).await.unwrap();
+    assert!(!store.heartbeat(node).await.unwrap());
+    store.release_all_lost().await;
+    assert!(status(&store, node).await.is_none());
+    store.retire_node(node).await.unwrap();
+    store.retire_node(NOBODY).await.unwrap();
+    assert!(!store.heartbeat(NOBODY).await.unwrap());
+}
+
+/// A node that stopped with jobs in hand did not stop in good order; the jobs are as lost as with a crash.
+pub(crate) async fn retired_with_jobs_in_hand<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    store.retire_node(node).await.unwrap();
+    assert_eq!(store.state(claimed.id).await, Some(JobState::Running), "left to release_lost");
+    assert_eq!(store.release_all_lost().await, (1, 0));
+    let detail = store.detail(claimed.id).await;
+    assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 1));
+}
+
+/// Its outcomes count as long as nobody took the jobs away: what it did is done.
+pub(crate) async fn retired_but_not_yet_released<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    store.retire_node(node).await.unwrap();
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
+    assert_eq!(store.release_all_lost().await, (0, 0));
+}
+
+/// The heartbeat has a thread and a runtime of its own.
+pub(crate) async fn a_detached_handle_lives_elsewhere<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let id = store.send(job()).await;
+    let detached = store.detached().await.unwrap();
+    let beat = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(detached.heartbeat(node).await.unwrap());
+            assert!(!detached.heartbeat(NOBODY).await.unwrap());
+            detached.show(id).await.unwrap().is_some()
+        })
+    };
+    assert!(tokio::task::spawn_blocking(beat).await.unwrap(), "it is the same database");
+}

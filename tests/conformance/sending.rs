@@ -1,0 +1,142 @@
+//! `insert`: rows, order and due dates.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobwright::NewJob;
+use jobwright::store::JobState;
+
+use crate::support::TestDb;
+use crate::support::jobs::{LATER, ids, job, jobs, messages};
+
+/// Inserts so many, claims them all and compares.
+async fn inserts<T: TestDb>(db: &T, count: usize) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(count)).await;
+    let node = store.node().await;
+    let claimed = store.take(node, count + 1).await;
+    assert_eq!(ids(&claimed), sent, "all, in the order they were sent");
+    for (n, job) in claimed.iter().enumerate() {
+        let payload: serde_json::Value = job.payload.decode().unwrap();
+        assert_eq!(payload, serde_json::json!({ "n": n }), "each with its own payload");
+    }
+}
+
+pub(crate) async fn one<T: TestDb>(db: &T) {
+    inserts(db, 1).await;
+}
+
+pub(crate) async fn two<T: TestDb>(db: &T) {
+    inserts(db, 2).await;
+}
+
+pub(crate) async fn a_thousand<T: TestDb>(db: &T) {
+    inserts(db, 1000).await;
+}
+
+pub(crate) async fn five_thousand<T: TestDb>(db: &T) {
+    inserts(db, 5000).await;
+}
+
+pub(crate) async fn none<T: TestDb>(db: &T) {
+    let inserted = db.jobs().insert(&[], None).await.unwrap();
+    assert_eq!(inserted.rows, 0);
+    assert_eq!(db.jobs().all().await.len(), 0);
+}
+
+pub(crate) async fn later_sends_come_later<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let mut sent = Vec::new();
+    for size in [1, 3, 2] {
+        sent.extend(store.send_all(jobs(size)).await);
+    }
+    let listed = store.all().await;
+    assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), sent);
+    assert!(listed.is_sorted_by(|a, b| a.seq < b.seq), "seq never repeats");
+}
+
+/// A delay doesn't change the place in the order: whoever was sent first is first among those that are due.
+pub(crate) async fn delayed_jobs_keep_their_place<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send_all((0..6).map(|n| if n % 2 == 0 { job().delay(LATER) } else { job() })).await;
+    let listed = store.all().await;
+    assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), sent);
+}
+
+pub(crate) async fn new_jobs_are_untouched<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send_all([job().queue("q").priority(7).max_attempts(3), job().queue("q").delay(LATER)]).await;
+    for id in sent {
+        let detail = store.detail(id).await;
+        assert_eq!((detail.version, detail.summary.attempt), (0, 0));
+        assert_eq!((detail.summary.kind.as_str(), detail.summary.queue.as_str()), ("kind", "q"));
+        assert_eq!((detail.summary.owner, detail.summary.claimed_at), (None, None));
+        assert_eq!((detail.errors, detail.dead), (vec![], None));
+        assert_eq!(detail.summary.last_error, None);
+    }
+    let first = &store.all().await[0];
+    assert_eq!((first.priority, first.max_attempts), (7, 3));
+}
+
+pub(crate) async fn the_flush_is_dated<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    // The server's clock may differ from ours, but on a test machine not by minutes.
+    let minutes = Duration::from_secs(300);
+    let id = store.send(job()).await;
+    let age = Timestamp::now().duration_since(store.detail(id).await.summary.created_at);
+    assert!(age.unsigned_abs() < minutes, "flushed {age} ago");
+}
+
+pub(crate) async fn what_is_due_waits<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let past = Timestamp::now() - LATER;
+    for due in [job(), job().delay(Duration::ZERO), job().at(past), job().at(Timestamp::UNIX_EPOCH)] {
+        let id = store.send(due).await;
+        assert_eq!(store.state(id).await, Some(JobState::Waiting));
+        assert_eq!(store.detail(id).await.summary.due_at, None);
+    }
+    let node = store.node().await;
+    assert_eq!(store.take(node, 10).await.len(), 4);
+}
+
+pub(crate) async fn what_is_due_later_is_a_timer<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let century = Duration::from_secs(99 * 366 * 24 * 3600);
+    let at = Timestamp::now() + LATER;
+    let sent = store.send_all([job().delay(LATER), job().at(at), job().delay(century)]).await;
+    for (id, delay) in sent.iter().zip([LATER, LATER, century]) {
+        let summary = store.detail(*id).await.summary;
+        assert_eq!(summary.state, JobState::Timer);
+        let off = summary.due_at.unwrap().duration_since(summary.created_at + delay);
+        assert!(off.unsigned_abs() < Duration::from_secs(60), "due {off} off");
+    }
+    let exact = store.detail(sent[1]).await.summary.due_at.unwrap();
+    let off = exact.duration_since(at).unsigned_abs();
+    assert!(off <= Duration::from_millis(1), "a given moment is kept: {exact} for {at}");
+    let node = store.node().await;
+    assert_eq!(store.take(node, 10).await.len(), 0);
+}
+
+/// One statement or not: a batch with one bad row writes nothing. Here the bad row is one that the store can't know to be
+/// bad before it tries: the id of a job that exists, not marked as given.
+pub(crate) async fn all_or_nothing<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let mut batch = messages(jobs(3));
+    batch[2].id = store.send(job()).await;
+    match store.insert(&batch, None).await {
+        Err(_) => assert_eq!(store.all().await.len(), 1),
+        // A store may also take every id for a given one.
+        Ok(inserted) => assert_eq!((inserted.rows, store.all().await.len()), (2, 3)),
+    }
+}
+
+pub(crate) async fn names_may_be_long_and_foreign<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for name in ["a".repeat(100), "ä/ö.ü".to_owned(), "队列".to_owned(), "it's \"quoted\" %_\\ $1".to_owned()] {
+        let id = store.send(NewJob::json(&name, &1).queue(&name)).await;
+        let node = store.node().await;
+        let claimed = store.take_from(&name, node, 10).await;
+        assert_eq!(ids(&claimed), [id]);
+        assert_eq!((&claimed[0].kind, &claimed[0].queue), (&name, &name));
+    }
+}

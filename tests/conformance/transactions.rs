@@ -1,0 +1,150 @@
+//! `Store` and `UnitOfWork`: what a context does with its transaction.
+
+use jobwright::store::{JobFilter, JobState, Preclaim, Store, UnitOfWork, Verdict};
+use jobwright::{Fence, JobId};
+
+use crate::support::TestDb;
+use crate::support::jobs::{LATER, job, jobs, messages, set};
+
+pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
+    let store = db.store();
+    let other = db.reopen().await.jobs();
+    let node = db.jobs().node().await;
+    let batch = messages([job(), job().delay(LATER)]);
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.insert(&batch, None).await.unwrap().rows, 2);
+    let seen = other.list(&JobFilter::default(), &jobwright::store::Page::default()).await.unwrap();
+    assert_eq!(seen.len(), 0);
+    tx.commit().await.unwrap();
+    let jobs = db.jobs();
+    assert_eq!(jobs.all().await.len(), 2);
+    assert_eq!(jobs.take(node, 10).await.len(), 1);
+}
+
+pub(crate) async fn rolled_back_is_nothing<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let (node, claimed) = jobs.running(job()).await;
+    for explicit in [true, false] {
+        let mut tx = store.begin().await.unwrap();
+        tx.insert(&messages([job()]), None).await.unwrap();
+        let owned = Preclaim { node, positions: vec![0] };
+        assert_eq!(tx.insert(&messages([job()]), Some(&owned)).await.unwrap().owned.len(), 1);
+        assert!(tx.remove(node, claimed.fence()).await.unwrap());
+        if explicit {
+            tx.rollback().await.unwrap();
+        } else {
+            drop(tx);
+        }
+        assert_eq!(jobs.all().await.len(), 1, "explicit: {explicit}");
+        assert_eq!(jobs.state(claimed.id).await, Some(JobState::Running));
+    }
+    assert_eq!(jobs.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id], "the claim is still good");
+}
+
+pub(crate) async fn several_flushes_in_one<T: TestDb>(db: &T) {
+    let store = db.store();
+    let mut tx = store.begin().await.unwrap();
+    let first = messages(jobs(2));
+    let second = messages(jobs(2));
+    tx.insert(&first, None).await.unwrap();
+    tx.insert(&[], None).await.unwrap();
+    tx.insert(&second, None).await.unwrap();
+    tx.commit().await.unwrap();
+    let listed: Vec<_> = db.jobs().all().await.iter().map(|row| row.id).collect();
+    assert_eq!(listed, first.iter().chain(&second).map(|message| message.id).collect::<Vec<_>>());
+}
+
+/// The handler's messages and the removal of its job are one.
+pub(crate) async fn a_handler_commits_all_at_once<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let (node, claimed) = jobs.running(job()).await;
+    let next = messages([job().queue("next")]);
+    let mut tx = store.begin().await.unwrap();
+    tx.insert(&next, None).await.unwrap();
+    assert!(tx.remove(node, claimed.fence()).await.unwrap());
+    tx.commit().await.unwrap();
+    assert_eq!(jobs.state(claimed.id).await, None);
+    assert_eq!(jobs.state(next[0].id).await, Some(JobState::Waiting));
+    assert_eq!(jobs.complete(node, &[claimed.fence()]).await.unwrap(), [], "already gone");
+}
+
+/// A zombie learns that its claim is gone before it can commit.
+pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let (zombie, claimed) = jobs.running(job()).await;
+    let other = jobs.node().await;
+    let stale = Fence { version: claimed.version + 1, ..claimed.fence() };
+    let stranger = Fence { id: JobId::new(), version: 1 };
+    let refused = async |node, fence| {
+        let mut tx = store.begin().await.unwrap();
+        tx.insert(&messages([job()]), None).await.unwrap();
+        assert!(!tx.remove(node, fence).await.unwrap());
+        tx.rollback().await.unwrap();
+        assert_eq!(jobs.all().await.len(), 1);
+    };
+    refused(other, claimed.fence()).await;
+    refused(zombie, stale).await;
+    refused(zombie, stranger).await;
+    jobs.bury_node(zombie).await;
+    assert_eq!(jobs.release_all_lost().await, (1, 0));
+    refused(zombie, claimed.fence()).await;
+    let again = jobs.take_one(other).await;
+    refused(zombie, claimed.fence()).await;
+    refused(zombie, again.fence()).await;
+    assert_eq!(jobs.complete(other, &[again.fence()]).await.unwrap(), [again.id]);
+}
+
+/// As with `JobStore::insert`: given ids, delays, rows that are owned from the start.
+pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let node = jobs.node().await;
+    let known = jobs.send(job().id(JobId::new()).delay(LATER)).await;
+    let batch = messages([job(), job().id(known), job().id(JobId::new()), job().delay(LATER)]);
+    let mut tx = store.begin().await.unwrap();
+    let owned = Preclaim { node, positions: vec![0, 1, 2, 3] };
+    let inserted = tx.insert(&batch, Some(&owned)).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(inserted.rows, 3);
+    assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([batch[0].id, batch[2].id]));
+    for row in &inserted.owned {
+        let detail = jobs.detail(row.id).await;
+        assert_eq!((detail.summary.seq, detail.summary.created_at), (row.seq, row.created_at));
+    }
+    let done: Vec<_> = inserted.owned.iter().map(|row| Fence { id: row.id, version: 1 }).collect();
+    assert_eq!(jobs.complete(node, &done).await.unwrap().len(), 2);
+    assert_eq!(jobs.count(JobState::Timer).await, 2);
+}
+
+pub(crate) async fn a_thousand_in_one_flush<T: TestDb>(db: &T) {
+    let store = db.store();
+    let batch = messages(jobs(1000));
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(tx.insert(&batch, None).await.unwrap().rows, 1000);
+    tx.commit().await.unwrap();
+    assert!(db.jobs().all().await.iter().map(|row| row.id).eq(batch.iter().map(|message| message.id)));
+}
+
+pub(crate) async fn nothing_to_commit<T: TestDb>(db: &T) {
+    let store = db.store();
+    store.begin().await.unwrap().commit().await.unwrap();
+    store.begin().await.unwrap().rollback().await.unwrap();
+    drop(store.begin().await.unwrap());
+    assert_eq!(db.jobs().all().await.len(), 0);
+}
+
+/// A dropped transaction gives back what it held: more of them than there are connections.
+pub(crate) async fn dropped_transactions_leave_nothing_behind<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let (node, claimed) = jobs.running(job()).await;
+    for _ in 0..30 {
+        let mut tx = store.begin().await.unwrap();
+        assert!(tx.remove(node, claimed.fence()).await.unwrap());
+        drop(tx);
+    }
+    assert!(jobs.settle_one(node, claimed.fence(), Verdict::Cancel).await);
+}

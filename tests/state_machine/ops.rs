@@ -1,0 +1,166 @@
+//! What can happen, and how often.
+
+use jobwright::store::JobState;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// How many nodes there are at a time.
+pub(crate) const NODES: usize = 3;
+pub(crate) const QUEUES: [&str; 2] = ["default", "other"];
+pub(crate) const KINDS: [&str; 3] = ["a", "b", "c"];
+/// How many given ids there are: few, so that they meet.
+pub(crate) const GIVEN: usize = 5;
+
+/// One thing that happens. Numbers are taken modulo what there is to choose from, so every history makes sense.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// Messages in one batch, perhaps owned from the start.
+    Send {
+        messages: Vec<Message>,
+        owned_by: Option<usize>,
+    },
+    /// A claim, now and then by a node that is gone; `resume`: from where the last one of this queue ended.
+    Claim {
+        node: usize,
+        queue: usize,
+        kinds: Option<Vec<usize>>,
+        limit: usize,
+        resume: bool,
+    },
+    /// Claims of long ago are reported too: by their own node, or by another.
+    Complete {
+        node: usize,
+        claims: Vec<usize>,
+    },
+    Settle {
+        node: usize,
+        outcomes: Vec<(usize, Ending)>,
+    },
+    Promote {
+        limit: usize,
+    },
+    /// The node is gone, its jobs are lost; another one takes its place.
+    Retire {
+        node: usize,
+    },
+    ReleaseLost {
+        limit: usize,
+    },
+    /// The node forgot some of what it owns.
+    ReleaseUnknown {
+        node: usize,
+        forgets: usize,
+    },
+    Suspend {
+        job: usize,
+    },
+    Steer {
+        how: Steer,
+        filter: Filter,
+        dry_run: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: usize,
+    pub(crate) queue: usize,
+    pub(crate) priority: i16,
+    pub(crate) max_attempts: u32,
+    pub(crate) later: bool,
+    pub(crate) given: Option<usize>,
+    pub(crate) own: bool,
+}
+
+/// An outcome other than success.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ending {
+    RetryNow,
+    RetryLater,
+    SnoozeNow,
+    SnoozeLater,
+    Release,
+    Cancel,
+    Dead,
+    /// Without saying why.
+    Silent,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Steer {
+    Retry,
+    Cancel,
+    Delete,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) state: Option<JobState>,
+    pub(crate) queue: Option<usize>,
+    pub(crate) kind: Option<usize>,
+    /// Every job whose number, modulo 3, is this.
+    pub(crate) ids: Option<usize>,
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let given = option::weighted(0.3, 0..GIVEN);
+    (0..KINDS.len(), 0..QUEUES.len(), -1_i16..=1, 1_u32..=3, prop::bool::weighted(0.2), given, any::<bool>()).prop_map(
+        |(kind, queue, priority, max_attempts, later, given, own)| Message {
+            kind,
+            // Mostly one queue, so that there is something to choose from in it.
+            queue: if kind == 0 { queue } else { 0 },
+            priority,
+            max_attempts,
+            later,
+            given,
+            own,
+        },
+    )
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    prop_oneof![
+        4 => Just(Ending::RetryNow),
+        1 => Just(Ending::RetryLater),
+        2 => Just(Ending::SnoozeNow),
+        1 => Just(Ending::SnoozeLater),
+        2 => Just(Ending::Release),
+        1 => Just(Ending::Cancel),
+        1 => Just(Ending::Dead),
+        1 => Just(Ending::Silent),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    let state = option::of(prop::sample::select(JobState::ALL.to_vec()));
+    (state, option::weighted(0.3, 0..QUEUES.len()), option::weighted(0.3, 0..KINDS.len()), option::of(0_usize..3))
+        .prop_map(|(state, queue, kind, ids)| Filter { state, queue, kind, ids })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let node = || 0..NODES;
+    // Mostly the newest claims, sometimes old ones.
+    let claim = || prop_oneof![4 => 0_usize..4, 1 => 0_usize..40];
+    prop_oneof![
+        6 => (vec(message(), 1..4), option::weighted(0.3, 0..=NODES * 4))
+            .prop_map(|(messages, owned_by)| Op::Send { messages, owned_by }),
+        8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5, prop::bool::weighted(0.3))
+            .prop_map(|(node, queue, kinds, limit, resume)| Op::Claim { node, queue, kinds, limit, resume }),
+        3 => (0..=NODES * 4, vec(claim(), 1..4)).prop_map(|(node, claims)| Op::Complete { node, claims }),
+        6 => (0..=NODES * 4, vec((claim(), ending()), 1..6)).prop_map(|(node, outcomes)| Op::Settle { node, outcomes }),
+        3 => (1_usize..4).prop_map(|limit| Op::Promote { limit }),
+        2 => node().prop_map(|node| Op::Retire { node }),
+        2 => (1_usize..4).prop_map(|limit| Op::ReleaseLost { limit }),
+        1 => (node(), 1_usize..4).prop_map(|(node, forgets)| Op::ReleaseUnknown { node, forgets }),
+        1 => (0_usize..20).prop_map(|job| Op::Suspend { job }),
+        2 => (prop_oneof![3 => Just(Steer::Retry), 1 => Just(Steer::Cancel), 1 => Just(Steer::Delete)], filter(),
+              prop::bool::weighted(0.2))
+            .prop_map(|(how, filter, dry_run)| Op::Steer { how, filter, dry_run }),
+    ]
+}
+
+/// Up to `longest` things that happen one after the other.
+pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
+    vec(op(), longest / 4..=longest)
+}

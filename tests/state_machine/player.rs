@@ -1,0 +1,353 @@
+//! Plays a history to a store and to the oracle, and compares after each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use jobwright::store::{ClaimRequest, Inserted, JobFilter, JobState, Preclaim, ScanMark, Settlement, Steered, Verdict};
+use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
+
+use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, QUEUES, Steer};
+use crate::snapshot::{self, Snapshot};
+use crate::support::Jobs;
+use crate::support::jobs::{LATER, mark, message, node_info};
+
+type Outcome<T> = Result<T, String>;
+
+/// One of the two that are compared, with the numbers it gave out itself.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) jobs: Jobs,
+    /// All nodes there ever were.
+    pub(crate) nodes: Vec<NodeId>,
+    marks: [Option<ScanMark>; QUEUES.len()],
+}
+
+/// A claim that was handed out, perhaps long ago.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    fence: Fence,
+    /// Its place in `Side::nodes`.
+    node: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Player {
+    pub(crate) sides: [Side; 2],
+    /// The places in `Side::nodes` of the nodes that are alive.
+    alive: [usize; NODES],
+    claims: Vec<Claim>,
+    given: [JobId; GIVEN],
+    sent: u64,
+    /// How many jobs there must be, by what the store itself reported.
+    balance: u64,
+    versions: BTreeMap<(JobId, i64), i64>,
+    last: Snapshot,
+}
+
+/// Both sides must have answered the same.
+fn same<T: PartialEq + Debug>(what: &str, [store, oracle]: [T; 2]) -> Outcome<T> {
+    if store == oracle { Ok(store) } else { Err(format!("{what}: the store says {store:?}, the oracle {oracle:?}")) }
+}
+
+/// Runs the same on both sides.
+macro_rules! both {
+    ($player:expr, |$side:ident| $work:expr) => {{
+        let [store, oracle] = &mut $player.sides;
+        let store = {
+            let $side = store;
+            $work.map_err(|error| format!("{error:?}"))?
+        };
+        let oracle = {
+            let $side = oracle;
+            $work.map_err(|error| format!("the oracle: {error:?}"))?
+        };
+        [store, oracle]
+    }};
+}
+
+fn sorted(ids: Vec<JobId>) -> Vec<JobId> {
+    let mut ids = ids;
+    ids.sort_unstable();
+    ids
+}
+
+impl Player {
+    pub(crate) async fn new(store: Jobs, oracle: Jobs) -> Self {
+        let side = |jobs| Side { jobs, nodes: Vec::new(), marks: Default::default() };
+        let mut player = Self {
+            sides: [side(store), side(oracle)],
+            alive: [0; NODES],
+            claims: Vec::new(),
+            given: std::array::from_fn(|_| JobId::new()),
+            sent: 0,
+            balance: 0,
+            versions: BTreeMap::new(),
+            last: Vec::new(),
+        };
+        for slot in 0..NODES {
+            player.register(slot).await.unwrap();
+        }
+        player
+    }
+
+    async fn register(&mut self, slot: usize) -> Outcome<()> {
+        let nodes = both!(self, |side| side.jobs.register_node(&node_info("node")).await);
+        for (side, node) in self.sides.iter_mut().zip(nodes) {
+            if side.nodes.contains(&node) {
+                return Err(format!("the number of node {node} was given out twice"));
+            }
+            side.nodes.push(node);
+        }
+        self.alive[slot] = self.sides[0].nodes.len() - 1;
+        Ok(())
+    }
+
+    /// One step, and all that must hold after it.
+    pub(crate) async fn play(&mut self, op: &Op) -> Outcome<()> {
+        let before = std::mem::take(&mut self.last);
+        let changed = self.apply(op, &before).await?;
+        let after = self.compare().await?;
+        if !changed && after != before {
+            return Err("it was refused, or only looked, but changed something".to_owned());
+        }
+        if after.len() as u64 != self.balance {
+            return Err(format!(
+                "{} jobs are there; by what was reported there should be {}",
+                after.len(),
+                self.balance
+            ));
+        }
+        self.last = after;
+        Ok(())
+    }
+
+    /// What both sides show, if it is the same.
+    pub(crate) async fn compare(&mut self) -> Outcome<Snapshot> {
+        let [store, oracle] = both!(self, |side| snapshot::take(&side.jobs, &side.nodes).await);
+        if let Some(difference) = snapshot::difference(&store, &oracle) {
+            return Err(difference);
+        }
+        for row in self.sides[0].jobs.all().await {
+            let seen = store.iter().find(|seen| seen.id == row.id).map_or(0, |seen| seen.version);
+            let version = self.versions.entry((row.id, row.seq)).or_insert(seen);
+            if seen < *version {
+                return Err(format!("the version of {} fell from {version} to {seen}", row.id));
+            }
+            *version = seen;
+        }
+        Ok(store)
+    }
+
+    /// One of the waiting jobs.
+    pub(crate) fn waiting(&self, n: usize) -> Option<JobId> {
+        let waiting: Vec<JobId> =
+            self.last.iter().filter(|seen| seen.state == JobState::Waiting).map(|seen| seen.id).collect();
+        waiting.get(n % waiting.len().max(1)).copied()
+    }
+
+    /// Applies it to both. Returns whether it may have changed anything.
+    async fn apply(&mut self, op: &Op, before: &Snapshot) -> Outcome<bool> {
+        match op {
+            Op::Send { messages, owned_by } => self.send(messages, *owned_by).await,
+            Op::Claim { node, queue, kinds, limit, resume } => {
+                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *resume).await
+            }
+            Op::Complete { node, claims } => {
+                let (place, claims) = self.pick(*node, claims);
+                let fences: Vec<Fence> = claims.iter().map(|claim| claim.fence).collect();
+                let accepted = both!(self, |side| side.jobs.complete(side.nodes[place], &fences).await);
+                let accepted = same("complete", accepted.map(sorted))?;
+                self.balance -= accepted.len() as u64;
+                Ok(!accepted.is_empty())
+            }
+            Op::Settle { node, outcomes } => self.settle(*node, outcomes).await,
+            Op::Promote { limit } => self.promote(*limit).await,
+            Op::Retire { node } => {
+                let place = self.alive[*node];
+                both!(self, |side| side.jobs.retire_node(side.nodes[place]).await);
+                self.register(*node).await?;
+                Ok(false)
+            }
+            Op::ReleaseLost { limit } => self.release_lost(*limit).await,
+            Op::ReleaseUnknown { node, forgets } => {
+                let place = self.alive[*node];
+                let owned = before.iter().filter(|seen| seen.owner == Some(place)).map(|seen| seen.id);
+                let known: Vec<JobId> = owned.skip(*forgets).collect();
+                let released = both!(self, |side| side.jobs.release_unknown(side.nodes[place], &known).await);
+                Ok(same("release_unknown", released)? > 0)
+            }
+            // Done already, past both stores: there is no method for it yet.
+            Op::Suspend { .. } => Ok(true),
+            Op::Steer { how, filter, dry_run } => self.steer(*how, filter, *dry_run, before).await,
+        }
+    }
+
+    async fn send(&mut self, plans: &[Message], owned_by: Option<usize>) -> Outcome<bool> {
+        let messages: Vec<JobMessage> = plans.iter().map(|plan| self.message(plan)).collect();
+        let own: Vec<usize> = (0..plans.len()).filter(|position| plans[*position].own).collect();
+        let place = owned_by.map(|slot| self.anyone(slot));
+        let answers = both!(self, |side| {
+            let owned = place.map(|place| Preclaim { node: side.nodes[place], positions: own.clone() });
+            side.jobs.insert(&messages, owned.as_ref()).await
+        });
+        let summary = |inserted: &Inserted| (inserted.rows, sorted(inserted.owned.iter().map(|row| row.id).collect()));
+        let (rows, owned) = same("insert", [summary(&answers[0]), summary(&answers[1])])?;
+        self.balance += rows;
+        self.claims.extend(
+            owned.iter().map(|id| Claim { fence: Fence { id: *id, version: 1 }, node: place.unwrap_or_default() }),
+        );
+        Ok(rows > 0)
+    }
+
+    fn message(&mut self, plan: &Message) -> JobMessage {
+        self.sent += 1;
+        let mut job = NewJob::json(KINDS[plan.kind], &self.sent)
+            .queue(QUEUES[plan.queue])
+            .priority(plan.priority)
+            .max_attempts(plan.max_attempts);
+        if plan.later {
+            job = job.delay(LATER);
+        }
+        if let Some(given) = plan.given {
+            job = job.id(self.given[given]);
+        }
+        message(job)
+    }
+
+    /// Mostly a node that is alive, now and then the first there was, which may be gone.
+    fn anyone(&self, node: usize) -> usize {
+        if node == NODES * 4 { 0 } else { self.alive[node % NODES] }
+    }
+
+    async fn claim(
+        &mut self,
+        place: usize,
+        queue: usize,
+        kinds: Option<&[usize]>,
+        limit: usize,
+        resume: bool,
+    ) -> Outcome<bool> {
+        let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
+        let answers = both!(self, |side| {
+            let after = side.marks[queue].filter(|_| resume);
+            let request =
+                ClaimRequest { node: side.nodes[place], queue: QUEUES[queue], kinds: kinds.as_deref(), limit, after };
+            side.jobs.claim(&request).await
+        });
+        for (side, jobs) in self.sides.iter_mut().zip(&answers) {
+            side.marks[queue] = jobs.iter().map(mark).max().or(side.marks[queue].filter(|_| resume));
+        }
+        let summary = |jobs: &Vec<Job>| {
+            let mut jobs: Vec<_> = jobs.iter().map(|job| (-job.priority, job.seq, job)).collect();
+            jobs.sort_by_key(|(rank, seq, _)| (*rank, *seq));
+            jobs.into_iter()
+                .map(|(rank, _, job)| (rank, job.fence(), job.attempt, job.kind.clone()))
+                .collect::<Vec<_>>()
+        };
+        let claimed = same("claim", [summary(&answers[0]), summary(&answers[1])])?;
+        self.claims.extend(claimed.iter().map(|(_, fence, _, _)| Claim { fence: *fence, node: place }));
+        Ok(!claimed.is_empty())
+    }
+
+    /// The node that reports, and the claims it reports, counted from the newest. Mostly the node of the first claim.
+    fn pick(&self, node: usize, claims: &[usize]) -> (usize, Vec<Claim>) {
+        let mut seen = BTreeSet::new();
+        let picked: Vec<Claim> = claims
+            .iter()
+            .filter_map(|back| self.claims.iter().rev().nth(*back).copied())
+            .filter(|claim| seen.insert(claim.fence.id))
+            .collect();
+        let own = picked.first().map_or(self.alive[0], |claim| claim.node);
+        (if node < NODES { self.alive[node] } else { own }, picked)
+    }
+
+    async fn settle(&mut self, node: usize, outcomes: &[(usize, Ending)]) -> Outcome<bool> {
+        let (place, claims) = self.pick(node, &outcomes.iter().map(|(back, _)| *back).collect::<Vec<_>>());
+        let settlements: Vec<Settlement> =
+            claims.iter().zip(outcomes).map(|(claim, (_, ending))| settlement(claim.fence, *ending)).collect();
+        let accepted = both!(self, |side| side.jobs.settle(side.nodes[place], &settlements).await);
+        let accepted = same("settle", accepted.map(sorted))?;
+        let cancelled = settlements.iter().filter(|s| s.verdict == Verdict::Cancel && accepted.contains(&s.fence.id));
+        self.balance -= cancelled.count() as u64;
+        Ok(!accepted.is_empty())
+    }
+
+    async fn promote(&mut self, limit: usize) -> Outcome<bool> {
+        let answers = both!(self, |side| {
+            let mut total = 0;
+            let mut queues = BTreeSet::new();
+            loop {
+                let promoted = side.jobs.promote_due(limit).await.map_err(|error| error.to_string())?;
+                if promoted.jobs > limit as u64 {
+                    return Err(format!("{} timers were promoted with a limit of {limit}", promoted.jobs));
+                }
+                total += promoted.jobs;
+                queues.extend(promoted.queues);
+                if promoted.jobs < limit as u64 {
+                    // Only what is due in an hour is left.
+                    let next = promoted.next.map(|next| next > Duration::from_secs(60));
+                    break Ok::<_, String>((total, queues, next));
+                }
+            }
+        });
+        Ok(same("promote_due", answers)?.0 > 0)
+    }
+
+    async fn release_lost(&mut self, limit: usize) -> Outcome<bool> {
+        let answers = both!(self, |side| {
+            let mut sum = (0, 0);
+            loop {
+                let released = side.jobs.release_lost(limit).await.map_err(|error| error.to_string())?;
+                sum = (sum.0 + released.waiting, sum.1 + released.dead);
+                if released.total() < limit as u64 {
+                    break Ok::<_, String>(sum);
+                }
+            }
+        });
+        let sum = same("release_lost", answers)?;
+        let alive = both!(self, |side| side.jobs.status().await.map(|status| status.nodes.len()));
+        same("nodes after release_lost", alive)?;
+        Ok(sum != (0, 0))
+    }
+
+    async fn steer(&mut self, how: Steer, filter: &Filter, dry_run: bool, before: &Snapshot) -> Outcome<bool> {
+        let filter = JobFilter {
+            ids: filter.ids.map(|rest| before.iter().skip(rest).step_by(3).map(|seen| seen.id).collect()),
+            states: filter.state.map(|state| vec![state]),
+            queue: filter.queue.map(|queue| QUEUES[queue].to_owned()),
+            kind: filter.kind.map(|kind| KINDS[kind].to_owned()),
+        };
+        let answers = both!(self, |side| match how {
+            Steer::Retry => side.jobs.retry(&filter, dry_run).await,
+            Steer::Cancel => side.jobs.cancel(&filter, dry_run).await,
+            Steer::Delete => side.jobs.delete(&filter, dry_run).await,
+        });
+        let counts = |steered: Steered| -> Vec<(JobState, u64)> {
+            steered.0.into_iter().filter(|(_, count)| *count > 0).collect()
+        };
+        let total: u64 = same("steer", answers.map(counts))?.iter().map(|(_, count)| count).sum();
+        if !dry_run && !matches!(how, Steer::Retry) {
+            self.balance -= total;
+        }
+        Ok(!dry_run && total > 0)
+    }
+}
+
+fn settlement(fence: Fence, ending: Ending) -> Settlement {
+    let verdict = match ending {
+        Ending::RetryNow | Ending::Silent => Verdict::Retry(Duration::ZERO),
+        Ending::RetryLater => Verdict::Retry(LATER),
+        Ending::SnoozeNow => Verdict::Snooze(Duration::ZERO),
+        Ending::SnoozeLater => Verdict::Snooze(LATER),
+        Ending::Release => Verdict::Release,
+        Ending::Cancel => Verdict::Cancel,
+        Ending::Dead => Verdict::Dead,
+    };
+    match ending {
+        Ending::RetryNow | Ending::RetryLater | Ending::Dead => {
+            Settlement::new(fence, verdict).error("failed", Some("detail"))
+        }
+        _ => Settlement::new(fence, verdict),
+    }
+}

@@ -1,0 +1,111 @@
+//! What the integration tests share: databases of their own, shorthand for jobs, and patience.
+
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+pub(crate) mod jobs;
+pub(crate) mod oracle;
+pub(crate) mod postgres;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+
+use std::time::{Duration, Instant};
+
+use jobwright::JobId;
+use jobwright::store::Store;
+
+pub(crate) use self::jobs::Jobs;
+
+/// A database that belongs to one test and is removed with this value.
+pub(crate) trait TestDb: Sized {
+    /// What is tested.
+    type Store: Store;
+
+    /// Whether hints of one process reach another, or it has to poll.
+    const HEARS_HINTS: bool;
+
+    /// An empty place without a schema. `None`: this run is to do without that server.
+    async fn create_empty() -> Option<Self>;
+
+    /// A place with the schema.
+    async fn create() -> Option<Self> {
+        let db = Self::create_empty().await?;
+        db.store().jobs().migrate().await.unwrap();
+        Some(db)
+    }
+
+    /// The store as the test opened it.
+    fn store(&self) -> Self::Store;
+
+    /// The engine's side of it.
+    fn jobs(&self) -> Jobs {
+        Jobs(self.store().jobs())
+    }
+
+    /// The same place through other connections: what another process would have.
+    async fn reopen(&self) -> Self::Store;
+
+    /// Moves a waiting job to `suspended_job`, for which there is no method yet.
+    async fn suspend(&self, id: JobId);
+
+    /// Lets the next job have this `seq`.
+    async fn restart_sequence(&self, next: i64);
+
+    /// Sets what only time could bring a job to.
+    async fn set_counters(&self, id: JobId, version: i64, attempt: u32);
+
+    /// Removes all jobs and nodes.
+    async fn clear(&self);
+}
+
+/// A database whose schema is kept in a ledger of its own.
+pub(crate) trait SqlDb: TestDb {
+    /// Makes it look as if a later build had been here.
+    async fn pretend_newer(&self);
+
+    /// Makes it look as if a schema change had been edited after it was applied.
+    async fn pretend_edited(&self);
+}
+
+/// The PostgreSQL server to test with; `None` if the run is to do without.
+pub(crate) fn postgres_url() -> Option<String> {
+    server("DATABASE_URL")
+}
+
+/// A pgbouncer in transaction mode in front of it; `None` if the run is to do without.
+pub(crate) fn pgbouncer_url() -> Option<String> {
+    server("PGBOUNCER_URL")
+}
+
+/// Leaving servers out has to be asked for: a test that skips itself looks like one that passed.
+fn server(variable: &str) -> Option<String> {
+    let embedded_only = std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1");
+    match std::env::var(variable) {
+        _ if embedded_only => None,
+        Ok(url) if !url.is_empty() => Some(url),
+        _ => panic!(
+            "set {variable}, or run `cargo xtask test`, or ask for the embedded store alone with \
+             JOBWRIGHT_TEST_EMBEDDED_ONLY=1"
+        ),
+    }
+}
+
+/// Polls until `holds` does, and fails the test if that takes longer than `deadline`.
+///
+/// It looks again and again instead of waiting a fixed time once: no slower than what it waits for, and a slow machine only
+/// makes it take longer.
+#[track_caller]
+pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let start = Instant::now();
+        while !holds().await {
+            assert!(start.elapsed() < deadline, "still not true after {deadline:?}: {caller}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A name nobody else uses.
+pub(crate) fn unique(prefix: &str) -> String {
+    format!("{prefix}{}", JobId::new().as_uuid().simple())
+}

@@ -1,0 +1,271 @@
+//! The engine's side: each method takes the lock once, which makes it one transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use jobwright::store::{
+    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore, JobSummary, MigrationStatus,
+    NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Released, Settlement, StatusReport, Steered,
+};
+use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result};
+
+use super::Oracle;
+use super::model::{Node, Place, State, after};
+
+/// From `earlier` to `later`, in seconds.
+fn seconds(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+#[async_trait]
+impl JobStore for Oracle {
+    fn describe(&self) -> String {
+        "the oracle".to_owned()
+    }
+
+    async fn detached(&self) -> Result<Arc<dyn JobStore>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.lock().migrated.get_or_insert_with(Timestamp::now);
+        self.migration_status().await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        let applied_at = self.lock().migrated;
+        Ok(vec![MigrationStatus { version: 1, name: "init".to_owned(), applied_at, known: true }])
+    }
+
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        let mut state = self.lock();
+        let (rows, inserted) = state.prepare(messages, owned);
+        state.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
+        Ok(inserted)
+    }
+
+    async fn notify(&self, _hints: &[Hint]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        Ok(None)
+    }
+
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+        let mut state = self.lock();
+        if !state.alive(request.node) {
+            return Ok(Vec::new());
+        }
+        Ok(state.own_first(request.node, request.limit, |row| {
+            row.message.queue == request.queue
+                && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
+                && request.after.is_none_or(|mark| (row.rank(), row.seq) > (mark.rank, mark.seq))
+        }))
+    }
+
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let mut accepted = Vec::new();
+        for fence in fences {
+            if let Some(seq) = state.owned(node, *fence).map(|row| row.seq) {
+                state.jobs.remove(&seq);
+                accepted.push(fence.id);
+            }
+        }
+        Ok(accepted)
+    }
+
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let accepted = settlements.iter().filter(|settlement| state.settle(node, settlement));
+        Ok(accepted.map(|settlement| settlement.fence.id).collect())
+    }
+
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        let now = Timestamp::now();
+        let mut state = self.lock();
+        let mut timers: Vec<(Timestamp, i64)> = state
+            .jobs
+            .values()
+            .filter_map(|row| match row.place {
+                Place::Timer { due } => Some((due, row.seq)),
+                _ => None,
+            })
+            .collect();
+        timers.sort_unstable();
+        let due = timers.iter().take_while(|(due, _)| *due <= now).count().min(limit);
+        let next = timers.get(due).map(|(due, _)| Duration::try_from(due.duration_since(now)).unwrap_or_default());
+        let mut queues = BTreeSet::new();
+        for (_, seq) in &timers[..due] {
+            let row = state.jobs.get_mut(seq).unwrap();
+            row.place = Place::Waiting;
+            queues.insert(row.message.queue.clone());
+        }
+        Ok(Promoted { jobs: due as u64, queues: queues.into_iter().collect(), next })
+    }
+
+    async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
+        let mut state = self.lock();
+        state.last_node += 1;
+        let id = NodeId(state.last_node);
+        let now = Timestamp::now();
+        let expires_at = after(now, info.lease);
+        state.nodes.insert(id, Node { info: info.clone(), started_at: now, expires_at, dead: false });
+        Ok(id)
+    }
+
+    async fn heartbeat(&self, id: NodeId) -> Result<bool> {
+        let mut state = self.lock();
+        let Some(node) = state.nodes.get_mut(&id).filter(|node| !node.dead) else { return Ok(false) };
+        node.expires_at = after(Timestamp::now(), node.info.lease);
+        Ok(true)
+    }
+
+    async fn retire_node(&self, id: NodeId) -> Result<()> {
+        self.lock().nodes.remove(&id);
+        Ok(())
+    }
+
+    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
+        let now = Timestamp::now();
+        let mut state = self.lock();
+        for node in state.nodes.values_mut() {
+            node.dead |= node.expires_at <= now;
+        }
+        Ok(state.nodes.iter().filter(|(_, node)| node.dead).map(|(id, _)| *id).collect())
+    }
+
+    async fn release_lost(&self, limit: usize) -> Result<Released> {
+        let mut state = self.lock();
+        let lost = |state: &State| -> Vec<(i64, NodeId)> {
+            let owned = state.jobs.values().filter_map(|row| Some((row.seq, row.owner()?)));
+            owned.filter(|(_, owner)| !state.alive(*owner)).collect()
+        };
+        let mut released = Released::default();
+        for (seq, owner) in lost(&state).into_iter().take(limit) {
+            let row = state.jobs.get_mut(&seq).unwrap();
+            row.record(owner, "owner lost", None);
+            if row.spent() {
+                row.bury("owner lost");
+                released.dead += 1;
+            } else {
+                row.place = Place::Waiting;
+                released.waiting += 1;
+            }
+        }
+        let owning: BTreeSet<NodeId> = lost(&state).into_iter().map(|(_, owner)| owner).collect();
+        state.nodes.retain(|id, node| !node.dead || owning.contains(id));
+        Ok(released)
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        let mut state = self.lock();
+        let unknown =
+            state.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
+        Ok(unknown
+            .map(|row| {
+                row.attempt -= 1;
+                row.place = Place::Waiting;
+            })
+            .count() as u64)
+    }
+
+    async fn status(&self) -> Result<StatusReport> {
+        let now = Timestamp::now();
+        let state = self.lock();
+        let mut queues: BTreeMap<&str, QueueStatus> = BTreeMap::new();
+        let mut running: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for row in state.jobs.values() {
+            let name = row.message.queue.as_str();
+            let queue =
+                queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
+            match row.place {
+                Place::Waiting => {
+                    queue.waiting += 1;
+                    let age = seconds(row.created_at, now);
+                    queue.oldest_waiting_seconds =
+                        Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
+                }
+                Place::Running { owner, .. } => {
+                    queue.running += 1;
+                    *running.entry(owner).or_default() += 1;
+                }
+                Place::Timer { due } => {
+                    queue.timer += 1;
+                    queue.overdue += u64::from(due <= now);
+                }
+                Place::Suspended => queue.suspended += 1,
+                Place::Dead { .. } => queue.dead += 1,
+            }
+        }
+        let nodes = state.nodes.iter().map(|(id, node)| NodeStatus {
+            id: *id,
+            name: node.info.name.clone(),
+            host: node.info.host.clone(),
+            pid: node.info.pid,
+            started_at: node.started_at,
+            lease_seconds_left: seconds(now, node.expires_at),
+            dead: node.dead,
+            running: running.get(id).copied().unwrap_or(0),
+        });
+        Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        let state = self.lock();
+        let (chosen, _) = state.select(filter, &JobState::ALL);
+        let rest = chosen.into_iter().filter(|seq| page.after.is_none_or(|after| *seq > after));
+        Ok(rest.take(page.limit).map(|seq| state.jobs[&seq].summary()).collect())
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        Ok(self.lock().by_id(id).map(|row| JobDetail {
+            summary: row.summary(),
+            version: row.version,
+            errors: row.errors.clone(),
+            headers: row.message.headers.clone(),
+            payload: row.message.payload.clone(),
+            dead: match &row.place {
+                Place::Dead { at, reason } => Some((*at, reason.clone())),
+                _ => None,
+            },
+        }))
+    }
+
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let mut state = self.lock();
+        let (chosen, steered) = state.select(filter, &[JobState::Timer, JobState::Dead]);
+        for seq in chosen.into_iter().filter(|_| !dry_run) {
+            let row = state.jobs.get_mut(&seq).unwrap();
+            if row.state() == JobState::Dead {
+                row.attempt = 0;
+            }
+            row.place = Place::Waiting;
+        }
+        Ok(steered)
+    }
+
+    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let live = [JobState::Waiting, JobState::Running, JobState::Timer, JobState::Suspended];
+        Ok(self.lock().remove(filter, &live, dry_run))
+    }
+
+    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        let idle = [JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead];
+        Ok(self.lock().remove(filter, &idle, dry_run))
+    }
+}
+
+impl State {
+    fn remove(&mut self, filter: &JobFilter, states: &[JobState], dry_run: bool) -> Steered {
+        let (chosen, steered) = self.select(filter, states);
+        for seq in chosen.into_iter().filter(|_| !dry_run) {
+            self.jobs.remove(&seq);
+        }
+        steered
+    }
+}

@@ -1,0 +1,73 @@
+//! The store as it is meant, in memory: one map, one lock, no cleverness. What it does is what its neighbours must do.
+
+mod engine;
+mod model;
+mod unit;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use jobwright::store::{JobStore, Store};
+use jobwright::{JobId, Result};
+
+use self::model::{Place, State};
+pub(crate) use self::unit::OracleTransaction;
+use super::TestDb;
+
+/// A handle; clones share the same jobs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle(Arc<Mutex<State>>);
+
+impl Oracle {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Store for Oracle {
+    type Transaction = OracleTransaction;
+
+    async fn begin(&self) -> Result<OracleTransaction> {
+        Ok(OracleTransaction::new(self.clone()))
+    }
+
+    fn jobs(&self) -> Arc<dyn JobStore> {
+        Arc::new(self.clone())
+    }
+}
+
+impl TestDb for Oracle {
+    type Store = Self;
+    const HEARS_HINTS: bool = false;
+
+    async fn create_empty() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn store(&self) -> Self {
+        self.clone()
+    }
+
+    async fn reopen(&self) -> Self {
+        self.clone()
+    }
+
+    async fn suspend(&self, id: JobId) {
+        self.lock().by_id(id).unwrap().place = Place::Suspended;
+    }
+
+    async fn restart_sequence(&self, next: i64) {
+        self.lock().last_seq = next - 1;
+    }
+
+    async fn set_counters(&self, id: JobId, version: i64, attempt: u32) {
+        let mut state = self.lock();
+        let row = state.by_id(id).unwrap();
+        (row.version, row.attempt) = (version, attempt);
+    }
+
+    async fn clear(&self) {
+        let mut state = self.lock();
+        state.jobs.clear();
+        state.nodes.clear();
+    }
+}

@@ -1,0 +1,250 @@
+//! What is remembered, and the rules that change it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobwright::store::{
+    Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Steered, Verdict,
+};
+use jobwright::{AttemptError, Due, Fence, Job, JobId, JobMessage, NodeId};
+
+/// How many errors a job keeps.
+const ERRORS_KEPT: usize = 10;
+
+/// Everything, with one clock and one sequence.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// By `seq`. One map, so a job can't be in two states.
+    pub(super) jobs: BTreeMap<i64, Row>,
+    pub(super) nodes: BTreeMap<NodeId, Node>,
+    pub(super) last_seq: i64,
+    pub(super) last_node: i64,
+    pub(super) migrated: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) seq: i64,
+    pub(super) version: i64,
+    pub(super) attempt: u32,
+    pub(super) created_at: Timestamp,
+    pub(super) message: JobMessage,
+    pub(super) errors: Vec<AttemptError>,
+    pub(super) place: Place,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Waiting,
+    Running { owner: NodeId, since: Timestamp },
+    Timer { due: Timestamp },
+    Suspended,
+    Dead { at: Timestamp, reason: String },
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) info: NodeInfo,
+    pub(super) started_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+    pub(super) dead: bool,
+}
+
+/// The moment `delay` from `now`.
+pub(super) fn after(now: Timestamp, delay: Duration) -> Timestamp {
+    now.checked_add(delay).unwrap()
+}
+
+impl Row {
+    pub(super) fn state(&self) -> JobState {
+        match self.place {
+            Place::Waiting => JobState::Waiting,
+            Place::Running { .. } => JobState::Running,
+            Place::Timer { .. } => JobState::Timer,
+            Place::Suspended => JobState::Suspended,
+            Place::Dead { .. } => JobState::Dead,
+        }
+    }
+
+    pub(super) fn owner(&self) -> Option<NodeId> {
+        match self.place {
+            Place::Running { owner, .. } => Some(owner),
+            _ => None,
+        }
+    }
+
+    pub(super) fn rank(&self) -> i16 {
+        -self.message.priority
+    }
+
+    pub(super) fn spent(&self) -> bool {
+        self.attempt >= self.message.max_attempts
+    }
+
+    fn own(&mut self, owner: NodeId) {
+        self.version += 1;
+        self.attempt += 1;
+        self.place = Place::Running { owner, since: Timestamp::now() };
+    }
+
+    pub(super) fn record(&mut self, node: NodeId, error: &str, detail: Option<String>) {
+        let attempt = self.attempt;
+        self.errors.push(AttemptError { attempt, at: Timestamp::now(), node: node.0, error: error.to_owned(), detail });
+        let excess = self.errors.len().saturating_sub(ERRORS_KEPT);
+        self.errors.drain(..excess);
+    }
+
+    pub(super) fn bury(&mut self, reason: &str) {
+        self.place = Place::Dead { at: Timestamp::now(), reason: reason.to_owned() };
+    }
+
+    fn matches(&self, filter: &JobFilter) -> bool {
+        let message = &self.message;
+        filter.ids.as_ref().is_none_or(|ids| ids.contains(&message.id))
+            && filter.states.as_ref().is_none_or(|states| states.contains(&self.state()))
+            && filter.queue.as_ref().is_none_or(|queue| *queue == message.queue)
+            && filter.kind.as_ref().is_none_or(|kind| *kind == message.kind)
+    }
+
+    fn job(&self) -> Job {
+        let message = &self.message;
+        jobwright::store::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
+    }
+
+    pub(super) fn summary(&self) -> JobSummary {
+        let message = &self.message;
+        let (claimed_at, due_at) = match self.place {
+            Place::Running { since, .. } => (Some(since), None),
+            Place::Timer { due } => (None, Some(due)),
+            _ => (None, None),
+        };
+        JobSummary {
+            id: message.id,
+            seq: self.seq,
+            state: self.state(),
+            kind: message.kind.clone(),
+            queue: message.queue.clone(),
+            priority: message.priority,
+            attempt: self.attempt,
+            max_attempts: message.max_attempts,
+            created_at: self.created_at,
+            due_at,
+            owner: self.owner(),
+            claimed_at,
+            last_error: self.errors.last().map(|error| error.error.clone()),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn by_id(&mut self, id: JobId) -> Option<&mut Row> {
+        self.jobs.values_mut().find(|row| row.message.id == id)
+    }
+
+    /// The row, if the claim is current.
+    pub(super) fn owned(&mut self, node: NodeId, fence: Fence) -> Option<&mut Row> {
+        self.by_id(fence.id).filter(|row| row.version == fence.version && row.owner() == Some(node))
+    }
+
+    pub(super) fn alive(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| !node.dead)
+    }
+
+    /// The rows an insert would write; nothing is written yet.
+    pub(super) fn prepare(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> (Vec<Row>, Inserted) {
+        let mut taken: BTreeSet<JobId> = self.jobs.values().map(|row| row.message.id).collect();
+        let owned = owned.filter(|owned| self.alive(owned.node));
+        let mut rows = Vec::new();
+        let mut inserted = Inserted::default();
+        for (position, message) in messages.iter().enumerate() {
+            if !taken.insert(message.id) {
+                continue;
+            }
+            self.last_seq += 1;
+            let now = Timestamp::now();
+            let due = match message.due {
+                Due::Now => now,
+                Due::In(delay) => after(now, delay),
+                Due::At(at) => at,
+            };
+            let mut row = Row {
+                seq: self.last_seq,
+                version: 0,
+                attempt: 0,
+                created_at: now,
+                message: message.clone(),
+                errors: Vec::new(),
+                place: if due > now { Place::Timer { due } } else { Place::Waiting },
+            };
+            if let Some(owned) = owned
+                && owned.positions.contains(&position)
+                && due <= now
+            {
+                row.own(owned.node);
+                inserted.owned.push(OwnedInsert { id: message.id, seq: row.seq, created_at: now });
+            }
+            inserted.rows += 1;
+            rows.push(row);
+        }
+        (rows, inserted)
+    }
+
+    /// Makes up to `limit` jobs of those in `candidates` the node's.
+    pub(super) fn own_first(&mut self, node: NodeId, limit: usize, wanted: impl Fn(&Row) -> bool) -> Vec<Job> {
+        let mut best: Vec<(i16, i64)> = self
+            .jobs
+            .values()
+            .filter(|row| matches!(row.place, Place::Waiting) && wanted(row))
+            .map(|row| (row.rank(), row.seq))
+            .collect();
+        best.sort_unstable();
+        best.truncate(limit);
+        best.iter()
+            .map(|(_, seq)| {
+                let row = self.jobs.get_mut(seq).unwrap();
+                row.own(node);
+                row.job()
+            })
+            .collect()
+    }
+
+    /// Whether the outcome was accepted.
+    pub(super) fn settle(&mut self, node: NodeId, settlement: &Settlement) -> bool {
+        let Some(row) = self.owned(node, settlement.fence) else { return false };
+        if let Some(error) = &settlement.error {
+            row.record(node, error, settlement.detail.clone());
+        }
+        let now = Timestamp::now();
+        let reason = settlement.error.as_deref().unwrap_or("no reason was given");
+        match settlement.verdict {
+            Verdict::Retry(_) if row.spent() => row.bury(reason),
+            Verdict::Retry(delay) => row.place = Place::Timer { due: after(now, delay) },
+            Verdict::Snooze(delay) => {
+                row.attempt -= 1;
+                row.place = Place::Timer { due: after(now, delay) };
+            }
+            Verdict::Release => {
+                row.attempt -= 1;
+                row.place = Place::Waiting;
+            }
+            Verdict::Dead => row.bury(reason),
+            Verdict::Cancel => {
+                let seq = row.seq;
+                self.jobs.remove(&seq);
+            }
+        }
+        true
+    }
+
+    /// The `seq` of all jobs that match and are in one of these states, counted.
+    pub(super) fn select(&self, filter: &JobFilter, states: &[JobState]) -> (Vec<i64>, Steered) {
+        let mut steered = Steered::default();
+        let mut chosen = Vec::new();
+        for row in self.jobs.values().filter(|row| row.matches(filter) && states.contains(&row.state())) {
+            *steered.0.entry(row.state()).or_default() += 1;
+            chosen.push(row.seq);
+        }
+        (chosen, steered)
+    }
+}

@@ -1,0 +1,122 @@
+//! A file of its own for each test.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jobwright::{DatabaseConfig, JobId, Sqlite};
+use rusqlite::Connection;
+
+use super::{SqlDb, TestDb, unique};
+
+#[derive(Debug)]
+pub(crate) struct SqliteDb {
+    store: Sqlite,
+    config: DatabaseConfig,
+    // The last field: dropped when no connection of ours is open any more.
+    dir: Dir,
+}
+
+/// Dropped, it removes the directory: SQLite keeps files beside the file.
+#[derive(Debug)]
+struct Dir(PathBuf);
+
+impl Dir {
+    fn file(&self) -> PathBuf {
+        self.0.join("jobs.db")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("the directory {} was left behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// Runs statements on a connection of their own, where blocking is allowed.
+async fn execute(file: &Path, sql: String) {
+    let file = file.to_owned();
+    let run = move || {
+        let connection = Connection::open(file).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection.execute_batch(&sql).unwrap();
+    };
+    tokio::task::spawn_blocking(run).await.unwrap();
+}
+
+impl SqliteDb {
+    async fn raw(&self, sql: impl Into<String>) {
+        execute(&self.dir.file(), sql.into()).await;
+    }
+}
+
+/// An id as a literal.
+fn blob(id: JobId) -> String {
+    format!("x'{}'", id.as_uuid().simple())
+}
+
+impl TestDb for SqliteDb {
+    type Store = Sqlite;
+    const HEARS_HINTS: bool = true;
+
+    async fn create_empty() -> Option<Self> {
+        let dir = Dir(std::env::temp_dir().join(unique("jobwright_")));
+        std::fs::create_dir(&dir.0).unwrap();
+        let config = DatabaseConfig::url(format!("sqlite:{}", dir.file().display()));
+        let store = Sqlite::open(&config).await.unwrap();
+        Some(Self { store, config, dir })
+    }
+
+    fn store(&self) -> Sqlite {
+        self.store.clone()
+    }
+
+    async fn reopen(&self) -> Sqlite {
+        Sqlite::open(&self.config).await.unwrap()
+    }
+
+    async fn suspend(&self, id: JobId) {
+        let columns = "seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, \
+                       headers, errors";
+        let id = blob(id);
+        self.raw(format!(
+            "begin immediate;
+             insert into jobwright_suspended_job (suspended_at, {columns})
+             select created_at, {columns} from jobwright_job where id = {id} and lock_owner is null;
+             delete from jobwright_job where id = {id} and lock_owner is null;
+             commit"
+        ))
+        .await;
+    }
+
+    async fn restart_sequence(&self, next: i64) {
+        self.raw(format!("update jobwright_sequence set value = {} where name = 'job'", next - 1)).await;
+    }
+
+    async fn set_counters(&self, id: JobId, version: i64, attempt: u32) {
+        self.raw(format!("update jobwright_job set version = {version}, attempt = {attempt} where id = {}", blob(id)))
+            .await;
+    }
+
+    async fn clear(&self) {
+        self.raw(
+            "begin immediate; delete from jobwright_job; delete from jobwright_timer_job;
+             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_node; commit",
+        )
+        .await;
+    }
+}
+
+impl SqlDb for SqliteDb {
+    async fn pretend_newer(&self) {
+        self.raw(
+            "insert into jobwright_migration (version, name, checksum, applied_at) values (9999, 'future', '', 0)",
+        )
+        .await;
+    }
+
+    async fn pretend_edited(&self) {
+        self.raw("update jobwright_migration set checksum = 'edited' where version = 1").await;
+    }
+}
