@@ -1,5 +1,10 @@
 //! The command line of jobwright: `jobwright --help`.
 
+#[cfg(not(unix))]
+compile_error!(
+    "the command line knows process groups and signals the Unix way: on other systems, run it in a container or in WSL"
+);
+
 mod args;
 mod commands;
 mod config;

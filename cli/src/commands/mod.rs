@@ -6,6 +6,7 @@ pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod send;
 pub(crate) mod show;
+pub(crate) mod signals;
 pub(crate) mod status;
 pub(crate) mod worker;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobwright::{AnyStore, CommandExecutor, DEFAULT_QUEUE, ExecutorStats};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::connect;
 use super::drained::{Scope, drained};
+use super::signals::Signals;
 use crate::args::WorkerArgs;
 use crate::config::{Action, Settings};
 use crate::failure::Failure;
@@ -137,26 +137,4 @@ fn summary(stats: &ExecutorStats, took: Duration) {
         seconds = format_args!("{seconds:.1}"),
         "worker stopped"
     );
-}
-
-/// What tells a worker to stop.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| Failure::Failed(format!("the program can't wait for signals: {error}")))
-        };
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-        }
-    }
 }

@@ -12,6 +12,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::stage::Stage;
+use crate::commands::signals::Signals;
 use crate::failure::Failure;
 use crate::output::{is_interactive, line, say};
 
@@ -37,12 +38,13 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>) -> Result<
     if args.child_worker {
         return takeover::child().await;
     }
+    let mut signals = Signals::new()?;
     let began = Instant::now();
     let stage = Stage::open(database_url).await?;
     // Whatever happens, nothing is left behind.
     let ended = tokio::select! {
         ended = tour(&stage, args.jobs) => ended,
-        _ = tokio::signal::ctrl_c() => Err(Failure::Failed("stopped by Ctrl-C".to_owned())),
+        name = signals.next() => Err(Failure::Failed(format!("stopped by {name}; nothing is left behind"))),
     };
     let place = stage.messages.jobs().describe();
     let closed = stage.close().await;
