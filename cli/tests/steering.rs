@@ -97,13 +97,13 @@ fn lines_become_jobs(place: &Place) {
     let quiet = place.run_with(&["-q", "send", "--jsonl", "json"], b"{\"a\": 1}\n\n2\n").success();
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
     assert_eq!(place.list(&["--kind", "json"]).len(), 2);
-    let many = (0..2500).map(|n| format!("{n}\n")).collect::<String>();
+    let many = numbers(2500);
     place.run_with(&["send", "--jsonl", "many"], many.as_bytes()).success().says("sent 2500 jobs");
     assert_eq!(place.list(&["--kind", "many"]).len(), 2500);
 }
 
 fn a_bad_line_is_named(place: &Place) {
-    let mut lines = (1..=1500).map(|n| format!("{n}\n")).collect::<String>();
+    let mut lines = numbers(1500);
     lines.push_str("{oops\n1501\n");
     let done = place.run_with(&["send", "--jsonl", "x"], lines.as_bytes()).code(1);
     let done = done.says("line 1501 can't be sent").says("1500 jobs, all lines before it, have been sent");
@@ -177,4 +177,9 @@ fn the_status_counts(place: &Place) {
     common::until("the node", || place.run(&["status"]).success().stdout.contains("left"));
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0));
+}
+
+/// So many lines, each with its number.
+fn numbers(most: u32) -> String {
+    (1..=most).fold(String::new(), |lines, n| lines + &n.to_string() + "\n")
 }
