@@ -31,9 +31,6 @@ pub enum ErrorKind {
     Aborted,
     /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
-    /// The job is no longer owned by this claim: released, cancelled or taken by another node (`JW-FENCED`). For stores and
-    /// programs of others: the executor counts refused outcomes ([`ExecutorStats::refused`](crate::ExecutorStats::refused)).
-    Fenced,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
@@ -52,7 +49,6 @@ impl ErrorKind {
             Self::ReadOnly => "JW-READ-ONLY",
             Self::Aborted => "JW-ABORTED",
             Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
-            Self::Fenced => "JW-FENCED",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
         }
@@ -99,11 +95,6 @@ impl Error {
     /// The caller's input was refused; nothing was changed.
     pub fn is_invalid(&self) -> bool {
         self.0.kind == ErrorKind::Invalid
-    }
-
-    /// The job was no longer owned by the claim that tried to settle it.
-    pub fn is_fenced(&self) -> bool {
-        self.0.kind == ErrorKind::Fenced
     }
 
     /// The same call may succeed later without any change by the caller: outages, deadlines, conflicts.

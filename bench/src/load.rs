@@ -86,14 +86,11 @@ impl Inserter {
 /// written, neither for the limit nor for ours. Jobs of a busy queue are younger than a checkpoint, too.
 pub(crate) async fn fill(server: &Server, client: &Client, schema: &Schema, jobs: usize) -> Result<()> {
     server.checkpoint().await;
-    let batches = Inserter::new(schema, SEND_BATCH);
-    let statement = batches.prepare(client).await?;
-    for _ in 0..jobs / SEND_BATCH {
-        batches.insert(client, &statement).await?;
-    }
-    if jobs % SEND_BATCH > 0 {
-        let rest = Inserter::new(schema, jobs % SEND_BATCH);
-        rest.insert(client, &rest.prepare(client).await?).await?;
+    let mut missing = jobs;
+    while missing > 0 {
+        let batch = Inserter::new(schema, missing.min(SEND_BATCH));
+        batch.insert(client, &batch.prepare(client).await?).await?;
+        missing -= missing.min(SEND_BATCH);
     }
     client.batch_execute(&format!("vacuum (analyze) {}", schema.table())).await?;
     // What the server does on its own after a load.

@@ -1,7 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -188,7 +187,7 @@ impl<S: Store> ExecutorBuilder<S> {
             node,
             poll_interval: config.poll_interval,
             counters: Arc::default(),
-            grace: Mutex::new(Duration::ZERO),
+            grace: Mutex::new(config.grace),
         })
         .await
     }

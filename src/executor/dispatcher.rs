@@ -110,8 +110,7 @@ impl<S: Store> Dispatcher<S> {
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
         let group = &mut self.groups[index];
         if group.flooded {
-            // Let what was just started finish first: short jobs then free their slots together, and the next claim is large.
-            tokio::task::yield_now().await;
+            self.queue.gather(BATCH).await;
         }
         let Some(mut slots) = self.queue.take(BATCH).await else {
             return Ok(false);
@@ -181,15 +180,5 @@ pub(super) fn start<S: Store>(
         return;
     };
     let slots = Arc::new(Slots { _queue: slot, kind: kind_slot });
-    let running = worker::run(node.clone(), kind, job, slots.clone());
-    let node = node.clone();
-    node.workers.clone().spawn(async move {
-        running.await;
-        // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
-        let limited = slots.kind.is_some();
-        drop(slots);
-        if limited {
-            node.queues.values().for_each(|queue| queue.wake());
-        }
-    });
+    node.workers.spawn(worker::run(node.clone(), kind, job, slots));
 }

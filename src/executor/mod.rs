@@ -59,7 +59,7 @@ struct Settings<S: Store> {
     poll_interval: Duration,
     call_timeout: Duration,
     counters: Arc<Counters>,
-    /// How long a stop waits for handlers; set when it is asked for.
+    /// How long a stop waits for handlers; whoever asks for it may say otherwise.
     grace: Mutex<Duration>,
 }
 
@@ -107,13 +107,15 @@ impl<S: Store> CommandExecutor<S> {
         self.settings.counters.snapshot(in_flight)
     }
 
-    /// Stops claiming, waits up to `grace` for running handlers, cancels those that remain, and releases what did not finish
+    /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, cancels those that remain, and releases what did not finish
     /// without costing it an attempt.
     ///
     /// # Errors
     /// When the executor's own task died; the jobs it held are then released when its lease ends.
-    pub async fn shutdown(mut self, grace: Duration) -> Result<ExecutorStats> {
-        *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
+    pub async fn shutdown(mut self, grace: impl Into<Option<Duration>>) -> Result<ExecutorStats> {
+        if let Some(grace) = grace.into() {
+            *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
+        }
         self.stop.cancel();
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.await.map_err(|e| {

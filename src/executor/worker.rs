@@ -23,16 +23,29 @@ enum Ending {
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Arc<Slots>) {
+///
+/// Thousands of these are made a second and each is moved several times until it runs, so it is kept small: not an `async fn`
+/// around another future, which would hold it twice, and what few jobs need is boxed where they need it.
+pub(super) fn run<S: Store>(
+    node: Arc<Incarnation<S>>,
+    kind: Arc<Kind<S>>,
+    job: Job,
+    slots: Arc<Slots>,
+) -> impl Future<Output = ()> + Send {
     let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
-    async {
+    async move {
         let mut context = node.messages.begin();
         let ending =
             execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots }).await;
         conclude(&node, &kind, &job, context, ending).await;
+        // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
+        let limited = slots.kind.is_some();
+        drop(slots);
+        if limited {
+            node.queues.values().for_each(|queue| queue.wake());
+        }
     }
     .instrument(span)
-    .await;
 }
 
 async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
@@ -64,7 +77,7 @@ async fn conclude<S: Store>(
     let fence = job.fence();
     let report = match ending {
         Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
-            match context.commit_job(node.id, fence).await {
+            match Box::pin(context.commit_job(node.id, fence)).await {
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     if !accepted {
@@ -79,7 +92,9 @@ async fn conclude<S: Store>(
         }
         Ending::Returned(ended) => {
             // Only `Done` commits. The transaction goes first, so that its locks do not outlive the outcome.
-            if let Err(error) = context.rollback().await {
+            if context.has_transaction()
+                && let Err(error) = Box::pin(context.rollback()).await
+            {
                 tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
             }
             match ended {

@@ -11,7 +11,6 @@ use crate::{Sqlite, SqliteTransaction};
 /// A store that is chosen when the program runs, by the URL in its configuration. For programs that mostly send and run
 /// commands; whoever writes through the transaction has to look which one it is.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum AnyStore {
     /// A PostgreSQL server.
     Postgres(Postgres),
@@ -65,7 +64,7 @@ impl Store for AnyStore {
 
 /// A transaction of an [`AnyStore`].
 #[derive(Debug)]
-#[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "one lives in a context at a time, and the large one is the common one")]
 pub enum AnyTransaction {
     /// Of a PostgreSQL server.
     Postgres(PgTransaction),

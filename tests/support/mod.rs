@@ -5,8 +5,12 @@
 pub(crate) mod jobs;
 pub(crate) mod oracle;
 pub(crate) mod postgres;
+pub(crate) mod private_pg;
+pub(crate) mod process;
+pub(crate) mod proxy;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 

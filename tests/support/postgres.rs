@@ -1,6 +1,6 @@
 //! A schema of its own on a PostgreSQL server, for each test.
 
-use jobwright::{DatabaseConfig, JobId, Postgres};
+use jobwright::{DatabaseConfig, JobId, Postgres, Secret};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
@@ -19,6 +19,99 @@ pub(crate) struct Pg<const POOLED: bool> {
 struct Schema {
     name: String,
     url: String,
+}
+
+impl Pg<false> {
+    /// On another server than the one all tests share.
+    pub(crate) async fn create_on(url: &str) -> Self {
+        let schema = Schema { name: unique("t_"), url: url.to_owned() };
+        let config = DatabaseConfig { schema: schema.name.clone(), ..DatabaseConfig::url(schema.session_url()) };
+        let store = Postgres::connect(&config).await.unwrap();
+        let db = Self { store, config, schema };
+        db.jobs().migrate().await.unwrap();
+        db
+    }
+
+    /// How to connect: connections are named after the schema and look for tables in it.
+    pub(crate) fn config(&self) -> DatabaseConfig {
+        DatabaseConfig { url: Secret::new(self.schema.session_url()), max_connections: 8, ..self.config.clone() }
+    }
+
+    /// The same, by another way: through a proxy.
+    pub(crate) fn config_by(&self, address: std::net::SocketAddr) -> DatabaseConfig {
+        let url = self.schema.session_url();
+        let (scheme, rest) = url.split_once("://").unwrap();
+        let (authority, path) = rest.split_once('/').unwrap();
+        let credentials =
+            authority.rsplit_once('@').map(|(credentials, _)| format!("{credentials}@")).unwrap_or_default();
+        DatabaseConfig { url: Secret::new(format!("{scheme}://{credentials}{address}/{path}")), ..self.config() }
+    }
+
+    /// What a proxy connects to.
+    pub(crate) fn address(&self) -> String {
+        use tokio_postgres::config::Host;
+        let config: tokio_postgres::Config = self.schema.url.parse().unwrap();
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        match &config.get_hosts()[0] {
+            Host::Tcp(host) => format!("{host}:{port}"),
+            Host::Unix(path) => panic!("a proxy needs TCP, not {}", path.display()),
+        }
+    }
+
+    /// The schema, which is also the name of all connections made by [`config`](Self::config).
+    pub(crate) fn schema(&self) -> &str {
+        &self.schema.name
+    }
+
+    /// A connection past the store that sees the schema's tables. Not named after the schema, so that it is spared when all
+    /// such connections are killed.
+    pub(crate) async fn client(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&format!("set search_path = {}", self.schema.name)).await.unwrap();
+        client
+    }
+}
+
+/// Hears notifications of a schema.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    heard: tokio::sync::mpsc::UnboundedReceiver<tokio_postgres::Notification>,
+    _client: tokio_postgres::Client,
+}
+
+impl Ear {
+    /// The next notification: what it says, and the process id of the server that sent it.
+    pub(crate) async fn next(&mut self) -> (String, i32) {
+        let heard = tokio::time::timeout(std::time::Duration::from_secs(10), self.heard.recv()).await;
+        let heard = heard.expect("nothing was heard").expect("the connection was lost");
+        (heard.payload().to_owned(), heard.process_id())
+    }
+}
+
+impl Pg<false> {
+    /// Listens for the hints of this schema.
+    pub(crate) async fn ear(&self) -> Ear {
+        let (client, mut connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
+        let (sender, heard) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                if let tokio_postgres::AsyncMessage::Notification(notification) = message {
+                    let _ = sender.send(notification);
+                }
+            }
+        });
+        client.batch_execute(&format!("listen {}_wake", self.schema.name)).await.unwrap();
+        Ear { heard, _client: client }
+    }
+}
+
+impl Schema {
+    fn session_url(&self) -> String {
+        let Self { url, name } = self;
+        let mark = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{mark}application_name={name}&options=-c%20search_path%3D{name}")
+    }
 }
 
 impl<const POOLED: bool> Pg<POOLED> {

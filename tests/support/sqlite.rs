@@ -46,6 +46,18 @@ async fn execute(file: &Path, sql: String) {
 }
 
 impl SqliteDb {
+    /// How to open it.
+    pub(crate) fn config(&self) -> DatabaseConfig {
+        self.config.clone()
+    }
+
+    /// Works on a connection past the store.
+    pub(crate) fn connection(&self) -> Connection {
+        let connection = Connection::open(self.dir.file()).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection
+    }
+
     async fn raw(&self, sql: impl Into<String>) {
         execute(&self.dir.file(), sql.into()).await;
     }

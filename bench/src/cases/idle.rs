@@ -37,6 +37,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 
 async fn life(bench: &Bench<'_>, length: Duration) -> Result<Usage> {
     let schema = bench.schema().await?;
+    bench.server.settle().await?;
     let before = bench.server.snapshot().await?;
     let executor = CommandExecutor::builder(schema.services().await?)
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })

@@ -8,7 +8,9 @@ use uuid::Uuid;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
-use crate::store::{JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
+use crate::store::{
+    Hint, JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
+};
 
 /// A filter as the statements take it.
 struct Filter<'a> {
@@ -116,6 +118,12 @@ pub(super) async fn steer(shared: &Arc<Shared>, steer: Steer, filter: &JobFilter
         };
         shared.engine_once(what, statement, &[&filter.ids, &filter.states, &filter.queue, &filter.kind]).await?
     };
+    if !dry_run
+        && matches!(steer, Steer::Retry)
+        && let Err(error) = super::hints::notify(shared, &[Hint::Any]).await
+    {
+        tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
+    }
     let mut steered = Steered::default();
     for row in &rows {
         let count: i64 = rows::get(row, 1)?;

@@ -59,6 +59,22 @@ impl Shared {
         self.engine_call(what, statement, params, 0).await
     }
 
+    /// The same for statements that must not be repeated and are commits of their own: if their connection is lost, nobody
+    /// knows whether they took effect.
+    pub(super) async fn engine_commit(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
+        let doing = Doing { what, place: &self.place };
+        let deadline = Instant::now() + self.call_timeout;
+        let client = self.client(&self.engine, doing).await?;
+        self.query_once(client, deadline, doing, statement, params)
+            .await
+            .map_err(|error| if lost_connection(&error) { doing.commit_unknown(error) } else { error })
+    }
+
     async fn engine_call(
         self: &Arc<Self>,
         what: &'static str,

@@ -28,6 +28,16 @@ impl Doing<'_> {
         )
     }
 
+    /// The connection was lost under a statement that is a commit.
+    pub(super) fn commit_unknown(self, lost: Error) -> Error {
+        self.error(
+            ErrorKind::CommitUnknown,
+            "the connection was lost before the answer came",
+            "it may have taken effect or not",
+        )
+        .with_source(lost)
+    }
+
     pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
         self.error(kind, &why, hint).with_source(error)

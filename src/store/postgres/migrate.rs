@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::timeout;
 
@@ -14,6 +15,10 @@ use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "init", sql: include_str!("../../../migrations/postgres/0001_init.sql") }];
+
+/// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a
+/// large table.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where what was applied is written down.
 const LEDGER: &str = "\
@@ -116,6 +121,7 @@ async fn apply(shared: &Arc<Shared>) -> Result<()> {
             let transaction = &transaction;
             async move { transaction.batch_execute(&sql).await.map_err(|e| doing.explain(e)) }
         };
+        run(format!("set local statement_timeout = {}", PATIENCE.as_millis())).await?;
         run(render(LOCK, schema)).await?;
         run(render(LEDGER, schema)).await?;
         let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(|e| doing.explain(e))?;
@@ -141,5 +147,5 @@ async fn apply(shared: &Arc<Shared>) -> Result<()> {
         )]
         transaction.commit().await.map_err(|e| doing.explain(e))
     };
-    timeout(shared.call_timeout, work).await.map_err(|_| doing.timeout(shared.call_timeout))?
+    timeout(PATIENCE, work).await.map_err(|_| doing.timeout(PATIENCE))?
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
-use futures_util::future::try_join;
 use tokio::time::{Instant, timeout};
+use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::Shared;
@@ -17,6 +17,10 @@ use super::insert::{Columns, header_texts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, Preclaim, UnitOfWork};
+
+/// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
+/// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
+const COMMIT: &str = "select transaction_timestamp() <> statement_timestamp(); commit";
 
 /// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a
 /// [`tokio_postgres::Client`] through a shared reference works here: `execute`, `query`, `prepare_cached`, `copy_in`,
@@ -29,6 +33,9 @@ pub struct PgTransaction {
     /// `None` only after the end.
     object: Option<Object>,
     shared: Arc<Shared>,
+    /// By this the server can be asked whether it committed. Statements of ours that write bring it along: what is asked for
+    /// together with the commit gets lost together with its answer.
+    xid: Option<String>,
 }
 
 impl PgTransaction {
@@ -38,7 +45,7 @@ impl PgTransaction {
         let mut spares = shared.config.max_connections;
         loop {
             let object = shared.client(&shared.user, doing).await?;
-            let begun = Self { object: Some(object), shared: shared.clone() };
+            let begun = Self { object: Some(object), shared: shared.clone(), xid: None };
             let answer = match begun.client() {
                 Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
                 Err(error) => return Err(error),
@@ -99,40 +106,53 @@ impl UnitOfWork for PgTransaction {
         let headers = header_texts(messages);
         let columns = Columns::new(messages, &headers, owned);
         let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
-        columns.read(&rows)
+        let (inserted, xid) = columns.read(&rows)?;
+        self.xid = self.xid.take().or(xid);
+        Ok(inserted)
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
         let rows = self
             .run("remove the finished job", &self.shared.sql.remove, &[&node.0, fence.id.as_uuid(), &fence.version])
             .await?;
-        Ok(!rows.is_empty())
+        let Some(row) = rows.first() else { return Ok(false) };
+        self.xid = Some(super::rows::get(row, 1)?);
+        Ok(true)
     }
 
     /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in
-    /// front of it, in the same round trip: in an aborted transaction it fails. It also tells the transaction's id, by which
-    /// the server can be asked for its fate if the answer to `COMMIT` gets lost.
+    /// front of it, in the same round trip: in an aborted transaction it fails. It also sees whether a statement inside the
+    /// transaction ended it: outside of one, a statement is as old as its transaction.
     async fn commit(mut self) -> Result<()> {
         let doing = Doing { what: "commit", place: &self.shared.place };
-        let mut xid: Option<String> = None;
+        let xid = self.xid.take();
         let client = self.client()?;
-        let committed = timeout(
-            self.shared.call_timeout,
-            try_join(
-                async {
-                    let rows = client.query_typed("select pg_current_xact_id_if_assigned()::text", &[]).await?;
-                    xid = rows.first().and_then(|row| row.get(0));
-                    Ok(())
-                },
-                client.batch_execute("commit"),
-            ),
-        )
-        .await;
+        if client.is_closed() {
+            return Err(Error::new(
+                ErrorKind::Aborted,
+                format!(
+                    "the connection to {} was lost before the commit was sent; nothing was kept",
+                    self.shared.place
+                ),
+            ));
+        }
+        let committed = timeout(self.shared.call_timeout, client.simple_query(COMMIT)).await;
         let error = match committed {
-            Ok(Ok(_)) => {
+            Ok(Ok(answer)) => {
                 // Over: the connection goes back to its pool.
                 self.object = None;
-                return Ok(());
+                let open =
+                    answer.iter().any(|part| matches!(part, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
+                if open {
+                    return Ok(());
+                }
+                return Err(Error::new(
+                    ErrorKind::Aborted,
+                    format!(
+                        "the transaction on {} was over before its commit: a statement inside it ended it (COMMIT or ROLLBACK)",
+                        self.shared.place
+                    ),
+                ));
             }
             Ok(Err(error)) => doing.explain(error),
             Err(_) => doing.timeout(self.shared.call_timeout),

@@ -1,7 +1,10 @@
 -- Removes finished jobs, each only if this claim still owns it.
+-- No join. The planner believes that next to nothing is owned (that is what it saw when it last looked), so for a long batch
+-- it would walk the whole index for owned rows and compare each with each of the batch: 278 ms where this takes 2.
+-- So the ids find the rows, through their index and in no other way, and the fences are checked in a hashed subplan; `is true`
+-- keeps that from being turned into a join again.
 delete from {schema}.job j
-using unnest($2::uuid[], $3::int8[]) as done(id, version)
-where j.id = done.id
-  and j.version = done.version
+where j.id = any ($2::uuid[])
   and j.lock_owner = $1
+  and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
 returning j.id

@@ -1,5 +1,9 @@
 -- The common flush: fresh ids, all due now. One row source for all columns keeps it one statement of one shape, whatever the
--- number of messages; rows get their seq in the order of the arrays.
-insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
-select *
-from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[])
+-- number of messages; rows get their seq in the order of the arrays. The answer is the
+-- transaction's id, by which the server can be asked later whether it committed.
+with flushed as (
+    insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
+    select *
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[])
+)
+select pg_current_xact_id()::text

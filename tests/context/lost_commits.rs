@@ -1,0 +1,137 @@
+//! Commits whose answer never came.
+
+use std::time::Duration;
+
+use jobwright::{DatabaseConfig, ErrorKind, MessageServices};
+
+use crate::support::TestDb;
+use crate::support::jobs::job;
+use crate::support::postgres::Pg;
+use crate::support::proxy::Proxy;
+use crate::support::world::World;
+
+/// Message services behind a proxy, with a deadline short enough to wait for.
+async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
+    let config = DatabaseConfig { call_timeout: Duration::from_millis(1500), ..db.config_by(proxy.address) };
+    MessageServices::postgres(&config).await.unwrap()
+}
+
+/// What is in the database: lines and jobs.
+async fn kept(db: &Pg<false>) -> (usize, usize) {
+    (db.ledger().await.len(), db.jobs().all().await.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_killed_before_the_commit_is_an_error() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    for with_messages in [false, true] {
+        let mut cx = messages.begin();
+        if with_messages {
+            cx.send(job()).unwrap();
+        }
+        let transaction = cx.transaction().await.unwrap();
+        Pg::<false>::note(transaction, "undone").await.unwrap();
+        transaction.execute("select pg_terminate_backend(pg_backend_pid())", &[]).await.unwrap_err();
+        // The driver hears of it a moment later.
+        crate::support::eventually(Duration::from_secs(5), async || transaction.is_closed()).await;
+        let error = cx.commit().await.unwrap_err();
+        // It is known that nothing was kept: COMMIT was never sent.
+        assert_ne!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(kept(&db).await, (0, 0));
+    }
+    // Others are not affected.
+    messages.send(job()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_got_lost_is_found_out() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    Pg::<false>::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
+    proxy.swallow_answer_to("commit\0");
+    cx.commit().await.unwrap();
+    assert_eq!(proxy.swallowed(), 1);
+    assert_eq!(kept(&db).await, (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_never_arrived_is_found_out() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    Pg::<false>::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+    proxy.swallow("commit\0");
+    let error = cx.commit().await.unwrap_err();
+    assert_eq!(proxy.swallowed(), 1);
+    assert_eq!(error.kind(), ErrorKind::Aborted, "{error}");
+    assert_eq!(kept(&db).await, (0, 0));
+}
+
+/// Without messages nothing told the transaction's number before the commit: an honest "unknown" is allowed, a wrong answer is
+/// not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_without_messages_is_never_answered_wrongly() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let mut cx = messages.begin();
+    Pg::<false>::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
+    proxy.swallow_answer_to("commit\0");
+    if let Err(error) = cx.commit().await {
+        assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    }
+    assert_eq!(kept(&db).await, (1, 0));
+    let mut cx = messages.begin();
+    Pg::<false>::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+    proxy.swallow("commit\0");
+    let error = cx.commit().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Aborted), "{error}");
+    assert_eq!(kept(&db).await, (1, 0));
+}
+
+/// Neither can the server be asked: the answer says that it is not known, within its deadlines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unreachable_server_makes_a_commit_unknown() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    Pg::<false>::note(cx.transaction().await.unwrap(), "?").await.unwrap();
+    proxy.swallow_answer_to("commit\0");
+    let committing = tokio::spawn(cx.commit());
+    crate::support::eventually(Duration::from_secs(5), async || proxy.swallowed() == 1).await;
+    proxy.down();
+    let start = std::time::Instant::now();
+    let error = committing.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(kept(&db).await, (1, 1));
+}
+
+/// A flush without a transaction has no commit of its own that could be asked for. It must not say that nothing was kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_to_a_flush_alone_is_unknown() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    messages.send(job()).await.unwrap();
+    // Cut: the statement arrives, then the connection breaks.
+    proxy.swallow_answer_to("a-kind-that-is-told-apart");
+    let sending = tokio::spawn({
+        let messages = messages.clone();
+        async move { messages.send(jobwright::NewJob::json("a-kind-that-is-told-apart", &1)).await }
+    });
+    let jobs = db.jobs();
+    crate::support::eventually(Duration::from_secs(5), async || jobs.all().await.len() == 2).await;
+    proxy.cut();
+    let error = sending.await.unwrap().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout), "{error}");
+}

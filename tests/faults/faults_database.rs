@@ -1,0 +1,380 @@
+//! Databases that are away, cut off, restarted or full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
+
+use crate::ledger_keeper::{Does, job, send, start};
+use crate::support::postgres::Pg;
+use crate::support::proxy::Proxy;
+use crate::support::world::{Gate, PATIENCE, World, at_once, lease, quick};
+use crate::support::{TestDb, eventually};
+
+/// Deadlines short enough to wait for.
+fn hasty(config: DatabaseConfig) -> DatabaseConfig {
+    DatabaseConfig { call_timeout: Duration::from_secs(2), connect_timeout: Duration::from_secs(1), ..config }
+}
+
+async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
+    MessageServices::postgres(&hasty(db.config_by(proxy.address))).await.unwrap()
+}
+
+/// Sends jobs until told to stop, whatever happens to its connections, and returns those that were sent for sure. One id for
+/// each job, however often it is tried, so an answer that got lost does not count twice.
+struct Producer {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+    task: tokio::task::JoinHandle<Vec<JobId>>,
+}
+
+impl Producer {
+    fn start(messages: MessageServices) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (stopped, count) = (stop.clone(), sent.clone());
+        let task = tokio::spawn(async move {
+            let mut ids = Vec::new();
+            while !stopped.load(Ordering::SeqCst) {
+                let id = JobId::new();
+                // In a transaction of its own: what became of a lost commit is found out, or known not to be.
+                let send = async || {
+                    let mut cx = messages.begin();
+                    cx.send(job(Does::Note).max_attempts(1000).id(id))?;
+                    cx.transaction().await?;
+                    cx.commit().await
+                };
+                match send().await {
+                    Ok(()) => {
+                        ids.push(id);
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                    // It may have been stored and even done: nobody can tell from here, so its effect may or may not be there.
+                    Err(error) if error.kind() == ErrorKind::CommitUnknown => panic!("{error:?}"),
+                    Err(error) => assert!(error.is_retryable(), "{error:?}"),
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            ids
+        });
+        Self { stop, sent, task }
+    }
+
+    /// How many were sent so far.
+    fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    async fn stop(self) -> Vec<JobId> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.task.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_there_at_start_is_said_soon_and_without_the_password() {
+    // A port that was just given back, and one that takes connections and never says a word.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [closed, silent.local_addr().unwrap()] {
+        let config = hasty(DatabaseConfig::url(format!("postgres://user:geheim@{address}/db")));
+        let begun = Instant::now();
+        let error = MessageServices::postgres(&config).await.err().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(&address.to_string()) && !text.contains("geheim"), "{text}");
+    }
+}
+
+/// Random connections of this program are killed, one after the other, under load.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_killed_one_after_the_other_under_load() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = MessageServices::postgres(&hasty(db.config())).await.unwrap();
+    let executor = start::<Pg<false>>(&messages, lease(3), 6, None).await;
+    let producer = Producer::start(db.messages().await);
+    let client = db.client().await;
+    let begun = Instant::now();
+    let mut killed = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 \
+                   order by random() limit 1";
+        killed += client.query(sql, &[&db.schema()]).await.unwrap().len();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    assert!(killed > 50, "only {killed} connections were killed");
+    let ids = producer.stop().await;
+    assert!(ids.len() > 100, "only {} jobs were sent", ids.len());
+    db.drained().await;
+    db.each_once(&ids).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// The database is away for ten seconds, which is longer than the lease: connections are cut and refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outage_of_ten_seconds_needs_no_restart() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let executor = start::<Pg<false>>(&messages, lease(2), 6, None).await;
+    let producer = Producer::start(db.messages().await);
+    eventually(PATIENCE, async || executor.stats().done > 50).await;
+    let first = db.jobs().status().await.unwrap().nodes[0].id;
+
+    proxy.down();
+    // The sender is not cut off and goes on.
+    let before = producer.sent();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(producer.sent() > before + 100);
+    proxy.heal();
+
+    let done = executor.stats().done;
+    eventually(PATIENCE, async || executor.stats().done > done + 100).await;
+    let ids = producer.stop().await;
+    db.drained().await;
+    db.each_once(&ids).await;
+    // It fenced itself off, and came back as somebody else.
+    assert_eq!(executor.stats().leases_lost, 1);
+    let nodes = db.jobs().status().await.unwrap().nodes;
+    assert!(nodes.iter().any(|node| node.id > first && !node.dead), "{nodes:?}");
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// Connections stay open and no byte passes, for longer than the lease: the node must stop by itself, before others take over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_network_makes_the_node_fence_itself() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let gate = Gate::closed();
+    let running = Arc::new(AtomicUsize::new(0));
+    let (entered, waiting) = (running.clone(), gate.clone());
+    /// Counts handlers that are there, however they leave.
+    struct Here(Arc<AtomicUsize>);
+    impl Drop for Here {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(ExecutorConfig { lease: Duration::from_secs(2), ..quick() })
+        .kind_options("ledger", at_once())
+        .handle_with("ledger", move |cx| {
+            let (entered, waiting) = (entered.clone(), waiting.clone());
+            Box::pin(async move {
+                entered.fetch_add(1, Ordering::SeqCst);
+                let _here = Here(entered);
+                let line = cx.job().id.to_string();
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                waiting.pass().await;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let ids = send::<Pg<false>>(&messages, Does::Note, 4).await;
+    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 4).await;
+    let stalled = Instant::now();
+    proxy.stall();
+    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 0).await;
+    // The last renewal was at most a third of the lease before.
+    assert!(stalled.elapsed() < Duration::from_secs(2), "stopped after {:?}, others may have begun", stalled.elapsed());
+    assert_eq!(executor.stats().leases_lost + 1, 1 + executor.stats().leases_lost);
+
+    // Others take over meanwhile.
+    let rescuer = start::<Pg<false>>(&db.messages().await, lease(1), 4, None).await;
+    db.drained().await;
+    db.each_once(&ids).await;
+    rescuer.shutdown(Duration::ZERO).await.unwrap();
+    gate.open();
+    proxy.heal();
+    eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
+    let mut all = ids;
+    all.extend(send::<Pg<false>>(&db.messages().await, Does::Note, 4).await);
+    db.drained().await;
+    db.each_once(&all).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// An outage that is shorter than the lease costs nobody anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_stall_costs_no_lease_and_no_attempt() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let executor = start::<Pg<false>>(&messages, lease(10), 4, None).await;
+    let node = db.jobs().status().await.unwrap().nodes[0].id;
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        ids.extend(send::<Pg<false>>(&db.messages().await, Does::Note, 50).await);
+        match round {
+            0 => proxy.stall(),
+            1 => proxy.cut(),
+            _ => proxy.slow(Duration::from_millis(20)),
+        }
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        proxy.heal();
+        db.drained().await;
+    }
+    db.each_once(&ids).await;
+    assert_eq!(executor.stats().leases_lost, 0);
+    assert_eq!(db.jobs().status().await.unwrap().nodes[0].id, node);
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// The rows are owned by a node that lives and does not know it: nobody else would ever release them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_whose_answer_got_lost_is_given_back() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    // A lease that outlives the test: only the node itself can give them back.
+    let executor = start::<Pg<false>>(&messages, lease(300), 4, None).await;
+    let warm = send::<Pg<false>>(&db.messages().await, Does::Note, 20).await;
+    db.drained().await;
+    // The claim's parameters name the queue and the kinds; its name and text were sent before.
+    proxy.swallow_answer_to("ledger");
+    let mut ids = send::<Pg<false>>(&db.messages().await, Does::Note, 20).await;
+    eventually(PATIENCE, async || proxy.swallowed() == 1).await;
+    db.drained().await;
+    ids.extend(warm);
+    db.each_once(&ids).await;
+    let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((stats.leases_lost, stats.refused), (0, 0));
+}
+
+/// The same for a commit that was to hand its jobs over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_whose_answer_got_lost_is_given_back() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = behind(&proxy, &db).await;
+    let executor = start::<Pg<false>>(&messages, lease(300), 4, None).await;
+    let mut ids = Vec::new();
+    eventually(PATIENCE, async || {
+        ids.extend(send::<Pg<false>>(&messages, Does::Note, 1).await);
+        executor.stats().handed_over > 0
+    })
+    .await;
+    db.drained().await;
+    let id = JobId::new();
+    proxy.swallow_answer_to("tell-this-one-apart");
+    let error = messages.send(job(Does::Note).id(id).header("mark", "tell-this-one-apart")).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::CommitUnknown), "{error}");
+    db.drained().await;
+    ids.push(id);
+    db.each_once(&ids).await;
+    let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((stats.leases_lost, stats.refused), (0, 0));
+}
+
+/// Handlers hold every connection: leases are renewed and jobs claimed through others, and who asks for one more is told why
+/// not, in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_pool_stops_neither_heartbeats_nor_claims() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let config = DatabaseConfig { max_connections: 2, call_timeout: Duration::from_millis(1500), ..Pg::config(&db) };
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    let gate = Gate::closed();
+    let door = gate.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 10)
+        .handle_with("hold", move |cx| {
+            let door = door.clone();
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                door.pass().await;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle("light", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    let held = [
+        messages.send(NewJob::json("hold", &1)).await.unwrap(),
+        messages.send(NewJob::json("hold", &2)).await.unwrap(),
+    ];
+    db.counts(JobState::Running, 2).await;
+    let client = db.client().await;
+    eventually(PATIENCE, async || {
+        let sql = "select count(*) from pg_stat_activity where application_name = $1 and state = 'idle in transaction'";
+        client.query_one(sql, &[&db.schema()]).await.unwrap().get::<_, i64>(0) == 2
+    })
+    .await;
+
+    let begun = Instant::now();
+    let error = messages.begin().transaction().await.err().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("max_connections"), "{error}");
+    // Claims and completions go on, and so did the lease of one second.
+    let light = messages.send(NewJob::json("light", &1)).await.unwrap();
+    db.gone(light).await;
+    assert_eq!(executor.stats().leases_lost, 0);
+    gate.open();
+    db.drained().await;
+    db.each_once(&held).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A lock that somebody holds on the table: every call ends, and says that it was the server's time limit or ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_takes_too_long_is_ended() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let config = DatabaseConfig { call_timeout: Duration::from_secs(1), ..Pg::config(&db) };
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    let executor = start::<Pg<false>>(&messages, lease(5), 4, None).await;
+    let mut client = db.client().await;
+    let lock = client.transaction().await.unwrap();
+    lock.batch_execute("lock table job in access exclusive mode").await.unwrap();
+    let begun = Instant::now();
+    let error = messages.send(job(Does::Note)).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    lock.rollback().await.unwrap();
+    // Nothing of ours waits on the server any more than its deadline, and work goes on.
+    let ids = send::<Pg<false>>(&db.messages().await, Does::Note, 10).await;
+    for id in &ids {
+        db.gone(*id).await;
+    }
+    assert_eq!(executor.stats().leases_lost, 0);
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A handler that blocks all threads of the application's runtime for longer than the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocked_threads_do_not_cost_the_lease() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("block", |cx| {
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                // What one should not do in an async handler.
+                std::thread::sleep(Duration::from_secs(3));
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    let ids: Vec<_> = (0..4).map(|n| cx.send(NewJob::json("block", &n)).unwrap()).collect();
+    cx.commit().await.unwrap();
+    // Another node, in a runtime of its own, would release what this one holds.
+    let watcher = crate::ledger_keeper::Orders::new(&db.config(), "watcher").start();
+    db.drained().await;
+    db.each_once(&ids).await;
+    let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((stats.leases_lost, stats.refused, stats.done), (0, 0, 4));
+    drop(watcher);
+}

@@ -1,0 +1,148 @@
+//! An executor whose jobs write the ledger, in this process or in one that can be killed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobId, MessageServices, NewJob, Outcome, Secret};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::support::TestDb;
+use crate::support::process::{Sign, Worker, role};
+use crate::support::world::{World, at_once, lease};
+
+/// What a ledger job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Does {
+    /// Writes its line.
+    Note,
+    /// Waits for the sign, then writes its line.
+    WaitThenNote,
+    /// Writes its line, and waits for the sign with its transaction open.
+    NoteThenWait,
+    /// Writes its line, and takes its process down with it.
+    NoteThenAbort,
+}
+
+pub(crate) fn job(does: Does) -> NewJob {
+    NewJob::json("ledger", &does)
+}
+
+/// Sends `count` jobs.
+pub(crate) async fn send<W: World>(messages: &MessageServices<W::Store>, does: Does, count: usize) -> Vec<JobId> {
+    let mut cx = messages.begin();
+    let ids = (0..count).map(|_| cx.send(job(does)).unwrap()).collect();
+    cx.commit().await.unwrap();
+    ids
+}
+
+/// Runs ledger jobs. Without a sign, nothing waits.
+pub(crate) async fn start<W: World>(
+    messages: &MessageServices<W::Store>,
+    config: ExecutorConfig,
+    concurrency: usize,
+    sign: Option<PathBuf>,
+) -> CommandExecutor<W::Store> {
+    CommandExecutor::builder(messages.clone())
+        .config(ExecutorConfig { poll_interval: Duration::from_millis(200), ..config })
+        .queue("default", concurrency)
+        .kind_options("ledger", at_once())
+        .handle_with("ledger", move |cx| {
+            let sign = sign.clone();
+            Box::pin(async move {
+                let wait = async || {
+                    if let Some(sign) = &sign {
+                        Sign::at(sign).given().await;
+                    }
+                };
+                let line = cx.job().id.to_string();
+                let does: Does = cx.job().payload.decode()?;
+                if does == Does::WaitThenNote {
+                    wait().await;
+                }
+                W::note(cx.transaction().await?, &line).await?;
+                match does {
+                    Does::NoteThenWait => wait().await,
+                    Does::NoteThenAbort => std::process::abort(),
+                    _ => {}
+                }
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+/// What a worker process is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) name: String,
+    pub(crate) lease: u64,
+    pub(crate) concurrency: usize,
+    pub(crate) sign: Option<PathBuf>,
+    url: String,
+    schema: String,
+}
+
+impl Orders {
+    pub(crate) fn new(config: &DatabaseConfig, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            lease: 1,
+            concurrency: 8,
+            sign: None,
+            url: config.url.expose().to_owned(),
+            schema: config.schema.clone(),
+        }
+    }
+
+    /// Waits for the sign where its jobs say so.
+    pub(crate) fn waiting_for(mut self, sign: &Sign) -> Self {
+        self.sign = Some(sign.path().to_owned());
+        self
+    }
+
+    pub(crate) fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// Starts the process that carries them out.
+    pub(crate) fn start(&self) -> Worker {
+        Worker::start("ledger_keeper::worker", &json!(self))
+    }
+
+    pub(crate) fn database(&self) -> DatabaseConfig {
+        DatabaseConfig {
+            url: Secret::new(self.url.clone()),
+            schema: self.schema.clone(),
+            max_connections: 8,
+            ..DatabaseConfig::default()
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a worker process of other tests"]
+async fn worker() {
+    let Some(role) = role() else { return };
+    let orders: Orders = serde_json::from_value(role).unwrap();
+    let config = ExecutorConfig { name: Some(orders.name.clone()), ..lease(orders.lease) };
+    let database = orders.database();
+    if orders.url.starts_with("sqlite:") {
+        #[cfg(feature = "sqlite")]
+        {
+            let messages = MessageServices::sqlite(&database).await.unwrap();
+            keep::<crate::support::sqlite::SqliteDb>(&messages, config, &orders).await;
+        }
+    } else {
+        let messages = MessageServices::postgres(&database).await.unwrap();
+        keep::<crate::support::postgres::Pg<false>>(&messages, config, &orders).await;
+    }
+}
+
+async fn keep<W: World>(messages: &MessageServices<<W as TestDb>::Store>, config: ExecutorConfig, orders: &Orders) {
+    let _executor = start::<W>(messages, config, orders.concurrency, orders.sign.clone()).await;
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,12 @@
+//! What happens when processes die, networks break and servers go away: nothing is lost, nothing takes effect twice, and
+//! nobody has to restart anything.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod faults_database;
+mod faults_process;
+mod faults_zombie;
+mod ledger_keeper;

@@ -1,0 +1,135 @@
+//! Workers that are processes of their own, to be killed: the test binary itself, started again to run one test that is
+//! ignored otherwise.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::unique;
+
+/// Says to a process that it is a worker, and what it has to do: JSON.
+const ROLE: &str = "JOBWRIGHT_TEST_ROLE";
+
+/// A worker process. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+}
+
+impl Worker {
+    /// Starts this binary's test `test` with a role.
+    pub(crate) fn start(test: &str, role: &serde_json::Value) -> Self {
+        Self::start_with(test, role, |_| {})
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(test: &str, role: &serde_json::Value, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role.to_string())
+            // Closed by the end of this process, whatever ends it: then the worker ends too.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        change(&mut command);
+        Self { child: command.spawn().unwrap() }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal, named as `kill` names it. The standard library has only SIGKILL.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        assert!(status.success(), "kill -{name}");
+    }
+
+    /// As `kill -9` does it: nothing of the process runs any more when this returns.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until the process has ended by itself.
+    pub(crate) fn ended(&mut self, patience: Duration) -> std::process::ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < patience, "the worker process is still running after {patience:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The role of this process, if it is a worker. It then ends with the process that started it.
+pub(crate) fn role() -> Option<serde_json::Value> {
+    let role = std::env::var(ROLE).ok()?;
+    std::thread::spawn(|| {
+        let mut nothing = String::new();
+        let _ = std::io::stdin().read_line(&mut nothing);
+        std::process::exit(0);
+    });
+    Some(serde_json::from_str(&role).unwrap())
+}
+
+/// A sign between processes: it is given when its file exists. Processes that are stopped can still find it afterwards.
+#[derive(Debug)]
+pub(crate) struct Sign {
+    path: PathBuf,
+    /// The test's own end, which cleans up.
+    owned: bool,
+}
+
+impl Sign {
+    pub(crate) fn new() -> Self {
+        Self { path: std::env::temp_dir().join(unique("jobwright_sign_")), owned: true }
+    }
+
+    /// The other end of it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn give(&self, text: &str) {
+        // Whole or not at all: the reader may look at any moment.
+        let part = self.path.with_extension("part");
+        std::fs::write(&part, text).unwrap();
+        std::fs::rename(&part, &self.path).unwrap();
+    }
+
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), owned: false }
+    }
+
+    pub(crate) fn text(&self) -> Option<String> {
+        std::fs::read_to_string(&self.path).ok()
+    }
+
+    pub(crate) async fn given(&self) {
+        while self.text().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Sign {
+    fn drop(&mut self) {
+        if self.owned {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

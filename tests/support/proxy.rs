@@ -1,0 +1,174 @@
+//! A TCP proxy that breaks on demand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What the network does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weather {
+    Fine,
+    /// Every byte is this much late.
+    Slow(Duration),
+    /// Connections stay open, and no byte passes: what a cable that was pulled looks like.
+    Stalled,
+    /// Connections are cut, new ones refused.
+    Down,
+}
+
+/// What gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    Request,
+    Answer,
+}
+
+/// Stands between a client and a server.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: String,
+    weather: watch::Sender<Weather>,
+    /// Raised to cut all connections that are open.
+    cuts: watch::Sender<u64>,
+    /// What a client has to send for it to happen.
+    swallow: std::sync::Mutex<Option<(Vec<u8>, Lost)>>,
+    swallowed: AtomicUsize,
+}
+
+impl Proxy {
+    pub(crate) async fn start(upstream: impl Into<String>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            upstream: upstream.into(),
+            weather: watch::Sender::new(Weather::Fine),
+            cuts: watch::Sender::new(0),
+            swallow: std::sync::Mutex::default(),
+            swallowed: AtomicUsize::new(0),
+        });
+        let task = tokio::spawn(accept(listener, shared.clone()));
+        Self { address, shared, task }
+    }
+
+    /// Cuts every connection and refuses new ones.
+    pub(crate) fn down(&self) {
+        self.shared.weather.send_replace(Weather::Down);
+        self.cut();
+    }
+
+    /// Lets no byte pass in either direction, and keeps the connections open.
+    pub(crate) fn stall(&self) {
+        self.shared.weather.send_replace(Weather::Stalled);
+    }
+
+    /// Delays everything.
+    pub(crate) fn slow(&self, delay: Duration) {
+        self.shared.weather.send_replace(Weather::Slow(delay));
+    }
+
+    /// Everything works again; what was held back passes.
+    pub(crate) fn heal(&self) {
+        self.shared.weather.send_replace(Weather::Fine);
+    }
+
+    /// Cuts every connection that is open now.
+    pub(crate) fn cut(&self) {
+        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// The next time a client sends something that contains `text`, it reaches the server, but nothing the server says to that
+    /// client from then on comes back; the connection stays open. Works once.
+    pub(crate) fn swallow_answer_to(&self, text: &str) {
+        *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Answer));
+    }
+
+    /// The next time a client sends something that contains `text`, it does not reach the server, and the connection is cut.
+    /// Works once.
+    pub(crate) fn swallow(&self, text: &str) {
+        *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Request));
+    }
+
+    /// How many connections lost their answers.
+    pub(crate) fn swallowed(&self) -> usize {
+        self.shared.swallowed.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.cut();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { return };
+        // A port that is closed can't be had back for sure, so refusing is accepting and hanging up.
+        if *shared.weather.borrow() != Weather::Down {
+            tokio::spawn(connection(client, shared.clone()));
+        }
+    }
+}
+
+async fn connection(client: TcpStream, shared: Arc<Shared>) {
+    let mut cuts = shared.cuts.subscribe();
+    cuts.mark_unchanged();
+    let Ok(server) = TcpStream::connect(&shared.upstream).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mute = Arc::new(AtomicBool::new(false));
+    tokio::select! {
+        () = copy(from_client, to_server, &shared, &mute, true) => {}
+        () = copy(from_server, to_client, &shared, &mute, false) => {}
+        _ = cuts.changed() => {}
+    }
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared, mute: &AtomicBool, upwards: bool) {
+    let mut weather = shared.weather.subscribe();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let Ok(read @ 1..) = from.read(&mut buffer).await else { return };
+        if upwards {
+            let mut swallow = shared.swallow.lock().unwrap();
+            if let Some((text, lost)) = swallow.as_ref()
+                && buffer[..read].windows(text.len()).any(|part| part == text)
+            {
+                let dropped = *lost == Lost::Request;
+                *swallow = None;
+                mute.store(true, Ordering::SeqCst);
+                shared.swallowed.fetch_add(1, Ordering::SeqCst);
+                if dropped {
+                    return;
+                }
+            }
+        } else if mute.load(Ordering::SeqCst) {
+            continue;
+        }
+        let passing = weather.wait_for(|weather| *weather != Weather::Stalled).await.map(|weather| *weather);
+        match passing {
+            Ok(Weather::Slow(delay)) => tokio::time::sleep(delay).await,
+            Ok(_) => {}
+            Err(_) => return,
+        }
+        if to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}

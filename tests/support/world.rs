@@ -1,0 +1,174 @@
+//! Executors and contexts on a database of their own, and a ledger that shows what took effect.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use jobwright::store::{JobState, Store};
+use jobwright::{DatabaseConfig, ExecutorConfig, JobError, JobId, KindOptions, MessageServices, RetryPolicy};
+
+use super::postgres::Pg;
+#[cfg(feature = "sqlite")]
+use super::sqlite::SqliteDb;
+use super::{TestDb, eventually};
+
+/// Longer than anything takes that works.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+type Transaction<W> = <<W as TestDb>::Store as Store>::Transaction;
+
+/// A database on which whole executors run.
+pub(crate) trait World: TestDb + Send + Sync + 'static {
+    /// How to connect to it.
+    fn config(&self) -> DatabaseConfig;
+
+    /// What one process has: connections of its own, and no wake-ups from others past the database.
+    async fn messages(&self) -> MessageServices<Self::Store>;
+
+    /// Creates the table `ledger`.
+    async fn create_ledger(&self);
+
+    /// Writes a line of the ledger. Nothing keeps a line from being there twice: that is what tests look for.
+    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>>;
+
+    /// How often each line is in the ledger.
+    async fn ledger(&self) -> BTreeMap<String, u64>;
+
+    /// A place with a ledger.
+    async fn with_ledger() -> Option<Self> {
+        let db = Self::create().await?;
+        db.create_ledger().await;
+        Some(db)
+    }
+
+    /// Waits until no job is left in any state.
+    async fn drained(&self) {
+        let jobs = self.jobs();
+        eventually(PATIENCE, async || jobs.all().await.is_empty()).await;
+    }
+
+    /// Waits until this many jobs are in this state.
+    async fn counts(&self, state: JobState, count: usize) {
+        let jobs = self.jobs();
+        eventually(PATIENCE, async || jobs.count(state).await == count).await;
+    }
+
+    /// Waits until a job is in this state.
+    async fn reaches(&self, id: JobId, state: JobState) {
+        let jobs = self.jobs();
+        eventually(PATIENCE, async || jobs.state(id).await == Some(state)).await;
+    }
+
+    /// Waits until a job is gone.
+    async fn gone(&self, id: JobId) {
+        let jobs = self.jobs();
+        eventually(PATIENCE, async || jobs.state(id).await.is_none()).await;
+    }
+
+    /// Every one of these jobs took effect exactly once, and nothing else did.
+    async fn each_once(&self, ids: &[JobId]) {
+        let ledger = self.ledger().await;
+        let twice: Vec<_> = ledger.iter().filter(|(_, times)| **times != 1).collect();
+        assert!(twice.is_empty(), "took effect more than once: {twice:?}");
+        let missing: Vec<_> = ids.iter().filter(|id| !ledger.contains_key(&id.to_string())).collect();
+        assert!(missing.is_empty(), "{} took no effect: {missing:?}", missing.len());
+        assert_eq!(ledger.len(), ids.len(), "took effect without being sent");
+    }
+}
+
+impl World for Pg<false> {
+    fn config(&self) -> DatabaseConfig {
+        Pg::config(self)
+    }
+
+    async fn messages(&self) -> MessageServices {
+        MessageServices::postgres(&Pg::config(self)).await.unwrap()
+    }
+
+    async fn create_ledger(&self) {
+        self.raw("create table {schema}.ledger (line text not null)").await;
+    }
+
+    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>> {
+        let line = line.to_owned();
+        Box::pin(async move {
+            transaction.execute("insert into ledger (line) values ($1)", &[&line]).await?;
+            Ok(())
+        })
+    }
+
+    async fn ledger(&self) -> BTreeMap<String, u64> {
+        let client = self.client().await;
+        let rows = client.query("select line, count(*) from ledger group by line", &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get::<_, i64>(1).unsigned_abs())).collect()
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl World for SqliteDb {
+    fn config(&self) -> DatabaseConfig {
+        SqliteDb::config(self)
+    }
+
+    async fn messages(&self) -> MessageServices<jobwright::Sqlite> {
+        MessageServices::sqlite(&SqliteDb::config(self)).await.unwrap()
+    }
+
+    async fn create_ledger(&self) {
+        self.connection().execute_batch("create table ledger (line text not null)").unwrap();
+    }
+
+    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>> {
+        let line = line.to_owned();
+        Box::pin(async move {
+            transaction.execute("insert into ledger (line) values (?1)", [line]).await?;
+            Ok(())
+        })
+    }
+
+    async fn ledger(&self) -> BTreeMap<String, u64> {
+        let connection = self.connection();
+        let mut query = connection.prepare("select line, count(*) from ledger group by line").unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()))).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+}
+
+/// An executor that looks often enough for a test, and whose death is noticed soon.
+pub(crate) fn quick() -> ExecutorConfig {
+    ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(1) }
+}
+
+/// An executor that looks only when it is told to.
+pub(crate) fn patient() -> ExecutorConfig {
+    ExecutorConfig { poll_interval: Duration::from_secs(3600), ..lease(30) }
+}
+
+/// With a lease of this many seconds.
+pub(crate) fn lease(seconds: u64) -> ExecutorConfig {
+    ExecutorConfig { lease: Duration::from_secs(seconds), ..ExecutorConfig::default() }
+}
+
+/// Kinds that are tried again at once.
+pub(crate) fn at_once() -> KindOptions {
+    KindOptions::default().retry(RetryPolicy::Fixed(Duration::ZERO))
+}
+
+/// A door that handlers wait at until a test opens it.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(tokio::sync::watch::Sender<bool>);
+
+impl Gate {
+    pub(crate) fn closed() -> Self {
+        Self(tokio::sync::watch::Sender::new(false))
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub(crate) async fn pass(&self) {
+        let mut open = self.0.subscribe();
+        let _ = open.wait_for(|open| *open).await;
+    }
+}
