@@ -118,7 +118,6 @@ impl Stage {
                 transaction.query_one(&sql, &[]).await.and_then(|row| row.try_get(0)).map_err(|e| refused(&e))?
             }
             AnyTransaction::Sqlite(transaction) => transaction.query_row(sql, [], |row| row.get(0)).await?,
-            _ => return Err(unknown_store()),
         };
         context.rollback().await?;
         Ok(number.unsigned_abs())
@@ -135,7 +134,6 @@ impl Stage {
             AnyTransaction::Sqlite(transaction) => {
                 transaction.query_row(sql, [id.to_owned()], |row| row.get(0)).await?
             }
-            _ => return Err(unknown_store()),
         };
         context.rollback().await?;
         Ok(node)
@@ -172,17 +170,12 @@ pub(super) async fn execute<const N: usize>(
             });
             Ok(rows.await? as u64)
         }
-        _ => Err(unknown_store()),
     }
 }
 
 fn refused(error: &tokio_postgres::Error) -> Failure {
     let why = error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
     Failure::Failed(format!("the database refused a statement of the demo: {why}"))
-}
-
-fn unknown_store() -> Failure {
-    Failure::Failed("the demo does not know this kind of database".to_owned())
 }
 
 /// Asks again and again until the answer is yes.
