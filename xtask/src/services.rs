@@ -43,6 +43,13 @@ impl Urls {
     }
 }
 
+/// Programs that fault tests run themselves: a server to crash, and a clock that goes wrong.
+pub(crate) fn tools() -> Result<()> {
+    programs::ensure("postgresql", "initdb", || programs::postgres("initdb"))?;
+    programs::ensure("faketime", "faketime", || programs::on_path("faketime"))?;
+    Ok(())
+}
+
 /// One kind of server.
 trait Service {
     /// Its name, also that of its folder and of its lines in the state file.

@@ -33,7 +33,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     } else {
         let mut found = None;
         let up = report.step("services up", || services::up().map(|urls| found = Some(urls)));
-        if !up {
+        if !up || !report.step("tools", services::tools) {
             return;
         }
         found
