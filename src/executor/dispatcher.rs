@@ -111,7 +111,7 @@ impl<S: Store> Dispatcher<S> {
         let group = &mut self.groups[index];
         if group.flooded {
             // Let what was just started finish first: short jobs then free their slots together, and the next claim is large.
-            tokio::task::yield_now().await;
+            self.queue.settle(BATCH).await;
         }
         let Some(mut slots) = self.queue.take(BATCH).await else {
             return Ok(false);

@@ -45,6 +45,19 @@ impl Queue {
         self.slots.clone().try_acquire_owned().ok()
     }
 
+    /// Lets others run for as long as that frees more slots, at most until `most` are free.
+    pub(super) async fn settle(&self, most: usize) {
+        let mut free = self.slots.available_permits();
+        while free < most {
+            tokio::task::yield_now().await;
+            let now = self.slots.available_permits();
+            if now <= free {
+                return;
+            }
+            free = now;
+        }
+    }
+
     /// Waits for a free slot, then takes all that are free, at most `most`.
     pub(super) async fn take(&self, most: usize) -> Option<OwnedSemaphorePermit> {
         let mut taken = self.slots.clone().acquire_owned().await.ok()?;
