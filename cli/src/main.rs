@@ -1,1 +1,90 @@
-fn main() {}
+//! The command line of jobwright: `jobwright --help`.
+
+#[cfg(not(unix))]
+compile_error!(
+    "the command line knows process groups and signals the Unix way: on other systems, run it in a container or in WSL"
+);
+
+mod args;
+mod commands;
+mod config;
+mod demo;
+mod failure;
+mod handlers;
+mod output;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::commands::{jobs, migrate, send, status, worker};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::say;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_logging(&cli);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say(format!("error: the program can't start its threads: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(cli));
+    // Not a plain drop, which would wait for a read of the terminal that nobody answers.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                say(format!("error: {}", output::harmless(&failure.to_string())));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone());
+    match cli.command {
+        // Only a database that was named on purpose: the tour must not end up in one that is in use.
+        Command::Demo(args) => demo::run(args, cli.database_url).await,
+        Command::Migrate(args) => migrate::run(&load()?, &args).await,
+        Command::Worker(args) => worker::run(&load()?, &args).await,
+        Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
+        Command::Status(args) => status::run(&load()?, &args).await,
+        Command::Jobs(command) => jobs::run(&load()?, command).await,
+    }
+}
+
+/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo explains itself.
+fn start_logging(cli: &Cli) {
+    let default = match (&cli.command, cli.quiet, cli.verbose) {
+        (_, true, _) => "error",
+        (Command::Demo(_), _, 0) => "off",
+        (Command::Worker(_), _, 0) => "info",
+        (_, _, 0) => "warn",
+        (_, _, 1) => "jobwright=debug,info",
+        _ => "jobwright=trace,debug",
+    };
+    let filter = if cli.quiet || cli.verbose > 0 {
+        EnvFilter::new(default)
+    } else {
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default))
+    };
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::is_interactive())
+        .with_target(false)
+        // Its complaint about a closed stderr would be a panic.
+        .log_internal_errors(false)
+        .finish();
+    // Fails only if there is one already.
+    let _ = tracing::subscriber::set_global_default(logging);
+}

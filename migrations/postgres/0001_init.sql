@@ -42,7 +42,7 @@ create table {schema}.job (
     errors       jsonb,
     constraint job_has_one_content check ((payload is null) <> (body is null))
 ) with (
-    fillfactor = 50,
+    fillfactor = 45,
     -- A queue turns over its whole content again and again: clean up by what died, not by a share of what is there.
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 2000,

@@ -110,8 +110,7 @@ impl<S: Store> Dispatcher<S> {
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
         let group = &mut self.groups[index];
         if group.flooded {
-            // Let what was just started finish first: short jobs then free their slots together, and the next claim is large.
-            self.queue.settle(BATCH).await;
+            self.queue.gather(BATCH).await;
         }
         let Some(mut slots) = self.queue.take(BATCH).await else {
             return Ok(false);

@@ -3,10 +3,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// How often a flooded queue lets others run before its next claim.
+const GATHER_TURNS: usize = 16;
+
 /// One queue of this node: its slots, and what its dispatcher has to hear.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: String,
+    concurrency: usize,
     slots: Arc<Semaphore>,
     wake: Notify,
     /// The last look found less than it asked for, and nothing was heard since: what is sent now is the next to run.
@@ -17,6 +21,7 @@ impl Queue {
     pub(super) fn new(name: String, concurrency: usize) -> Self {
         Self {
             name,
+            concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             wake: Notify::new(),
             drained: AtomicBool::new(false),
@@ -45,16 +50,15 @@ impl Queue {
         self.slots.clone().try_acquire_owned().ok()
     }
 
-    /// Lets others run for as long as that frees more slots, at most until `most` are free.
-    pub(super) async fn settle(&self, most: usize) {
-        let mut free = self.slots.available_permits();
-        while free < most {
+    /// Lets what was just started finish: short jobs then free their slots together, and the next claim is large. Long ones
+    /// cost a few turns of the scheduler, no time.
+    pub(super) async fn gather(&self, most: usize) {
+        let enough = most.min(self.concurrency / 2);
+        for _ in 0..GATHER_TURNS {
             tokio::task::yield_now().await;
-            let now = self.slots.available_permits();
-            if now <= free {
+            if self.slots.available_permits() >= enough {
                 return;
             }
-            free = now;
         }
     }
 

@@ -1,5 +1,10 @@
 //! Messages in a transaction that somebody else owns.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the caller's commit is what these tests are about; they look at what is there"
+)]
+
 use jobwright::ErrorKind;
 
 use crate::support::TestDb;

@@ -50,5 +50,6 @@ cases! {
         sending_an_id_again_changes_nothing
         a_handler_commits_its_messages_with_its_job
         a_handler_that_fails_sends_nothing
+        a_handler_that_lost_its_job_leaves_nothing
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::{JobState, Store};
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome};
 
 use crate::support::jobs::{LATER, job};
-use crate::support::world::{World, at_once, quick};
+use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
 
 fn once(line: &str) -> BTreeMap<String, u64> {
     BTreeMap::from([(line.to_owned(), 1)])
@@ -159,5 +159,33 @@ pub(crate) async fn a_handler_that_fails_sends_nothing<W: World>(db: &W) {
     assert!(db.ledger().await.is_empty());
     let jobs = db.jobs().all().await;
     assert_eq!(jobs.iter().map(|job| (job.id, job.state, job.attempt)).collect::<Vec<_>>(), [(id, JobState::Dead, 2)]);
-    let _ = db.store().jobs();
+}
+
+/// Cancelled while it ran, and done after that: its writes and messages go with its claim.
+pub(crate) async fn a_handler_that_lost_its_job_leaves_nothing<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    let door = gate.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("parent", move |cx| {
+            let door = door.clone();
+            Box::pin(async move {
+                door.pass().await;
+                W::note(cx.transaction().await?, "undone").await?;
+                cx.send(NewJob::json("child", &1))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("parent", &())).await.unwrap();
+    db.reaches(id, JobState::Running).await;
+    assert_eq!(db.jobs().cancel(&JobFilter::ids([id]), false).await.unwrap().total(), 1);
+    gate.open();
+    crate::support::eventually(PATIENCE, async || executor.stats().refused == 1).await;
+    assert!(db.jobs().all().await.is_empty());
+    assert!(db.ledger().await.is_empty());
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().done, 0);
 }

@@ -55,7 +55,7 @@ impl Producer {
                     Err(error) if error.kind() == ErrorKind::CommitUnknown => panic!("{error:?}"),
                     Err(error) => assert!(error.is_retryable(), "{error:?}"),
                 }
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                tokio::time::sleep(Duration::from_millis(8)).await;
             }
             ids
         });
@@ -183,7 +183,6 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
     eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 0).await;
     // The last renewal was at most a third of the lease before.
     assert!(stalled.elapsed() < Duration::from_secs(2), "stopped after {:?}, others may have begun", stalled.elapsed());
-    assert_eq!(executor.stats().leases_lost + 1, 1 + executor.stats().leases_lost);
 
     // Others take over meanwhile.
     let rescuer = start::<Pg<false>>(&db.messages().await, lease(1), 4, None).await;
@@ -360,7 +359,7 @@ async fn blocked_threads_do_not_cost_the_lease() {
                 let line = cx.job().id.to_string();
                 Pg::<false>::note(cx.transaction().await?, &line).await?;
                 // What one should not do in an async handler.
-                std::thread::sleep(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_secs(2));
                 Ok(Outcome::Done)
             })
         })

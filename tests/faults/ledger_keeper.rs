@@ -22,6 +22,8 @@ pub(crate) enum Does {
     NoteThenWait,
     /// Writes its line, and takes its process down with it.
     NoteThenAbort,
+    /// Sends a job that writes its line a second and a half later.
+    SendDelayed,
 }
 
 pub(crate) fn job(does: Does) -> NewJob {
@@ -57,6 +59,10 @@ pub(crate) async fn start<W: World>(
                 };
                 let line = cx.job().id.to_string();
                 let does: Does = cx.job().payload.decode()?;
+                if does == Does::SendDelayed {
+                    cx.send(job(Does::Note).delay(Duration::from_millis(1500)))?;
+                    return Ok(Outcome::Done);
+                }
                 if does == Does::WaitThenNote {
                     wait().await;
                 }
@@ -81,6 +87,7 @@ pub(crate) struct Orders {
     pub(crate) lease: u64,
     pub(crate) concurrency: usize,
     pub(crate) sign: Option<PathBuf>,
+    clock: Option<PathBuf>,
     url: String,
     schema: String,
 }
@@ -92,6 +99,7 @@ impl Orders {
             lease: 1,
             concurrency: 8,
             sign: None,
+            clock: None,
             url: config.url.expose().to_owned(),
             schema: config.schema.clone(),
         }
@@ -108,9 +116,20 @@ impl Orders {
         self
     }
 
+    /// Says how late it is, by its own clock, when it runs.
+    pub(crate) fn telling_time_at(mut self, sign: &Sign) -> Self {
+        self.clock = Some(sign.path().to_owned());
+        self
+    }
+
     /// Starts the process that carries them out.
     pub(crate) fn start(&self) -> Worker {
-        Worker::start("ledger_keeper::worker", &json!(self))
+        self.start_with(|_| {})
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_with(&self, change: impl FnOnce(&mut std::process::Command)) -> Worker {
+        Worker::start_with("ledger_keeper::worker", &json!(self), change)
     }
 
     pub(crate) fn database(&self) -> DatabaseConfig {
@@ -144,5 +163,9 @@ async fn worker() {
 
 async fn keep<W: World>(messages: &MessageServices<<W as TestDb>::Store>, config: ExecutorConfig, orders: &Orders) {
     let _executor = start::<W>(messages, config, orders.concurrency, orders.sign.clone()).await;
+    if let Some(clock) = &orders.clock {
+        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        Sign::at(clock).give(&now.as_secs().to_string());
+    }
     std::future::pending::<()>().await;
 }

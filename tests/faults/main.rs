@@ -6,7 +6,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod faults_clock;
 mod faults_database;
 mod faults_process;
+mod faults_server;
 mod faults_zombie;
 mod ledger_keeper;

@@ -100,7 +100,7 @@ async fn executor(bench: &Bench<'_>, jobs: usize) -> Result<Drained> {
     let start = Instant::now();
     let executor = CommandExecutor::builder(services)
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
-        .queue(QUEUE, BATCH)
+        .queue(QUEUE, 2 * BATCH)
         .start()
         .await?;
     wait_done(&executor, jobs).await?;

@@ -35,6 +35,17 @@ pub(super) struct Columns<'a> {
     node: Option<i64>,
 }
 
+/// What a flush needs of its statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Fresh ids, all due now.
+    Ready,
+    /// Delays or given ids too.
+    Any,
+    /// Some rows are to be born owned.
+    Owned,
+}
+
 /// Headers as JSON, in the order of the messages; they must outlive the columns, which borrow them.
 pub(super) fn header_texts(messages: &[JobMessage]) -> Vec<Option<String>> {
     messages
@@ -92,12 +103,18 @@ impl<'a> Columns<'a> {
         self.own.push(own);
     }
 
-    /// Whether the statement for the common case will do.
-    fn is_plain(&self) -> bool {
-        self.node.is_none()
-            && !self.given.contains(&true)
-            && self.delays.iter().all(Option::is_none)
-            && self.ats.iter().all(Option::is_none)
+    /// Which statement will do: the simplest one.
+    fn shape(&self) -> Shape {
+        if self.node.is_some() {
+            Shape::Owned
+        } else if self.given.contains(&true)
+            || self.delays.iter().any(Option::is_some)
+            || self.ats.iter().any(Option::is_some)
+        {
+            Shape::Any
+        } else {
+            Shape::Ready
+        }
     }
 
     /// The parameters of the statement that fits.
@@ -113,8 +130,13 @@ impl<'a> Columns<'a> {
             &self.content_types,
             &self.headers,
         ];
-        if !self.is_plain() {
-            let more: [&(dyn ToSql + Sync); 5] = [&self.delays, &self.ats, &self.given, &self.node, &self.own];
+        let shape = self.shape();
+        if shape != Shape::Ready {
+            let more: [&(dyn ToSql + Sync); 3] = [&self.delays, &self.ats, &self.given];
+            params.extend(more);
+        }
+        if shape == Shape::Owned {
+            let more: [&(dyn ToSql + Sync); 2] = [&self.node, &self.own];
             params.extend(more);
         }
         params
@@ -122,13 +144,17 @@ impl<'a> Columns<'a> {
 
     /// The statement that fits, and what its answer means.
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
-        if self.is_plain() { &sql.insert_ready } else { &sql.insert_any }
+        match self.shape() {
+            Shape::Ready => &sql.insert_ready,
+            Shape::Any => &sql.insert_any,
+            Shape::Owned => &sql.insert_owned,
+        }
     }
 
     /// What was inserted, and by which transaction.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
-        if self.is_plain() {
+        if self.shape() == Shape::Ready {
             return Ok((Inserted { rows: self.ids.len() as u64, owned: Vec::new() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, owned: Vec::new() };

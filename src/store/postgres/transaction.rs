@@ -184,15 +184,15 @@ impl UnitOfWork for PgTransaction {
 
 /// Asks the server what became of a transaction whose commit was not answered.
 async fn resolve(shared: &Arc<Shared>, xid: Option<String>, lost: Error) -> Result<()> {
-    let unknown = |lost: Error| {
+    let unknown = |why: &str, lost: Error| {
         Error::new(
             ErrorKind::CommitUnknown,
-            format!("the answer to a commit on {} got lost, and the server could not be asked: it may have committed or not", shared.place),
+            format!("the answer to a commit on {} got lost, and {why}: it may have committed or not", shared.place),
         )
         .with_source(lost)
     };
     let Some(xid) = xid else {
-        return Err(unknown(lost));
+        return Err(unknown("no statement of ours had brought the transaction's id to ask for", lost));
     };
     let deadline = Instant::now() + shared.call_timeout;
     let mut delays = crate::backoff::Reconnect::new(Duration::from_secs(1));
@@ -210,7 +210,7 @@ async fn resolve(shared: &Arc<Shared>, xid: Option<String>, lost: Error) -> Resu
             None => tokio::time::sleep(delays.next_delay()).await,
         }
     }
-    Err(unknown(lost))
+    Err(unknown("the server could not be asked in time", lost))
 }
 
 enum Fate {

@@ -1,16 +1,12 @@
--- The general flush: delays, ids given by the sender, and rows that are to be born owned (the hot path).
--- `me` locks the node's row against being declared dead, which takes FOR UPDATE: no row can be born owned by a dead node.
+-- The general flush: delays, and ids given by the sender.
 -- A given id is looked for in the other tables too, because each has an index of its own. Two first sends of one id at the
 -- same moment meet in the unique index, unless only one of them is delayed.
-with me as materialized (
-    select id from {schema}.node where id = $13 and dead_at is null for key share
-),
-fresh as (
+with fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[])
+                $10::int8[], $11::timestamptz[], $12::bool[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, own, n)
+                                  delay_us, at, given, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given
        or not exists (select from {schema}.job t where t.id = m.id)
@@ -24,15 +20,13 @@ msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
-    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              lock_owner, version, attempt, claimed_at)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
-           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end
-    from msg m left join me on m.own
+    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now
+    from msg m
     where m.due_at is null or m.due_at <= m.now
     order by m.n
     on conflict (id) do nothing
-    returning id, seq, created_at, lock_owner is not null as owned
+    returning id, seq, created_at
 ),
 later as (
     insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
@@ -43,6 +37,6 @@ later as (
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, owned, pg_current_xact_id()::text from ready
+select id, seq, created_at, false, pg_current_xact_id()::text from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text from later

@@ -1,4 +1,5 @@
--- All outcomes but success, in one statement, each only if this claim still owns the row. The newest errors are kept.
+-- All outcomes but success, in one statement, each only if this claim still owns the row. The ids are
+-- named twice so that the rows are found by their index in any plan (see complete.sql). The newest errors are kept.
 with input as materialized (
     select *
     from unnest($2::uuid[], $3::int8[], $4::text[], $5::int8[], $6::text[], $7::text[])
@@ -13,13 +14,13 @@ released as (
                                                                   'error', i.error, 'detail', i.detail))
                  end
     from input i
-    where i.verdict = 'release' and j.id = i.id and j.version = i.version and j.lock_owner = $1
+    where i.verdict = 'release' and j.id = any ($2::uuid[]) and j.id = i.id and j.version = i.version and j.lock_owner = $1
     returning j.id
 ),
 taken as (
     delete from {schema}.job j
     using input i
-    where i.verdict <> 'release' and j.id = i.id and j.version = i.version and j.lock_owner = $1
+    where i.verdict <> 'release' and j.id = any ($2::uuid[]) and j.id = i.id and j.version = i.version and j.lock_owner = $1
     returning j.*, i.verdict, i.delay_us, i.error, i.detail
 ),
 judged as (

@@ -59,7 +59,7 @@ impl Drop for Place {
 }
 
 fn message(job: NewJob) -> JobMessage {
-    job.validate(&Limits::default()).unwrap()
+    job.validate(Limits::default()).unwrap()
 }
 
 fn job() -> NewJob {

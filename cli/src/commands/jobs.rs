@@ -1,0 +1,114 @@
+//! `jobwright jobs`: look at jobs and steer them.
+
+use jobwright::store::{JobSummary, Page, Steered};
+use serde_json::json as value;
+
+use super::{connect, show};
+use crate::args::{JobsCommand, ListArgs, SteerArgs};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, line, or_dash, print, table, time};
+
+pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(), Failure> {
+    match command {
+        JobsCommand::List(args) => list(settings, &args).await,
+        JobsCommand::Show(args) => show::run(settings, &args).await,
+        JobsCommand::Retry(args) => steer(settings, Steer::Retry, &args).await,
+        JobsCommand::Cancel(args) => steer(settings, Steer::Cancel, &args).await,
+        JobsCommand::Delete(args) => steer(settings, Steer::Delete, &args).await,
+    }
+}
+
+async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
+    let messages = connect(settings).await?;
+    let page = Page { limit: args.limit, after: args.after };
+    let jobs = messages.jobs().list(&args.filter.with_ids(args.id.iter().copied()), &page).await?;
+    match args.output.output {
+        Format::Json => json(&jobs),
+        Format::Table => print(jobs_table(&jobs)),
+    }
+}
+
+fn jobs_table(jobs: &[JobSummary]) -> String {
+    table(
+        ["seq", "id", "state", "kind", "queue", "prio", "attempt", "created at", "due at", "last error"],
+        jobs.iter().map(|job| {
+            [
+                job.seq.to_string(),
+                job.id.to_string(),
+                job.state.to_string(),
+                job.kind.clone(),
+                job.queue.clone(),
+                job.priority.to_string(),
+                format!("{}/{}", job.attempt, job.max_attempts),
+                time(job.created_at),
+                or_dash(job.due_at.map(time)),
+                or_dash(job.last_error.as_deref()),
+            ]
+        }),
+    )
+}
+
+/// What can be done to jobs.
+#[derive(Clone, Copy)]
+enum Steer {
+    Retry,
+    Cancel,
+    Delete,
+}
+
+impl Steer {
+    /// What happened to them, and the states it can happen in.
+    const fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Retry => ("retry", "retried", "dead, timer"),
+            Self::Cancel => ("cancel", "cancelled", "waiting, running, timer, suspended"),
+            Self::Delete => ("delete", "deleted", "waiting, timer, suspended, dead"),
+        }
+    }
+}
+
+async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<(), Failure> {
+    let (verb, done, states) = steer.words();
+    let mut ids: Vec<_> = args.ids.iter().chain(&args.id).copied().collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let asked = ids.len() as u64;
+    let filter = args.filter.with_ids(ids);
+    let anything = filter == jobwright::store::JobFilter::default();
+    if anything && !args.all {
+        return Err(Failure::Usage(format!(
+            "`jobs {verb}` without ids or a filter would take all jobs: name some, or say `--all` to mean it"
+        )));
+    }
+    if !anything && args.all {
+        return Err(Failure::Usage("`--all` means no filter: remove one of the two".to_owned()));
+    }
+    let jobs = connect(settings).await?.jobs().clone();
+    let steered = match steer {
+        Steer::Retry => jobs.retry(&filter, args.dry_run).await?,
+        Steer::Cancel => jobs.cancel(&filter, args.dry_run).await?,
+        Steer::Delete => jobs.delete(&filter, args.dry_run).await?,
+    };
+    match args.output.output {
+        Format::Json => {
+            json(&value!({ "dry_run": args.dry_run, "total": steered.total(), "states": steered }))?;
+        }
+        Format::Table => line(sentence(&steered, done, args.dry_run))?,
+    }
+    if steered.total() < asked {
+        return Err(Failure::Failed(format!(
+            "{} of the {asked} jobs could not be {done}: they are not there (done, cancelled or deleted), or in no state for it ({states})",
+            asked - steered.total()
+        )));
+    }
+    Ok(())
+}
+
+fn sentence(steered: &Steered, done: &str, dry_run: bool) -> String {
+    let total = steered.total();
+    let jobs = if total == 1 { "job" } else { "jobs" };
+    let begin = if dry_run { format!("{total} {jobs} would be {done}") } else { format!("{total} {jobs} {done}") };
+    let parts: Vec<_> = steered.0.iter().filter(|(_, n)| **n > 0).map(|(state, n)| format!("{n} {state}")).collect();
+    if parts.is_empty() { begin } else { format!("{begin}: {}", parts.join(", ")) }
+}

@@ -1,0 +1,61 @@
+//! `jobwright migrate`.
+
+use jobwright::config::Backend;
+use jobwright::store::MigrationStatus;
+use jobwright::{AnyStore, Postgres, Store as _};
+
+use crate::args::MigrateArgs;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, print, say, table, time};
+
+pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), Failure> {
+    if args.print {
+        return print(script(settings)?);
+    }
+    let store = AnyStore::connect(&settings.database).await?.jobs();
+    let before = store.migration_status().await?;
+    let steps = if args.status { before.clone() } else { store.migrate().await? };
+    match args.output.output {
+        Format::Json => json(&steps)?,
+        Format::Table => print(steps_table(&steps))?,
+    }
+    let missing = steps.iter().filter(|step| step.applied_at.is_none()).count();
+    if args.status && missing > 0 {
+        say(format!("{missing} missing on {}: run `jobwright migrate`", store.describe()));
+    } else if !args.status {
+        let applied = before.iter().filter(|step| step.applied_at.is_none()).count();
+        say(format!("{}: {applied} applied now, {} altogether", store.describe(), steps.len()));
+    }
+    Ok(())
+}
+
+/// The SQL. For PostgreSQL it is one transaction that also writes down what it did.
+fn script(settings: &Settings) -> Result<String, Failure> {
+    match settings.database.backend()? {
+        Backend::Postgres(_) => Ok(Postgres::migrations(&settings.database.schema)),
+        Backend::Sqlite(_) => {
+            let steps = jobwright::store::sqlite::MIGRATIONS.iter();
+            Ok(steps.fold(String::new(), |script, step| {
+                script
+                    + &format!(
+                        "-- migration {} ({})
+{}
+",
+                        step.version, step.name, step.sql
+                    )
+            }))
+        }
+    }
+}
+
+fn steps_table(steps: &[MigrationStatus]) -> String {
+    table(
+        ["version", "name", "applied at"],
+        steps.iter().map(|step| {
+            let applied = step.applied_at.map_or_else(|| "missing".to_owned(), time);
+            let note = if step.known { "" } else { " (newer than this program)" };
+            [step.version.to_string(), step.name.clone(), format!("{applied}{note}")]
+        }),
+    )
+}

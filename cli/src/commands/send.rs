@@ -1,0 +1,70 @@
+//! `jobwright send`.
+
+use jobwright::{NewJob, Payload};
+use tokio::io::{AsyncReadExt as _, BufReader};
+
+use super::connect;
+use super::lines::send_lines;
+use crate::args::{SendArgs, SendOptions};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::line;
+
+pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Result<(), Failure> {
+    let longest = settings.database.max_payload;
+    if args.lines || args.jsonl {
+        let messages = connect(settings).await?;
+        let input = BufReader::with_capacity(256 * 1024, tokio::io::stdin());
+        return send_lines(&messages, &args, input, longest, quiet).await;
+    }
+    let payload = payload(args.payload.as_deref(), args.options.content_type.as_deref(), longest).await?;
+    let mut job = dress(NewJob::new(args.kind, payload), &args.options);
+    if let Some(id) = args.options.id {
+        job = job.id(id);
+    }
+    let messages = connect(settings).await?;
+    line(messages.send(job).await?.to_string())
+}
+
+/// Puts the options of the command line on a job.
+pub(super) fn dress(job: NewJob, options: &SendOptions) -> NewJob {
+    let mut job = job.queue(&options.queue).priority(options.priority).max_attempts(options.max_attempts);
+    if let Some(delay) = options.delay {
+        job = job.delay(delay);
+    }
+    if let Some(at) = options.at {
+        job = job.at(at);
+    }
+    options.header.iter().fold(job, |job, (name, value)| job.header(name, value))
+}
+
+async fn payload(argument: Option<&str>, content_type: Option<&str>, longest: usize) -> Result<Payload, Failure> {
+    let bytes = match argument {
+        Some("-") => {
+            let mut bytes = Vec::new();
+            // One byte more than allowed is enough for the library to refuse it.
+            let limit = longest as u64 + 1;
+            let read = tokio::io::stdin().take(limit).read_to_end(&mut bytes).await;
+            read.map_err(|error| Failure::Failed(format!("stdin can't be read: {error}")))?;
+            if bytes.len() > longest {
+                return Err(Failure::Usage(format!(
+                    "stdin has more than {longest} bytes, the most a payload may have (`database.max_payload`): \
+                     store it elsewhere and send a reference"
+                )));
+            }
+            bytes
+        }
+        Some(text) => text.as_bytes().to_vec(),
+        None => b"null".to_vec(),
+    };
+    match content_type {
+        Some(content_type) if content_type != "application/json" => Ok(Payload::bytes(content_type, bytes)),
+        _ => {
+            let hint =
+                "write JSON (a text needs quotes: '\"text\"'), or say what it is with `--content-type text/plain`";
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Failure::Usage(format!("the payload is not UTF-8, so not JSON: {hint}")))?;
+            Payload::json_text(text).map_err(|error| Failure::Usage(format!("{error}; {hint}")))
+        }
+    }
+}

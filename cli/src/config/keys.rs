@@ -1,0 +1,151 @@
+//! The keys of the configuration: which there are, what they take, and which one was probably meant.
+
+use std::time::Duration;
+
+use jobwright::{RetryPolicy, parse_duration};
+use toml::Value as Toml;
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Number,
+    Flag,
+    Duration,
+    /// A list of texts.
+    Words,
+    Retry,
+}
+
+/// What a key was given.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Text(String),
+    Number(usize),
+    Flag(bool),
+    Duration(Duration),
+    Words(Vec<String>),
+    Retry(RetryPolicy),
+}
+
+/// A section: `[executor]`, or with a name of the user's own: `[queues.NAME]`.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) named: bool,
+    pub(super) keys: &'static [(&'static str, Kind)],
+}
+
+/// Everything that can be set.
+pub(super) const SECTIONS: &[Section] = &[
+    Section {
+        name: "database",
+        named: false,
+        keys: &[
+            ("url", Kind::Text),
+            ("schema", Kind::Text),
+            ("max_connections", Kind::Number),
+            ("pgbouncer", Kind::Flag),
+            ("call_timeout", Kind::Duration),
+            ("connect_timeout", Kind::Duration),
+            ("max_payload", Kind::Number),
+        ],
+    },
+    Section {
+        name: "executor",
+        named: false,
+        keys: &[
+            ("name", Kind::Text),
+            ("lease", Kind::Duration),
+            ("grace", Kind::Duration),
+            ("poll_interval", Kind::Duration),
+        ],
+    },
+    Section { name: "queues", named: true, keys: &[("concurrency", Kind::Number)] },
+    Section {
+        name: "handlers",
+        named: true,
+        keys: &[
+            ("command", Kind::Words),
+            ("url", Kind::Text),
+            ("timeout", Kind::Duration),
+            ("concurrency", Kind::Number),
+            ("retry", Kind::Retry),
+        ],
+    },
+    Section { name: "history", named: false, keys: &[("keep", Kind::Text)] },
+];
+
+/// The section of this name.
+pub(super) fn section(name: &str) -> Option<&'static Section> {
+    SECTIONS.iter().find(|section| section.name == name)
+}
+
+impl Section {
+    pub(super) fn kind(&self, key: &str) -> Option<Kind> {
+        self.keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind)
+    }
+}
+
+impl Kind {
+    /// Reads a value of the file. The error never shows the value: it may be a secret in the wrong place.
+    pub(super) fn read_toml(self, value: &Toml) -> Result<Value, String> {
+        match (self, value) {
+            (Self::Text, Toml::String(text)) => Ok(Value::Text(text.clone())),
+            (Self::Number, Toml::Integer(number)) => {
+                usize::try_from(*number).map(Value::Number).map_err(|_| "it can't be negative".to_owned())
+            }
+            (Self::Flag, Toml::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (Self::Duration, Toml::String(text)) => parse_duration(text).map(Value::Duration),
+            (Self::Retry, Toml::String(text)) => retry(text),
+            (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
+                Ok(Value::Words(words.iter().filter_map(Toml::as_str).map(str::to_owned).collect()))
+            }
+            _ => Err(format!("it takes {}, not {}", self.wanted(), type_of(value))),
+        }
+    }
+
+    /// Reads a value of the environment.
+    pub(super) fn read_text(self, text: &str) -> Result<Value, String> {
+        let wanted = || format!("it takes {}", self.wanted());
+        match self {
+            Self::Text => Ok(Value::Text(text.to_owned())),
+            Self::Number => text.trim().parse().map(Value::Number).map_err(|_| wanted()),
+            Self::Flag => text.trim().parse().map(Value::Flag).map_err(|_| wanted()),
+            Self::Duration => parse_duration(text).map(Value::Duration),
+            Self::Retry => retry(text),
+            Self::Words => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
+        }
+    }
+
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Number => "a whole number",
+            Self::Flag => "`true` or `false`",
+            Self::Duration => "a duration such as \"30s\"",
+            Self::Words => "a list of texts such as [\"python3\", \"x.py\"]",
+            Self::Retry => "a retry policy such as \"PT1M,PT5M\" or \"exponential(2s, 2, 1h)\"",
+        }
+    }
+}
+
+fn retry(text: &str) -> Result<Value, String> {
+    text.parse().map(Value::Retry).map_err(|error: jobwright::Error| error.to_string())
+}
+
+fn type_of(value: &Toml) -> &'static str {
+    match value {
+        Toml::String(_) => "a text",
+        Toml::Integer(_) => "a whole number",
+        Toml::Float(_) => "a decimal number",
+        Toml::Boolean(_) => "true or false",
+        Toml::Datetime(_) => "a date",
+        Toml::Array(_) => "a list",
+        Toml::Table(_) => "a table",
+    }
+}
+
+/// The candidate that is spelled most like `text`.
+pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates.into_iter().min_by_key(|candidate| strsim::damerau_levenshtein(text, candidate))
+}

@@ -1,0 +1,154 @@
+//! Where settings come from: a file, and the environment.
+
+use std::path::Path;
+
+use super::Settings;
+use super::keys::{SECTIONS, Section, nearest, section};
+use crate::failure::Failure;
+
+const PREFIX: &str = "JOBWRIGHT_";
+
+/// What a worker sets for the programs it starts. A program may well call `jobwright` itself.
+const FOR_HANDLERS: &[&str] =
+    &["JOB_ID", "KIND", "QUEUE", "ATTEMPT", "MAX_ATTEMPTS", "PRIORITY", "CONTENT_TYPE", "CREATED_AT"];
+
+/// Reads the file.
+pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("the configuration file {shown} can't be read: {error}")))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        // Not the error's own text: it quotes the line, which may hold a password.
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Failure::Usage(format!("{shown}, line {line}: {}", error.message()))
+    })?;
+    for (name, content) in &table {
+        let unknown = |what: &str, meant: Option<&str>| {
+            Failure::Usage(format!("unknown {what} in {shown}; did you mean `{}`?", meant.unwrap_or_default()))
+        };
+        let Some(section) = section(name) else {
+            let what = format!("{} `{name}`", if content.is_table() { "section" } else { "key" });
+            return Err(unknown(&what, nearest(name, SECTIONS.iter().map(|section| section.name))));
+        };
+        let example = if section.named { ".NAME" } else { "" };
+        let not_a_table =
+            |path: &str| Failure::Usage(format!("`{path}` in {shown} is not a section: write `[{name}{example}]`"));
+        let content = content.as_table().ok_or_else(|| not_a_table(name))?;
+        if section.named {
+            for (own, content) in content {
+                let path = format!("{name}.{own}");
+                let content = content.as_table().ok_or_else(|| not_a_table(&path))?;
+                apply_section(settings, section, Some(own), content, &shown.to_string())?;
+            }
+        } else {
+            apply_section(settings, section, None, content, &shown.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn apply_section(
+    settings: &mut Settings,
+    section: &Section,
+    name: Option<&str>,
+    content: &toml::Table,
+    file: &str,
+) -> Result<(), Failure> {
+    let place = name.map_or_else(|| section.name.to_owned(), |name| format!("{}.{name}", section.name));
+    if let Some(name) = name {
+        settings.mention(section.name, name);
+    }
+    for (key, value) in content {
+        let path = format!("{place}.{key}");
+        let Some(kind) = section.kind(key) else {
+            let valid = paths(&place, section);
+            let meant = nearest(&path, valid.iter().map(String::as_str)).unwrap_or_default();
+            return Err(Failure::Usage(format!("unknown key `{path}` in {file}; did you mean `{meant}`?")));
+        };
+        let value =
+            kind.read_toml(value).map_err(|why| Failure::Usage(format!("`{path}` in {file} can't be used: {why}")))?;
+        settings
+            .set(section.name, name, key, value)
+            .map_err(|why| Failure::Usage(format!("`{path}` in {file} can't be used: {why}")))?;
+    }
+    Ok(())
+}
+
+/// Keys of the section at hand first, then all others: of two that are equally near the first is taken.
+fn paths(place: &str, own: &Section) -> Vec<String> {
+    let here = own.keys.iter().map(|(key, _)| format!("{place}.{key}"));
+    let elsewhere = SECTIONS
+        .iter()
+        .filter(|section| section.name != own.name)
+        .flat_map(|section| section.keys.iter().map(move |(key, _)| dotted(section, key)));
+    here.chain(elsewhere).collect()
+}
+
+fn dotted(section: &Section, key: &str) -> String {
+    format!("{}{}.{key}", section.name, if section.named { ".NAME" } else { "" })
+}
+
+/// Reads `DATABASE_URL` and everything that begins with `JOBWRIGHT_`. An empty variable counts as not set.
+pub(super) fn apply_environment(
+    settings: &mut Settings,
+    variables: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+) -> Result<(), Failure> {
+    let mut ours = Vec::new();
+    let mut database_url = None;
+    for (name, value) in variables {
+        let Some(name) = name.to_str().map(str::to_owned) else { continue };
+        if name != "DATABASE_URL" && !name.starts_with(PREFIX) || value.is_empty() {
+            continue;
+        }
+        let value =
+            value.into_string().map_err(|_| Failure::Usage(format!("the variable {name} is not valid UTF-8")))?;
+        if name == "DATABASE_URL" { database_url = Some(value) } else { ours.push((name, value)) }
+    }
+    // The general variable first, so that our own wins.
+    if let Some(url) = database_url {
+        settings.set_database_url(url);
+    }
+    ours.sort_unstable();
+    for (name, value) in ours {
+        apply_variable(settings, &name, &value)?;
+    }
+    Ok(())
+}
+
+fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Result<(), Failure> {
+    let rest = &variable[PREFIX.len()..];
+    if FOR_HANDLERS.contains(&rest) || rest.starts_with("HEADER_") {
+        return Ok(());
+    }
+    let found = SECTIONS.iter().find_map(|section| {
+        let rest = rest.strip_prefix(&shout(section.name))?.strip_prefix('_')?;
+        section.keys.iter().find_map(|(key, kind)| {
+            let name = rest.strip_suffix(&shout(key))?;
+            match (section.named, name.strip_suffix('_')) {
+                (true, Some(own)) if !own.is_empty() => {
+                    Some((section, Some(settings.named(section.name, own)), *key, *kind))
+                }
+                (false, None) if name.is_empty() => Some((section, None, *key, *kind)),
+                _ => None,
+            }
+        })
+    });
+    let Some((section, name, key, kind)) = found else {
+        let valid: Vec<String> = SECTIONS
+            .iter()
+            .flat_map(|section| {
+                section.keys.iter().map(move |(key, _)| format!("{PREFIX}{}", shout(&dotted(section, key))))
+            })
+            .collect();
+        let meant = nearest(variable, valid.iter().map(String::as_str)).unwrap_or_default();
+        return Err(Failure::Usage(format!("unknown variable {variable} in the environment; did you mean {meant}?")));
+    };
+    kind.read_text(value)
+        .and_then(|value| settings.set(section.name, name.as_deref(), key, value))
+        .map_err(|why| Failure::Usage(format!("the variable {variable} can't be used: {why}")))
+}
+
+/// How a name looks in the environment.
+pub(super) fn shout(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}

@@ -1,0 +1,126 @@
+use std::io::Write as _;
+
+use super::keys::SECTIONS;
+use super::*;
+
+fn load(file: &str, environment: &[(&str, &str)], url: Option<&str>) -> Result<Settings, String> {
+    let mut written = tempfile::Builder::new().prefix("jobwright").suffix(".toml").tempfile().unwrap();
+    written.write_all(file.as_bytes()).unwrap();
+    let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    Settings::from_sources(Some(written.path()), environment, url.map(str::to_owned)).map_err(|e| e.to_string())
+}
+
+fn refused(file: &str, environment: &[(&str, &str)]) -> String {
+    load(file, environment, None).expect_err("should be refused")
+}
+
+#[test]
+fn later_sources_win() {
+    let file = "[database]\nurl = \"sqlite:file.db\"\nmax_connections = 3\n[executor]\nlease = \"7s\"";
+    let url = |environment: &[(&str, &str)], flag| load(file, environment, flag).unwrap().database.url.redacted();
+    assert_eq!(url(&[], None), "sqlite:file.db");
+    assert_eq!(url(&[("DATABASE_URL", "sqlite:env.db")], None), "sqlite:env.db");
+    let both = [("JOBWRIGHT_DATABASE_URL", "sqlite:own.db"), ("DATABASE_URL", "sqlite:env.db")];
+    assert_eq!(url(&both, None), "sqlite:own.db");
+    assert_eq!(url(&both, Some("sqlite:flag.db")), "sqlite:flag.db");
+
+    let environment = [("JOBWRIGHT_DATABASE_MAX_CONNECTIONS", "5"), ("JOBWRIGHT_DATABASE_SCHEMA", "")];
+    let settings = load(file, &environment, None).unwrap();
+    assert_eq!(settings.database.max_connections, 5);
+    assert_eq!(settings.database.schema, "jobwright", "an empty variable is not set");
+    assert_eq!(settings.executor.lease, Duration::from_secs(7));
+    assert_eq!(settings.executor.grace, Duration::from_secs(30));
+}
+
+#[test]
+fn queues_and_handlers_have_names() {
+    let file =
+        "[queues.mail-out]\nconcurrency = 2\n[queues.plain]\n[handlers.\"a.b\"]\ncommand = [\"cat\"]\ntimeout = \"5s\"";
+    let environment = [
+        ("JOBWRIGHT_QUEUES_MAIL_OUT_CONCURRENCY", "4"),
+        ("JOBWRIGHT_HANDLERS_A_B_RETRY", "PT1M,PT5M"),
+        ("JOBWRIGHT_HANDLERS_HOOK_URL", "http://localhost/x"),
+        ("JOBWRIGHT_HANDLERS_LIST_COMMAND", "[\"ls\", \"-l\"]"),
+    ];
+    let settings = load(file, &environment, None).unwrap();
+    assert_eq!(settings.queues["mail-out"], Some(4));
+    assert_eq!(settings.queues["plain"], None);
+    let options = &settings.handlers["a.b"].options;
+    assert_eq!(options.timeout, Some(Duration::from_secs(5)));
+    assert_eq!(options.retry, "PT1M,PT5M".parse().unwrap());
+    assert!(matches!(settings.handlers["hook"].action, Action::Url(_)));
+    assert!(matches!(&settings.handlers["list"].action, Action::Command(words) if words == &["ls", "-l"]));
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_what_was_meant() {
+    for (file, meant) in [
+        ("[executor]\nleese = \"1s\"", "unknown key `executor.leese`"),
+        ("[executor]\nleese = \"1s\"", "did you mean `executor.lease`?"),
+        ("[exekutor]\nlease = \"1s\"", "section `exekutor`"),
+        ("[exekutor]\nlease = \"1s\"", "did you mean `executor`?"),
+        ("datbase = 1", "did you mean `database`?"),
+        ("[handlers.x]\ncomand = [\"cat\"]", "did you mean `handlers.x.command`?"),
+        ("[queues]\ndefault = 5", "write `[queues.NAME]`"),
+        ("[handlers.x]\ntimeout = \"1s\"", "neither `command` nor `url`"),
+        ("[handlers.x]\ncommand = [\"a\"]\nurl = \"http://a\"", "both `command` and `url`"),
+        ("[handlers.x]\ncommand = []", "empty `command`"),
+        ("[handlers.x]\nurl = \"ftp://a\"", "http"),
+        ("[history]\nkeep = \"all\"", "not supported by this version"),
+        ("[executor]\nlease = 30", "a duration such as"),
+        ("[database]\nmax_connections = -1", "negative"),
+    ] {
+        let text = refused(file, &[]);
+        assert!(text.contains(meant), "{text:?} does not say {meant:?}");
+    }
+    for (variable, meant) in [
+        ("JOBWRIGHT_EXECUTOR_LEESE", "JOBWRIGHT_EXECUTOR_LEASE"),
+        ("JOBWRIGHT_DATABASEURL", "JOBWRIGHT_DATABASE_URL"),
+        ("JOBWRIGHT_QUEUES_CONCURRENCY", "JOBWRIGHT_QUEUES_NAME_CONCURRENCY"),
+    ] {
+        let text = refused("", &[(variable, "1")]);
+        assert!(text.contains(&format!("unknown variable {variable} ")), "{text}");
+        assert!(text.ends_with(&format!("did you mean {meant}?")), "{text}");
+    }
+}
+
+#[test]
+fn what_a_worker_sets_for_programs_is_no_setting() {
+    load("", &[("JOBWRIGHT_JOB_ID", "x"), ("JOBWRIGHT_HEADER_TENANT", "acme")], None).unwrap();
+}
+
+#[test]
+fn no_error_shows_a_value() {
+    let secret = "postgres://u:hunter2@h/d";
+    for text in [
+        refused(&format!("[database]\nurl = \"{secret}"), &[]),
+        refused(&format!("[database]\nmax_connections = \"{secret}\""), &[]),
+        refused(&format!("[database]\nurl = \"{secret}\" oops"), &[]),
+        refused(&format!("[database]\nulr = \"{secret}\""), &[]),
+        refused("", &[("JOBWRIGHT_DATABASE_MAX_CONNECTIONS", secret)]),
+        refused("", &[("JOBWRIGHT_DATABSE_URL", secret)]),
+        refused("", &[("JOBWRIGHT_HANDLERS_X_COMMAND", secret)]),
+        refused("", &[("DATABASE_URL", "mysql:hunter2@h")]),
+        refused("[handlers.x]\nurl = \"ftp://u:hunter2@h\"", &[]),
+    ] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let shown = format!("{:?}", load("", &[("DATABASE_URL", secret)], None).unwrap());
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// The library says which keys it has when it refuses one: ours must be the same.
+#[test]
+fn every_key_of_the_library_can_be_set() {
+    for name in ["database", "executor"] {
+        let text = format!("{name} = {{ nonsense = 1 }}");
+        let error = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
+        let (_, fields) = error.split_once("expected").unwrap();
+        let mut theirs: Vec<&str> = fields.split('`').skip(1).step_by(2).collect();
+        let section = SECTIONS.iter().find(|section| section.name == name).unwrap();
+        let mut ours: Vec<&str> = section.keys.iter().map(|(key, _)| *key).collect();
+        theirs.sort_unstable();
+        ours.sort_unstable();
+        assert_eq!(ours, theirs, "{error}");
+    }
+}

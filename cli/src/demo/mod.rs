@@ -1,0 +1,73 @@
+//! `jobwright demo`: the guided tour. Nothing in it is played: the failures, the kill and the figures are real.
+
+mod account;
+mod flood;
+mod process;
+mod stage;
+mod takeover;
+
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::stage::Stage;
+use crate::commands::signals::Signals;
+use crate::failure::Failure;
+use crate::output::{is_interactive, line, say};
+
+/// Flags of the tour.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Makes a database of its own and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
+jobwright_demo_<pid> on that server. DATABASE_URL and the configuration file are not looked at.
+
+Example:
+  jobwright demo
+  jobwright demo --database-url postgres://postgres@localhost/test")]
+pub(crate) struct DemoArgs {
+    /// How many jobs the second part sends.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    jobs: u64,
+    /// The process that is killed in the third part.
+    #[arg(long, hide = true)]
+    child_worker: bool,
+}
+
+pub(crate) async fn run(args: DemoArgs, database_url: Option<String>) -> Result<(), Failure> {
+    if args.child_worker {
+        return takeover::child().await;
+    }
+    let mut signals = Signals::new()?;
+    let began = Instant::now();
+    let stage = Stage::open(database_url).await?;
+    // Whatever happens, nothing is left behind.
+    let ended = tokio::select! {
+        ended = tour(&stage, args.jobs) => ended,
+        name = signals.next() => Err(Failure::Failed(format!("stopped by {name}; nothing is left behind"))),
+    };
+    let place = stage.messages.jobs().describe();
+    let closed = stage.close().await;
+    if closed.is_err() {
+        say(format!("the demo could not remove what it made on {place}"));
+    }
+    ended.and(closed)?;
+    line(format!("The demo took {:.0} s and has removed its database.", began.elapsed().as_secs_f64()))
+}
+
+async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
+    line(format!("A database of its own: {}\n", stage.messages.jobs().describe()))?;
+    process::run(stage).await?;
+    let sent = flood::run(stage, jobs).await?;
+    let taken = takeover::run(stage).await?;
+    account::run(stage, sent, &taken).await
+}
+
+/// Progress, where somebody can see it.
+fn bar(length: u64, what: &'static str) -> ProgressBar {
+    if !is_interactive() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("    {bar:40} {human_pos} of {human_len} {msg}");
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what)
+}

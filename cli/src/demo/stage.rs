@@ -1,0 +1,191 @@
+//! Where the tour takes place: a database of its own, with two tables of its own beside the jobs.
+
+use std::time::{Duration, Instant};
+
+use jobwright::config::Backend;
+use jobwright::store::QueueStatus;
+use jobwright::{AnyStore, AnyTransaction, CommandExecutor, Config, DatabaseConfig, ExecutorConfig, MessageServices};
+use tempfile::TempDir;
+use tokio_postgres::types::ToSql;
+
+use crate::failure::Failure;
+
+/// Short, so that the death of a worker is noticed while somebody watches.
+const LEASE: Duration = Duration::from_secs(1);
+/// What no step of the tour should take. Waiting has an end here as everywhere.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// The database of the tour.
+pub(super) struct Stage {
+    pub(super) messages: MessageServices<AnyStore>,
+    pub(super) config: Config,
+    /// In front of a table's name.
+    prefix: String,
+    /// Removed when it is dropped.
+    directory: Option<TempDir>,
+}
+
+/// How to reach a database, for this process and for the worker it starts.
+pub(super) fn config(url: &str, schema: &str) -> Config {
+    let mut config = Config { database: DatabaseConfig::url(url), executor: ExecutorConfig::default() };
+    schema.clone_into(&mut config.database.schema);
+    config.database.max_connections = 16;
+    config.executor.lease = LEASE;
+    config.executor.poll_interval = Duration::from_millis(200);
+    config
+}
+
+impl Stage {
+    /// Makes the database: a file in a new directory, or a new schema on the given server.
+    pub(super) async fn open(url: Option<String>) -> Result<Self, Failure> {
+        let (config, directory) = match url {
+            Some(url) => {
+                let config = config(&url, &format!("jobwright_demo_{}", std::process::id()));
+                if matches!(config.database.backend()?, Backend::Sqlite(_)) {
+                    return Err(Failure::Usage(
+                        "the demo makes an embedded database of its own: leave `--database-url` out, or name a PostgreSQL server"
+                            .to_owned(),
+                    ));
+                }
+                (config, None)
+            }
+            None => {
+                let failed = |error| Failure::Failed(format!("a temporary directory could not be made: {error}"));
+                let directory = tempfile::Builder::new().prefix("jobwright-demo-").tempdir().map_err(failed)?;
+                let url = format!("sqlite:{}", directory.path().join("demo.db").display());
+                (config(&url, "jobwright"), Some(directory))
+            }
+        };
+        let mut stage = Self::connect(config).await?;
+        stage.directory = directory;
+        stage.messages.migrate().await?;
+        for table in [
+            "token (id text primary key, node text not null)",
+            "ledger (job text, part text, attempt text, worker text)",
+        ] {
+            let sql = format!("create table {}demo_{table}", stage.prefix);
+            stage.commit_one(&sql, []).await?;
+        }
+        Ok(stage)
+    }
+
+    /// Joins a database that was made by another process.
+    pub(super) async fn connect(config: Config) -> Result<Self, Failure> {
+        let prefix = match config.database.backend()? {
+            Backend::Postgres(_) => format!("\"{}\".", config.database.schema),
+            Backend::Sqlite(_) => String::new(),
+        };
+        let messages = MessageServices::connect(&config).await?;
+        Ok(Self { messages, config, prefix, directory: None })
+    }
+
+    /// Removes everything.
+    pub(super) async fn close(self) -> Result<(), Failure> {
+        if matches!(self.config.database.backend()?, Backend::Postgres(_)) {
+            self.commit_one(&format!("drop schema \"{}\" cascade", self.config.database.schema), []).await?;
+        }
+        drop(self.messages);
+        match self.directory.map(TempDir::close) {
+            Some(Err(error)) => Err(Failure::Failed(format!("the temporary directory could not be removed: {error}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of a table of the tour.
+    pub(super) fn table(&self, name: &str) -> String {
+        format!("{}demo_{name}", self.prefix)
+    }
+
+    /// A new executor for this database.
+    pub(super) fn executor(&self) -> jobwright::ExecutorBuilder<AnyStore> {
+        CommandExecutor::builder(self.messages.clone()).config(self.config.executor.clone())
+    }
+
+    /// One statement in a transaction of its own.
+    pub(super) async fn commit_one<const N: usize>(&self, sql: &str, values: [String; N]) -> Result<u64, Failure> {
+        let mut context = self.messages.begin();
+        let rows = execute(context.transaction().await?, sql, values).await?;
+        context.commit().await?;
+        Ok(rows)
+    }
+
+    /// A number that the database tells. `{ledger}` and `{token}` stand for the tables.
+    pub(super) async fn number(&self, sql: &str) -> Result<u64, Failure> {
+        let sql = sql.replace("{ledger}", &self.table("ledger")).replace("{token}", &self.table("token"));
+        let mut context = self.messages.begin();
+        let number: i64 = match context.transaction().await? {
+            AnyTransaction::Postgres(transaction) => {
+                transaction.query_one(&sql, &[]).await.and_then(|row| row.try_get(0)).map_err(|e| refused(&e))?
+            }
+            AnyTransaction::Sqlite(transaction) => transaction.query_row(sql, [], |row| row.get(0)).await?,
+        };
+        context.rollback().await?;
+        Ok(number.unsigned_abs())
+    }
+
+    /// Where a token stands.
+    pub(super) async fn token(&self, id: &str) -> Result<String, Failure> {
+        let sql = format!("select node from {} where id = $1", self.table("token"));
+        let mut context = self.messages.begin();
+        let node: String = match context.transaction().await? {
+            AnyTransaction::Postgres(transaction) => {
+                transaction.query_one(&sql, &[&id]).await.and_then(|row| row.try_get(0)).map_err(|e| refused(&e))?
+            }
+            AnyTransaction::Sqlite(transaction) => {
+                transaction.query_row(sql, [id.to_owned()], |row| row.get(0)).await?
+            }
+        };
+        context.rollback().await?;
+        Ok(node)
+    }
+
+    /// What a queue holds.
+    pub(super) async fn queue(&self, name: &str) -> Result<QueueStatus, Failure> {
+        let status = self.messages.jobs().status().await?;
+        let empty = || QueueStatus { queue: name.to_owned(), ..QueueStatus::default() };
+        Ok(status.queues.into_iter().find(|queue| queue.queue == name).unwrap_or_else(empty))
+    }
+}
+
+/// Executes a statement, prepared once a connection.
+pub(super) async fn execute<const N: usize>(
+    transaction: &mut AnyTransaction,
+    sql: &str,
+    values: [String; N],
+) -> Result<u64, Failure> {
+    match transaction {
+        AnyTransaction::Postgres(transaction) => {
+            let statement = transaction.prepare_cached(sql).await.map_err(|e| refused(&e))?;
+            let values = values.each_ref().map(|value| value as &(dyn ToSql + Sync));
+            transaction.execute(&statement, &values).await.map_err(|e| refused(&e))
+        }
+        AnyTransaction::Sqlite(transaction) => {
+            let sql = sql.to_owned();
+            let rows = transaction.call(move |connection| {
+                let mut statement = connection.prepare_cached(&sql)?;
+                for (index, value) in values.iter().enumerate() {
+                    statement.raw_bind_parameter(index + 1, value)?;
+                }
+                statement.raw_execute()
+            });
+            Ok(rows.await? as u64)
+        }
+    }
+}
+
+fn refused(error: &tokio_postgres::Error) -> Failure {
+    let why = error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
+    Failure::Failed(format!("the database refused a statement of the demo: {why}"))
+}
+
+/// Asks again and again until the answer is yes.
+pub(super) async fn until(what: &str, mut ask: impl AsyncFnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+    let end = Instant::now() + LONGEST;
+    while !ask().await? {
+        if Instant::now() > end {
+            return Err(Failure::Failed(format!("{what} took longer than {LONGEST:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Why a command did not succeed, and which exit code says so.
+
+use std::error::Error as _;
+use std::fmt;
+use std::process::ExitCode;
+
+use jobwright::ErrorKind;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What the library said.
+    Library(jobwright::Error),
+    /// The command line or the configuration can't be used.
+    Usage(String),
+    /// It was tried and did not work.
+    Failed(String),
+    /// Whoever read our output has gone (`jobwright jobs list | head`): no failure at all.
+    OutputClosed,
+}
+
+impl Failure {
+    /// 0 done, 1 failed, 2 usage, 3 not reachable.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::OutputClosed => 0,
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Library(error) => match error.kind() {
+                ErrorKind::Config | ErrorKind::Invalid => 2,
+                ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy => 3,
+                _ => 1,
+            },
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library(error) => {
+                write!(f, "{error}")?;
+                // A cause that says nothing new is left out.
+                let text = error.to_string();
+                let cause = error
+                    .source()
+                    .map(ToString::to_string)
+                    .filter(|cause| cause != "db error" && !text.contains(cause.as_str()));
+                cause.map_or(Ok(()), |cause| write!(f, " ({cause})"))
+            }
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::OutputClosed => f.write_str("the output was closed"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<jobwright::Error> for Failure {
+    fn from(error: jobwright::Error) -> Self {
+        Self::Library(error)
+    }
+}

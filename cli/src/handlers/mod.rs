@@ -1,0 +1,29 @@
+//! Handlers without Rust: programs and URLs.
+
+mod command;
+mod output;
+mod url;
+
+pub(crate) use self::command::Program;
+pub(crate) use self::output::Output;
+pub(crate) use self::url::{Webhook, check_url};
+
+/// The last `most` bytes as text, from the beginning of a line if one begins there.
+fn tail(bytes: &[u8], most: usize) -> String {
+    if bytes.len() <= most {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    let cut = &bytes[bytes.len() - most..];
+    let line = cut.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    String::from_utf8_lossy(if line < cut.len() { &cut[line..] } else { cut }).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_tail_begins_with_a_line() {
+        assert_eq!(super::tail(b"one\ntwo\nthree\n", 12), "two\nthree\n");
+        assert_eq!(super::tail(b"one\n", 12), "one\n");
+        assert_eq!(super::tail(b"0123456789", 4), "6789");
+    }
+}

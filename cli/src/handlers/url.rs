@@ -1,0 +1,181 @@
+//! A URL as a handler.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobwright::{Job, JobError, Outcome, Secret};
+use tokio_util::sync::CancellationToken;
+use ureq::http::{HeaderValue, Response, Uri};
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::{Agent, Body};
+
+/// How much of an answer is kept.
+const KEPT: u64 = 4 * 1024;
+/// The longest delay a server may ask for.
+const LATEST: Duration = Duration::from_secs(24 * 3600);
+
+type Ended = Result<Outcome, JobError>;
+
+/// Refuses what can't be a webhook, without showing it: it may hold a token.
+pub(crate) fn check_url(url: Secret) -> Result<Secret, String> {
+    let good = url.expose().parse::<Uri>().is_ok_and(|uri| {
+        uri.host().is_some_and(|host| !host.is_empty()) && matches!(uri.scheme_str(), Some("http" | "https"))
+    });
+    if good { Ok(url) } else { Err("has a `url` that can't be used: write `http://…` or `https://…`".to_owned()) }
+}
+
+/// POSTs each job to a URL.
+pub(crate) struct Webhook {
+    url: Secret,
+    agent: Agent,
+    /// The worker stops at once.
+    abort: CancellationToken,
+}
+
+impl Webhook {
+    /// `timeout` is the handler's own; the request is given up with it.
+    pub(crate) fn new(url: Secret, timeout: Option<Duration>, abort: CancellationToken) -> Result<Self, String> {
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_global(timeout)
+            .user_agent(concat!("jobwright/", env!("CARGO_PKG_VERSION")));
+        if url.expose().starts_with("https") {
+            config = config.tls_config(tls()?);
+        }
+        Ok(Self { url, agent: config.build().into(), abort })
+    }
+
+    /// Posts one job and judges the answer.
+    pub(crate) async fn run(&self, job: Job) -> Ended {
+        let (agent, url) = (self.agent.clone(), self.url.clone());
+        // The client blocks. When this future is dropped the request runs on to its own deadline, and its answer is ignored.
+        let posted = tokio::task::spawn_blocking(move || post(&agent, &url, &job));
+        tokio::select! {
+            () = self.abort.cancelled() => Ok(Outcome::Snooze(Duration::ZERO)),
+            ended = posted => ended?,
+        }
+    }
+}
+
+fn post(agent: &Agent, url: &Secret, job: &Job) -> Ended {
+    let place = url.redacted();
+    // Names may hold any letter, which HTTP lets through as bytes.
+    let header = |text: &str| HeaderValue::from_bytes(text.as_bytes());
+    let answer = agent
+        .post(url.expose())
+        .header("content-type", header(job.payload.content_type())?)
+        .header("jobwright-job-id", job.id.to_string())
+        .header("jobwright-kind", header(&job.kind)?)
+        .header("jobwright-queue", header(&job.queue)?)
+        .header("jobwright-attempt", job.attempt.to_string())
+        .send(job.payload.as_bytes());
+    match answer {
+        Ok(answer) => judge(answer, &place),
+        // Nothing but the kind of error: others may quote the URL.
+        Err(ureq::Error::Timeout(what)) => Err(JobError::new(format!("the request to {place} timed out ({what})"))),
+        Err(ureq::Error::Io(error)) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
+        Err(ureq::Error::HostNotFound) => Err(JobError::new(format!("the request to {place} failed: no such host"))),
+        Err(ureq::Error::ConnectionFailed) => {
+            Err(JobError::new(format!("the request to {place} failed: no connection")))
+        }
+        Err(ureq::Error::BadUri(_) | ureq::Error::Http(_)) => {
+            Err(JobError::fatal(format!("the request to {place} could not be made from this URL and this job")))
+        }
+        Err(error) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
+    }
+}
+
+fn judge(answer: Response<Body>, place: &str) -> Ended {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(Outcome::Done);
+    }
+    let wait = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
+    let location = answer.headers().get("location").is_some();
+    let error = match status.as_u16() {
+        408 | 425 | 429 | 500..=599 => {
+            let text = format!("{place} answered {status}");
+            wait.map_or_else(|| JobError::new(&text), |wait| JobError::retry_after(&text, wait))
+        }
+        300..=399 => JobError::fatal(format!(
+            "{place} answered {status}{}: redirects are not followed, configure the URL it points to",
+            if location { " with another location" } else { "" }
+        )),
+        _ => JobError::fatal(format!("{place} answered {status}")),
+    };
+    let text = beginning(answer);
+    Err(if text.is_empty() { error } else { error.detail(text) })
+}
+
+/// The first part of the body, as text.
+fn beginning(answer: Response<Body>) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error still helps.
+    let _ = answer.into_body().into_reader().take(KEPT).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Seconds, or an HTTP date.
+fn retry_after(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds).min(LATEST));
+    }
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    let wait = at.duration_since(Timestamp::now());
+    Some(Duration::try_from(wait).unwrap_or_default().min(LATEST))
+}
+
+/// rustls with ring, and the roots of the system.
+fn tls() -> Result<TlsConfig, String> {
+    let roots: Vec<_> = rustls_native_certs::load_native_certs()
+        .certs
+        .iter()
+        .map(|certificate| Certificate::from_der(certificate).to_owned())
+        .collect();
+    if roots.is_empty() {
+        return Err(
+            "has an `https` URL, but this system has no root certificates: install `ca-certificates`".to_owned()
+        );
+    }
+    Ok(TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .root_certs(RootCerts::Specific(Arc::new(roots)))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("99999999999"), Some(LATEST));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon"), None);
+        let soon = Timestamp::now() + Duration::from_secs(60);
+        let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
+        let wait = retry_after(&text).unwrap();
+        assert!(wait > Duration::from_secs(50) && wait <= Duration::from_secs(60), "{wait:?}");
+    }
+
+    #[test]
+    fn only_http_is_taken() {
+        for good in ["http://localhost:8080/x?token=1", "https://h"] {
+            assert!(check_url(Secret::new(good)).is_ok(), "{good}");
+        }
+        for bad in ["", "ftp://h", "h/x", "http:///x", "http://a b"] {
+            assert!(check_url(Secret::new(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tls_can_be_set_up() {
+        tls().unwrap();
+    }
+}

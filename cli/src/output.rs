@@ -1,0 +1,109 @@
+//! Data on stdout, words on stderr. Neither panics when its reader has gone.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use clap::ValueEnum;
+use comfy_table::{Table, presets};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// How listings are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns for people.
+    #[default]
+    Table,
+    /// JSON for programs.
+    Json,
+}
+
+/// Writes data to stdout.
+///
+/// # Errors
+/// [`Failure::OutputClosed`] when nobody reads any more.
+pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(data.as_ref()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Failed(format!("could not write to stdout: {error}")),
+    })
+}
+
+/// Writes a line to stdout.
+pub(crate) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
+    print(format!("{}\n", text.as_ref()))
+}
+
+/// Writes a line to stderr; a closed stderr is nobody's problem.
+pub(crate) fn say(text: impl AsRef<str>) {
+    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+}
+
+/// Writes a value as indented JSON.
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::Failed(format!("the result can't be written as JSON: {error}")))?;
+    line(text)
+}
+
+/// Lays rows out in columns. No frames, so that `awk` and `cut` can read it too.
+pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for row in rows {
+        table.add_row(row.map(|cell| one_line(&cell, 100)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+/// A text in one line of at most `width` characters, harmless to a terminal.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    let text = harmless(text).replace(['\n', '\t'], " ");
+    if text.chars().count() <= width {
+        return text;
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Control characters are shown, not sent: the stderr of a failed program may hold anything.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
+        if c.is_control() && c != '\n' && c != '\t' {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+        out
+    })
+}
+
+/// A value, or a dash where there is none.
+pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// A moment, to the millisecond.
+pub(crate) fn time(at: Timestamp) -> String {
+    format!("{at:.3}")
+}
+
+/// Whether progress may be drawn: stderr is a terminal.
+pub(crate) fn is_interactive() -> bool {
+    io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_wrote_can_not_steer_the_terminal() {
+        assert_eq!(harmless("a\x1b[31mb\r\n\t"), "a\\u{1b}[31mb\\r\n\t");
+        assert_eq!(one_line("first\nsecond third", 12), "first secon…");
+    }
+}

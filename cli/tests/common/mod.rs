@@ -1,0 +1,249 @@
+//! What the tests of the binary share: a place with a database of its own, and the binary run in it.
+
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Nothing in these tests should take longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The binary, with nothing in its environment that could change what it does.
+pub(crate) fn jobwright() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jobwright"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("JOBWRIGHT_") || text.to_ascii_lowercase().ends_with("_proxy") {
+            command.env_remove(&name);
+        }
+    }
+    command.env_remove("DATABASE_URL").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// A working directory and a database.
+pub(crate) struct Place {
+    directory: TempDir,
+    url: String,
+    schema: Option<String>,
+}
+
+impl Place {
+    /// With an embedded database.
+    pub(crate) fn sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { directory, url: "sqlite:jobs.db".to_owned(), schema: None }
+    }
+
+    /// With a schema of its own on the server; `None` if this run is without servers.
+    pub(crate) fn postgres() -> Option<Self> {
+        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
+            return None;
+        }
+        let url = std::env::var("DATABASE_URL")
+            .expect("set DATABASE_URL, or run `cargo xtask test`, or JOBWRIGHT_TEST_EMBEDDED_ONLY=1");
+        let schema = format!("cli_{}", uuid());
+        let place = Self { directory: tempfile::tempdir().unwrap(), url, schema: Some(schema) };
+        place.run(&["migrate"]).success();
+        Some(place)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Writes `jobwright.toml`, with a lease and a poll interval that do not keep a test waiting.
+    pub(crate) fn configure(&self, text: &str) {
+        let quick = "[executor]\nlease = \"1s\"\npoll_interval = \"100ms\"\n";
+        std::fs::write(self.file("jobwright.toml"), format!("{quick}{text}")).unwrap();
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = jobwright();
+        command.args(args).current_dir(self.path()).env("DATABASE_URL", &self.url);
+        if let Some(schema) = &self.schema {
+            command.env("JOBWRIGHT_DATABASE_SCHEMA", schema);
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Done {
+        Done::from(self.command(args).output().unwrap())
+    }
+
+    pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Done {
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may refuse to go on before it has read everything.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        Done::from(child.wait_with_output().unwrap())
+    }
+
+    /// The listing as JSON.
+    pub(crate) fn list(&self, args: &[&str]) -> Vec<Value> {
+        let all: &[&str] = if args.contains(&"--limit") { &[] } else { &["--limit", "10000"] };
+        let args = [&["jobs", "list", "--output", "json"], all, args].concat();
+        serde_json::from_str(&self.run(&args).success().stdout).unwrap()
+    }
+
+    pub(crate) fn show(&self, id: &str) -> Value {
+        serde_json::from_str(&self.run(&["jobs", "show", id, "--output", "json"]).success().stdout).unwrap()
+    }
+
+    /// Sends one job and returns its id.
+    pub(crate) fn send(&self, args: &[&str]) -> String {
+        let done = self.run(&[&["send"], args].concat()).success();
+        done.stdout.trim().to_owned()
+    }
+
+    /// Starts a worker and reads what it says.
+    pub(crate) fn worker(&self, args: &[&str]) -> Worker {
+        Worker::start(self.command(&[&["worker"], args].concat()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(schema) = self.schema.take() else { return };
+        let url = self.url.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+            tokio::spawn(connection);
+            let dropped = client.batch_execute(&format!("drop schema if exists \"{schema}\" cascade")).await;
+            if let Err(error) = dropped {
+                eprintln!("the schema {schema} is left behind: {error}");
+            }
+        });
+    }
+}
+
+fn uuid() -> String {
+    jobwright::JobId::new().as_uuid().simple().to_string()
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let done = Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
+        assert!(!done.stderr.contains("panicked"), "{done:?}");
+        done
+    }
+}
+
+impl Done {
+    #[track_caller]
+    pub(crate) fn success(self) -> Self {
+        self.code(0)
+    }
+
+    #[track_caller]
+    pub(crate) fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    /// Its error says this.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "{self:?} does not say {text:?}");
+        self
+    }
+}
+
+/// A running worker. Dropping it kills it.
+pub(crate) struct Worker {
+    pub(crate) child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Worker {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (mut stderr, heard) = (child.stderr.take().unwrap(), said.clone());
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(n @ 1..) = stderr.read(&mut chunk) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..n]));
+            }
+        });
+        Self { child, said }
+    }
+
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Sends `TERM`, `INT` …
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end and returns its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        let mut code = None;
+        until("the worker to end", || {
+            code = self.child.try_wait().unwrap();
+            code.is_some()
+        });
+        code.and_then(|status| status.code())
+    }
+
+    pub(crate) fn kill_9(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the worker said:\n{}", self.said());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks until the answer is yes.
+#[track_caller]
+pub(crate) fn until(what: &str, mut ask: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !ask() {
+        assert!(Instant::now() < end, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes a test of each function for each store.
+macro_rules! on_both_stores {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[test] fn $name() { super::$name(&crate::common::Place::sqlite()); })*
+        }
+        mod postgres {
+            $(#[test] fn $name() { if let Some(place) = crate::common::Place::postgres() { super::$name(&place); } })*
+        }
+    };
+}
+pub(crate) use on_both_stores;

@@ -1,0 +1,137 @@
+//! Configuration, exit codes, and what must never be seen.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{Done, Place, jobwright, until};
+
+const SECRET: &str = "postgres://somebody:hunter2@127.0.0.1:1/nowhere?password=hunter2";
+
+#[test]
+fn exit_codes_tell_what_is_wrong() {
+    let place = Place::sqlite();
+    place.run(&["migrate"]).code(0);
+    place.run(&["--help"]).code(0);
+    place.run(&["jobs", "list", "--nonsense"]).code(2);
+    place.run(&[]).code(2);
+    place.run(&["jobs", "show", "01890a5d-ac96-774b-bcce-b302099a8057"]).code(1).says("finished jobs are not kept");
+    place.run(&["worker"]).code(2).says("[handlers.checksum]");
+    place.run(&["--config", "missing.toml", "status"]).code(2).says("missing.toml");
+    place.run(&["--database-url", "mysql://h/d", "status"]).code(2).says("mysql");
+    place.run(&["--database-url", "sqlite:no/such/directory/x.db", "status"]).code(2).says("does not exist");
+    place.run(&["--database-url", SECRET, "status"]).code(3).says("JW-UNREACHABLE");
+}
+
+#[test]
+fn mistakes_come_with_what_was_meant() {
+    let place = Place::sqlite();
+    std::fs::write(place.file("jobwright.toml"), "[executor]\nleese = \"1s\"\n").unwrap();
+    place
+        .run(&["status"])
+        .code(2)
+        .says("unknown key `executor.leese` in jobwright.toml; did you mean `executor.lease`?");
+    std::fs::write(place.file("jobwright.toml"), "").unwrap();
+    let mistyped = place.command(&["status"]).env("JOBWRIGHT_EXECUTOR_LEESE", "1s").output().unwrap();
+    Done::from(mistyped).code(2).says("did you mean JOBWRIGHT_EXECUTOR_LEASE?");
+    std::fs::write(place.file("jobwright.toml"), "[history]\nkeep = \"all\"\n").unwrap();
+    place.run(&["status"]).code(2).says("not supported by this version");
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let place = Place::sqlite();
+    std::fs::write(place.file("jobwright.toml"), "[database]\nurl = \"sqlite:file.db\"\n").unwrap();
+    let made = |name: &str| place.file(name).exists();
+    let mut plain = jobwright();
+    plain.args(["migrate"]).current_dir(place.path());
+    Done::from(plain.output().unwrap()).success();
+    assert!(made("file.db") && !made("env.db"));
+    Done::from(plain.env("JOBWRIGHT_DATABASE_URL", "sqlite:env.db").output().unwrap()).success();
+    assert!(made("env.db") && !made("flag.db"));
+    Done::from(plain.args(["--database-url", "sqlite:flag.db"]).output().unwrap()).success();
+    assert!(made("flag.db") && !made("jobwright.db"));
+}
+
+#[test]
+fn no_database_given_is_a_file_here() {
+    let place = Place::sqlite();
+    let done = jobwright().args(["send", "x"]).current_dir(place.path()).output().unwrap();
+    Done::from(done).success();
+    assert!(place.file("jobwright.db").exists());
+}
+
+#[test]
+fn no_secret_is_ever_shown() {
+    let place = Place::sqlite();
+    let check = |done: Done| assert!(!format!("{done:?}").contains("hunter2"), "{done:?}");
+    let commands =
+        ["migrate", "worker", "send", "status", "jobs", "jobs list", "jobs show", "jobs retry", "jobs delete", "demo"];
+    for command in commands.iter().copied().chain([""]) {
+        for help in ["--help", "-h"] {
+            let words: Vec<&str> = command.split_whitespace().chain([help]).collect();
+            check(Done::from(place.command(&words).env("DATABASE_URL", SECRET).output().unwrap()).success());
+        }
+    }
+    for args in [&["status"][..], &["-vv", "status"], &["migrate"], &["send", "x"], &["-vv", "jobs", "list"]] {
+        check(Done::from(place.command(args).env("DATABASE_URL", SECRET).output().unwrap()).code(3));
+        check(Done::from(place.command(args).env("JOBWRIGHT_DATABASE_URL", SECRET).output().unwrap()).code(3));
+    }
+    std::fs::write(place.file("jobwright.toml"), format!("[database]\nurl = \"{SECRET}\nschema = 1")).unwrap();
+    check(place.run(&["status"]).code(2).says("jobwright.toml, line 2"));
+}
+
+/// `jobwright jobs list | head -1`.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let place = Place::sqlite();
+    let lines = "x\n".repeat(5000);
+    place.run_with(&["send", "--lines", "kind"], lines.as_bytes()).success();
+    for args in [&["jobs", "list", "--limit", "5000"][..], &["migrate"], &["migrate", "--print"], &["--help"]] {
+        let mut child = place.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        Done::from(child.wait_with_output().unwrap()).success();
+        let mut child = place.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert!(child.wait().unwrap().success(), "{args:?} with a closed stderr");
+    }
+}
+
+/// A worker whose reader has gone stops, and does not lose the job whose output could not be written.
+#[test]
+fn a_worker_without_a_reader_stops() {
+    let place = Place::sqlite();
+    place.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
+    place.send(&["echo", "\"text\""]);
+    let mut child = place.command(&["worker"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    until("the worker to stop", || child.try_wait().unwrap().is_some());
+    Done::from(child.wait_with_output().unwrap()).code(1).says("stdout was closed");
+    let jobs = place.list(&[]);
+    assert_eq!((jobs.len(), jobs[0]["attempt"].as_u64()), (1, Some(0)), "{jobs:?}");
+}
+
+#[test]
+fn the_schema_is_brought_up_on_request_only() {
+    let place = Place::sqlite();
+    let print = place.run(&["migrate", "--print"]).success();
+    assert!(print.stdout.contains("create table"), "{print:?}");
+    place.run(&["migrate", "--status"]).success().says("run `jobwright migrate`");
+    place.run(&["migrate"]).success().says("1 applied now");
+    place.run(&["migrate", "--output", "json"]).success().says("0 applied now");
+
+    let Some(postgres) = Place::postgres() else { return };
+    let missing = |args: &[&str]| {
+        let mut command = postgres.command(args);
+        command.env("JOBWRIGHT_DATABASE_SCHEMA", "cli_schema_that_is_not_there");
+        command.env("JOBWRIGHT_HANDLERS_X_COMMAND", "[\"cat\"]");
+        Done::from(command.output().unwrap()).code(1).says("jobwright migrate")
+    };
+    missing(&["worker", "--drain"]);
+    missing(&["send", "x"]);
+    missing(&["status"]);
+    let print = postgres.run(&["migrate", "--print"]).success();
+    assert!(print.stdout.contains("create table") && print.stdout.contains("commit;"), "{print:?}");
+}

@@ -1,0 +1,56 @@
+//! The guided tour runs to its end and leaves nothing behind.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{Done, Place, until};
+
+fn check(done: &Done) {
+    for text in [
+        "b is synchronous: one transaction",
+        "b is asynchronous: two transactions",
+        "job \"execute-node\": one row",
+        "20 dead letters",
+        "taken over from the killed worker",
+        "every effect happened exactly once",
+    ] {
+        assert!(done.stdout.contains(text), "{done:?} does not say {text:?}");
+    }
+}
+
+#[test]
+fn embedded() {
+    let place = Place::sqlite();
+    // Its database is a temporary file; what is configured is not touched.
+    let mut command = place.command(&["demo", "--jobs", "1000"]);
+    let done = Done::from(command.env("TMPDIR", place.path()).output().unwrap()).success();
+    check(&done);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn on_a_server() {
+    let Some(place) = Place::postgres() else { return };
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let done = place.run(&["--database-url", &url, "demo", "--jobs", "1000"]).success();
+    check(&done);
+    let schema = done.stdout.split("(schema ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
+    let mut status = place.command(&["migrate", "--status"]);
+    Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap()).success().says("1 missing");
+}
+
+#[test]
+fn stopped_early() {
+    let place = Place::sqlite();
+    let mut command = place.command(&["demo"]);
+    let mut child = command.env("TMPDIR", place.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the database", || std::fs::read_dir(place.path()).unwrap().count() > 0);
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    until("the end", || child.try_wait().unwrap().is_some());
+    Done::from(child.wait_with_output().unwrap()).code(1).says("stopped by SIGTERM");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something was left behind");
+}

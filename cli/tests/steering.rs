@@ -1,0 +1,185 @@
+//! Sending jobs, looking at them and steering them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use common::{Place, on_both_stores};
+use serde_json::{Value, json};
+
+on_both_stores!(
+    a_job_can_be_sent_and_seen,
+    payloads_come_back_as_they_were,
+    an_id_is_taken_once,
+    lines_become_jobs,
+    a_bad_line_is_named,
+    jobs_can_be_filtered,
+    jobs_can_be_steered,
+    the_status_counts,
+);
+
+fn a_job_can_be_sent_and_seen(place: &Place) {
+    let id = place.send(&[
+        "send-invoice",
+        "{\"order\": 42}",
+        "--queue",
+        "billing",
+        "--priority",
+        "-5",
+        "--max-attempts",
+        "3",
+        "--header",
+        "tenant=acme=x",
+        "--delay",
+        "1h",
+    ]);
+    let job = place.show(&id);
+    assert_eq!(job["id"], json!(id));
+    assert_eq!(job["state"], "timer");
+    assert_eq!((&job["kind"], &job["queue"]), (&json!("send-invoice"), &json!("billing")));
+    assert_eq!((&job["priority"], &job["max_attempts"], &job["attempt"]), (&json!(-5), &json!(3), &json!(0)));
+    assert_eq!(job["headers"], json!({ "tenant": "acme=x" }));
+    assert_eq!(job["payload"], json!({ "content_type": "application/json", "json": { "order": 42 } }));
+
+    let sheet = place.run(&["jobs", "show", &id]).success().stdout;
+    for text in ["billing", "tenant=acme=x", "\"order\": 42", "0 of 3"] {
+        assert!(sheet.contains(text), "{sheet}");
+    }
+    let table = place.run(&["jobs", "list"]).success().stdout;
+    assert!(table.lines().count() == 2 && table.contains(&id), "{table}");
+    place.run(&["jobs", "delete", &id]).success();
+    place.run(&["jobs", "show", &id]).code(1).says("no job with this id");
+
+    let at = place.send(&["later", "--at", "2099-01-01T00:00:00Z"]);
+    assert_eq!(place.show(&at)["due_at"], "2099-01-01T00:00:00Z");
+}
+
+fn payloads_come_back_as_they_were(place: &Place) {
+    place.run(&["send", "x", "{oops"]).code(2).says("not JSON");
+    place.run(&["send", "x", "--header", "oops"]).code(2).says("name=value");
+    place.run(&["send", "", "1"]).code(2).says("kind is empty");
+    assert!(place.list(&[]).is_empty());
+
+    let stdin = place.run_with(&["send", "x", "-"], b" [1, 2] \n").success().stdout;
+    assert_eq!(place.show(stdin.trim())["payload"]["json"], json!([1, 2]));
+    let text = place.send(&["x", "plain words", "--content-type", "text/plain"]);
+    assert_eq!(place.show(&text)["payload"], json!({ "content_type": "text/plain", "text": "plain words" }));
+    let bytes = place.run_with(&["send", "x", "-", "--content-type", "image/png"], b"\xff\xd8\0").success().stdout;
+    assert_eq!(place.show(bytes.trim())["payload"], json!({ "content_type": "image/png", "size": 3 }));
+    assert_eq!(place.show(&place.send(&["x"]))["payload"]["json"], Value::Null);
+}
+
+fn an_id_is_taken_once(place: &Place) {
+    let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+    assert_eq!(place.send(&["x", "1", "--id", id]), id);
+    assert_eq!(place.send(&["x", "2", "--id", id]), id);
+    assert_eq!(place.list(&[]).len(), 1);
+    assert_eq!(place.show(id)["payload"]["json"], json!(1));
+}
+
+fn lines_become_jobs(place: &Place) {
+    let done = place.run_with(&["send", "--lines", "line", "--queue", "q"], b"first\n\n\xff\xfe\r\nlast").success();
+    assert_eq!(done.stdout, "");
+    assert!(done.stderr.starts_with("sent 4 jobs in "), "{done:?}");
+    let jobs = place.list(&["--queue", "q"]);
+    let payloads: Vec<Value> =
+        jobs.iter().map(|job| place.show(job["id"].as_str().unwrap())["payload"].clone()).collect();
+    let plain = "text/plain; charset=utf-8";
+    assert_eq!(
+        payloads,
+        [
+            json!({ "content_type": plain, "text": "first" }),
+            json!({ "content_type": plain, "text": "" }),
+            json!({ "content_type": "application/octet-stream", "size": 3 }),
+            json!({ "content_type": plain, "text": "last" }),
+        ]
+    );
+    let quiet = place.run_with(&["-q", "send", "--jsonl", "json"], b"{\"a\": 1}\n\n2\n").success();
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+    assert_eq!(place.list(&["--kind", "json"]).len(), 2);
+    let many = numbers(2500);
+    place.run_with(&["send", "--jsonl", "many"], many.as_bytes()).success().says("sent 2500 jobs");
+    assert_eq!(place.list(&["--kind", "many"]).len(), 2500);
+}
+
+fn a_bad_line_is_named(place: &Place) {
+    let mut lines = numbers(1500);
+    lines.push_str("{oops\n1501\n");
+    let done = place.run_with(&["send", "--jsonl", "x"], lines.as_bytes()).code(1);
+    let done = done.says("line 1501 can't be sent").says("1500 jobs, all lines before it, have been sent");
+    assert!(done.stderr.contains("not JSON"), "{done:?}");
+    assert_eq!(place.list(&[]).len(), 1500);
+}
+
+fn jobs_can_be_filtered(place: &Place) {
+    let ids: Vec<String> = ["a", "b", "c"].iter().map(|kind| place.send(&[kind, "--queue", "one"])).collect();
+    place.send(&["a", "--queue", "two", "--delay", "1h"]);
+    let count = |args: &[&str]| place.list(args).len();
+    assert_eq!(count(&["--kind", "a"]), 2);
+    assert_eq!(count(&["--kind", "a", "--queue", "one"]), 1);
+    assert_eq!(count(&["--state", "timer"]), 1);
+    assert_eq!(count(&["--state", "timer,waiting"]), 4);
+    assert_eq!(count(&["--state", "dead"]), 0);
+    assert_eq!(count(&["--id", &ids[0], "--id", &ids[2]]), 2);
+    let first = place.list(&["--limit", "2"]);
+    assert_eq!(first.len(), 2);
+    let rest = place.list(&["--after", &first[1]["seq"].to_string()]);
+    assert_eq!(rest.len(), 2);
+    assert_eq!(rest[0]["id"], json!(ids[2]));
+    place.run(&["jobs", "list", "--state", "nonsense"]).code(2).says("waiting, running, timer");
+}
+
+fn jobs_can_be_steered(place: &Place) {
+    place.configure("[handlers.fails]\ncommand = [\"false\"]\n");
+    let dead: Vec<String> = (0..3).map(|_| place.send(&["fails", "--max-attempts", "1"])).collect();
+    let other = place.send(&["other"]);
+    let later = place.send(&["later", "--delay", "1h"]);
+    place.run(&["worker", "--drain"]).success();
+    assert_eq!(place.list(&["--state", "dead"]).len(), 3);
+
+    for verb in ["retry", "cancel", "delete"] {
+        place.run(&["jobs", verb]).code(2).says("--all");
+        place.run(&["jobs", verb, "--all", "--kind", "x"]).code(2);
+    }
+    let says = |args: &[&str], text: &str| {
+        let done = place.run(&[&["jobs"], args].concat()).success();
+        assert_eq!(done.stdout.trim(), text);
+    };
+    says(&["retry", "--state", "dead", "--dry-run"], "3 jobs would be retried: 3 dead");
+    says(&["retry", &dead[0], "--id", &later], "2 jobs retried: 1 timer, 1 dead");
+    assert_eq!(place.show(&dead[0])["state"], "waiting");
+    assert_eq!(place.show(&dead[0])["attempt"], 0);
+    assert_eq!(place.show(&later)["state"], "waiting");
+    place.run(&["jobs", "retry", &other]).code(1).says("1 of the 1 jobs could not be retried");
+    says(&["cancel", "--kind", "other"], "1 job cancelled: 1 waiting");
+    place.run(&["jobs", "show", &other]).code(1);
+    says(&["cancel", "--kind", "other"], "0 jobs cancelled");
+    let json = place.run(&["jobs", "delete", "--all", "--dry-run", "--output", "json"]).success().stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json, json!({ "dry_run": true, "total": 4, "states": { "waiting": 2, "dead": 2 } }));
+    says(&["delete", "--all"], "4 jobs deleted: 2 waiting, 2 dead");
+    assert!(place.list(&[]).is_empty());
+}
+
+fn the_status_counts(place: &Place) {
+    place.send(&["x", "--queue", "one"]);
+    place.send(&["x", "--queue", "two", "--delay", "1h"]);
+    let table = place.run(&["status"]).success().stdout;
+    assert!(table.contains("DB-only (no broker configured)") && table.contains("No nodes"), "{table}");
+    let status: Value = serde_json::from_str(&place.run(&["status", "--output", "json"]).success().stdout).unwrap();
+    let queues = status["queues"].as_array().unwrap();
+    assert_eq!(queues.len(), 2);
+    assert_eq!((&queues[0]["queue"], &queues[0]["waiting"]), (&json!("one"), &json!(1)));
+    assert_eq!((&queues[1]["queue"], &queues[1]["timer"]), (&json!("two"), &json!(1)));
+
+    place.configure("[handlers.none]\ncommand = [\"true\"]\n");
+    let mut worker = place.worker(&[]);
+    common::until("the node", || place.run(&["status"]).success().stdout.contains("left"));
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0));
+}
+
+/// So many lines, each with its number.
+fn numbers(most: u32) -> String {
+    (1..=most).fold(String::new(), |lines, n| lines + &n.to_string() + "\n")
+}

@@ -1,0 +1,310 @@
+//! Workers: programs and URLs as handlers, draining, stopping.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{Place, on_both_stores, until};
+use serde_json::json;
+
+on_both_stores!(
+    programs_say_how_it_ended,
+    programs_get_the_job,
+    a_timeout_kills_all_that_was_started,
+    output_comes_in_one_piece,
+    urls_say_how_it_ended,
+    draining_leaves_what_is_not_its_own,
+    a_signal_lets_running_jobs_finish,
+    a_second_signal_gives_them_back,
+);
+
+/// Runs a worker until nothing waits, runs or is a timer.
+fn work(place: &Place) {
+    let mut worker = place.worker(&[]);
+    until("all jobs to be over", || place.list(&["--state", "waiting,running,timer"]).is_empty());
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0), "{}", worker.said());
+}
+
+fn gone(place: &Place, id: &str) {
+    place.run(&["jobs", "show", id]).code(1);
+}
+
+fn programs_say_how_it_ended(place: &Place) {
+    place.configure(
+        r#"
+        [handlers]
+        ok = { command = ["true"] }
+        later = { command = ["sh", "-c", "test $JOBWRIGHT_ATTEMPT -gt 2 || exit 75"], retry = "fixed(10ms)" }
+        never = { command = ["sh", "-c", "echo first >&2; echo the reason >&2; exit 65"] }
+        fails = { command = ["sh", "-c", "seq 10000 >&2; exit 3"], retry = "fixed(10ms)" }
+        killed = { command = ["sh", "-c", "kill -KILL $$"] }
+        missing = { command = ["no-such-program-anywhere"] }
+        floods = { command = ["sh", "-c", "yes | head -c 3000000; sleep 100"] }
+        deaf = { command = ["true"] }
+        "#,
+    );
+    let ok = place.send(&["ok"]);
+    let later = place.send(&["later"]);
+    let never = place.send(&["never"]);
+    let fails = place.send(&["fails", "--max-attempts", "2"]);
+    let once = |kind: &str| place.send(&[kind, "--max-attempts", "1"]);
+    let (killed, missing, floods) = (once("killed"), once("missing"), once("floods"));
+    // More than a pipe holds, to a program that does not read.
+    let big = json!("x".repeat(500_000)).to_string();
+    let deaf = place.run_with(&["send", "deaf", "-"], big.as_bytes()).success().stdout;
+    work(place);
+
+    gone(place, &ok);
+    gone(place, &later);
+    gone(place, deaf.trim());
+    let died = |id: &str, text: &str, attempts: u64| {
+        let job = place.show(id);
+        assert_eq!((&job["state"], &job["attempt"]), (&json!("dead"), &json!(attempts)), "{job}");
+        let error = job["last_error"].as_str().unwrap().to_owned();
+        assert!(error.contains(text), "{error:?} does not say {text:?}");
+        job["errors"].as_array().unwrap().last().unwrap()["detail"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(died(&never, "exit code 65): the reason", 1), "first\nthe reason\n");
+    let detail = died(&fails, "exit code 3: 10000", 2);
+    assert!(detail.ends_with("9999\n10000\n") && detail.len() <= 4096, "{detail}");
+    died(&killed, "killed by signal 9 (SIGKILL)", 1);
+    died(&missing, "there is no such program", 1);
+    died(&floods, "more than 1048576 bytes", 1);
+}
+
+fn programs_get_the_job(place: &Place) {
+    place.configure(
+        r#"
+        [handlers.show]
+        command = ["sh", "-c", "env | grep ^JOBWRIGHT_ | sort; cat"]
+        [handlers.nested]
+        command = ["sh", "-c", "$JOBWRIGHT_HEADER_PROGRAM send nested-child"]
+        "#,
+    );
+    let id = place.send(&["show", "{\"a\":1}", "--priority", "7", "--header", "Tenant-Id=a b", "--max-attempts", "4"]);
+    // A program may call the program that runs it: what it is told about its job is no configuration.
+    place.send(&["nested", "--header", concat!("program=", env!("CARGO_BIN_EXE_jobwright"))]);
+    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    for line in [
+        &format!("JOBWRIGHT_JOB_ID={id}"),
+        "JOBWRIGHT_KIND=show",
+        "JOBWRIGHT_QUEUE=default",
+        "JOBWRIGHT_ATTEMPT=1",
+        "JOBWRIGHT_MAX_ATTEMPTS=4",
+        "JOBWRIGHT_PRIORITY=7",
+        "JOBWRIGHT_CONTENT_TYPE=application/json",
+        "JOBWRIGHT_HEADER_TENANT_ID=a b",
+    ] {
+        assert!(stdout.lines().any(|found| found == line), "{stdout} has no {line}");
+    }
+    assert!(stdout.contains("JOBWRIGHT_CREATED_AT=20"), "{stdout}");
+    assert!(stdout.replace(' ', "").contains("{\"a\":1}"), "{stdout}");
+    assert_eq!(place.list(&["--kind", "nested-child"]).len(), 1);
+}
+
+fn a_timeout_kills_all_that_was_started(place: &Place) {
+    place.configure(
+        r#"
+        [handlers.slow]
+        command = ["sh", "-c", "sleep 300 & echo $! > grandchild; wait"]
+        timeout = "300ms"
+        "#,
+    );
+    let id = place.send(&["slow", "--max-attempts", "1"]);
+    work(place);
+    assert_eq!(place.show(&id)["state"], "dead");
+    assert!(place.show(&id)["last_error"].as_str().unwrap().contains("300ms"));
+    let pid = std::fs::read_to_string(place.file("grandchild")).unwrap();
+    until("the end of the grandchild", || {
+        // Whoever reaps orphans here may take its time: a zombie is dead.
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).map_or(true, |stat| stat.contains(") Z"))
+    });
+}
+
+fn output_comes_in_one_piece(place: &Place) {
+    place.configure(
+        r#"
+        [queues.default]
+        concurrency = 8
+        [handlers.lines]
+        command = ["sh", "-c", "n=$(cat); for i in 1 2 3 4 5; do echo $n $i; done"]
+        "#,
+    );
+    let numbers = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+    place.run_with(&["send", "--lines", "lines"], numbers.as_bytes()).success();
+    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines.len(), 200);
+    for job in lines.chunks(5) {
+        let number = job[0].split(' ').next().unwrap();
+        let expected: Vec<String> = (1..=5).map(|i| format!("{number} {i}")).collect();
+        assert_eq!(job, expected);
+    }
+}
+
+/// What a server was asked: the path, and the headers in small letters.
+type Requests = Arc<Mutex<Vec<(String, HashMap<String, String>, Vec<u8>)>>>;
+
+/// A tiny HTTP server: `/503` answers 503 the first time and 200 after that.
+fn serve() -> (u16, Requests) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let requests: Requests = Arc::default();
+    let seen = requests.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let seen = seen.clone();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+                let mut headers = HashMap::new();
+                loop {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).unwrap();
+                    let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+                    headers.insert(name.to_ascii_lowercase(), value.to_owned());
+                }
+                let length = headers.get("content-length").and_then(|n| n.parse().ok()).unwrap_or(0);
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let before = {
+                    let mut seen = seen.lock().unwrap();
+                    seen.push((path.clone(), headers, body));
+                    seen.iter().filter(|(other, ..)| *other == path).count() - 1
+                };
+                let status = path.trim_start_matches('/').split('-').next().unwrap_or_default().to_owned();
+                let status = if status.starts_with('5') && before > 0 { "200".to_owned() } else { status };
+                let extra = match path.as_str() {
+                    "/503-soon" => "Retry-After: 1\r\n",
+                    "/503-date" => "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+                    "/302" => "Location: /200\r\n",
+                    _ => "",
+                };
+                if path == "/200-slow" {
+                    std::thread::sleep(Duration::from_secs(5));
+                }
+                let text = format!("the answer is {status}");
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status} X\r\n{extra}Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+                    text.len()
+                );
+            });
+        }
+    });
+    (port, requests)
+}
+
+fn urls_say_how_it_ended(place: &Place) {
+    let (port, requests) = serve();
+    let handler = |path: &str| {
+        format!(
+            "[handlers.\"{path}\"]\nurl = \"http://127.0.0.1:{port}/{path}\"\ntimeout = \"2s\"\nretry = \"fixed(10ms)\"\n"
+        )
+    };
+    let paths = ["200", "204", "404", "302", "503-soon", "503-date", "500", "200-slow"];
+    let mut config = paths.map(handler).concat();
+    config += "[handlers.refused]\nurl = \"http://127.0.0.1:1/\"\n";
+    place.configure(&config);
+    let began = Instant::now();
+    let done: Vec<String> =
+        ["200", "204", "503-soon", "503-date", "500"].iter().map(|kind| place.send(&[kind, "{\"a\":1}"])).collect();
+    let bytes = place.send(&["200", "hello", "--content-type", "text/plain", "--queue", "default"]);
+    let not_found = place.send(&["404"]);
+    let moved = place.send(&["302"]);
+    let slow = place.send(&["200-slow", "--max-attempts", "1"]);
+    let refused = place.send(&["refused", "--max-attempts", "1"]);
+    work(place);
+
+    for id in done.iter().chain([&bytes]) {
+        gone(place, id);
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After was not honoured");
+    for (id, text) in [(&not_found, "404"), (&moved, "redirects are not followed"), (&slow, ""), (&refused, "refused")]
+    {
+        let job = place.show(id);
+        assert_eq!((&job["state"], &job["attempt"]), (&json!("dead"), &json!(1)), "{job}");
+        assert!(job["last_error"].as_str().unwrap().contains(text), "{job}");
+    }
+    assert_eq!(place.show(&not_found)["errors"][0]["detail"], "the answer is 404");
+    let requests = requests.lock().unwrap();
+    let to = |path: &str| requests.iter().filter(|(asked, ..)| asked == path).collect::<Vec<_>>();
+    assert_eq!(to("/503-soon").len(), 2);
+    assert_eq!(to("/503-date").len(), 2);
+    assert_eq!(to("/500").len(), 2);
+    let (_, headers, body) = to("/500")[1];
+    assert_eq!(headers["jobwright-job-id"], done[4]);
+    assert_eq!((headers["jobwright-kind"].as_str(), headers["jobwright-queue"].as_str()), ("500", "default"));
+    assert_eq!((headers["jobwright-attempt"].as_str(), headers["content-type"].as_str()), ("2", "application/json"));
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(body).unwrap(), json!({ "a": 1 }));
+    assert!(to("/200").iter().any(|(_, headers, body)| headers["content-type"] == "text/plain" && body == b"hello"));
+}
+
+fn draining_leaves_what_is_not_its_own(place: &Place) {
+    place.configure("[handlers.ours]\ncommand = [\"cat\"]\n[queues.default]\n[queues.second]\nconcurrency = 2\n");
+    let ours: Vec<String> = ["default", "second"].iter().map(|queue| place.send(&["ours", "--queue", queue])).collect();
+    let foreign = place.send(&["foreign"]);
+    let third = place.send(&["ours", "--queue", "third"]);
+    let later = place.send(&["ours", "--delay", "1h"]);
+    let due = place.send(&["ours", "--delay", "300ms"]);
+    let drained = place.run(&["worker", "--drain"]).success();
+    assert!(drained.stderr.contains("no handler is configured here"), "{drained:?}");
+    for id in &ours {
+        gone(place, id);
+    }
+    assert_eq!(place.show(&foreign)["state"], "waiting");
+    assert_eq!(place.show(&third)["state"], "waiting");
+    assert_eq!(place.show(&later)["state"], "timer");
+    place.run(&["worker", "--drain", "--queue", "third=3"]).success();
+    gone(place, &third);
+    until("the short timer", || {
+        place.run(&["worker", "--drain"]).success();
+        place.run(&["jobs", "show", &due]).code == Some(1)
+    });
+    place.run(&["worker", "--queue", "x=0"]).code(2);
+}
+
+fn a_signal_lets_running_jobs_finish(place: &Place) {
+    place.configure(
+        r#"
+        [handlers.slow]
+        command = ["sh", "-c", "touch started; until test -e go; do sleep 0.01; done; touch finished"]
+        "#,
+    );
+    let slow = place.send(&["slow"]);
+    let mut worker = place.worker(&[]);
+    until("the job to start", || place.file("started").exists());
+    worker.signal("TERM");
+    until("the worker to notice", || worker.said().contains("stopping"));
+    let next = place.send(&["slow"]);
+    std::fs::write(place.file("go"), "").unwrap();
+    assert_eq!(worker.ended(), Some(0));
+    assert!(place.file("finished").exists());
+    gone(place, &slow);
+    assert_eq!(place.show(&next)["state"], "waiting", "no more jobs are taken");
+    assert!(worker.said().contains("worker stopped taken=1 done=1"), "{}", worker.said());
+}
+
+fn a_second_signal_gives_them_back(place: &Place) {
+    place.configure("[handlers.slow]\ncommand = [\"sh\", \"-c\", \"touch started; sleep 300\"]\n");
+    let slow = place.send(&["slow"]);
+    let mut worker = place.worker(&[]);
+    until("the job to start", || place.file("started").exists());
+    worker.signal("INT");
+    until("the worker to notice", || worker.said().contains("stopping"));
+    worker.signal("INT");
+    assert_eq!(worker.ended(), Some(1));
+    let job = place.show(&slow);
+    assert_eq!(job["attempt"], 0, "being stopped costs no attempt: {job}");
+    assert!(job["owner"].is_null(), "{job}");
+}

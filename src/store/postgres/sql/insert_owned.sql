@@ -1,0 +1,47 @@
+-- The general flush with rows that are to be born owned (the hot path); see insert_any.sql for the rest. A statement of its own,
+-- because only it needs a right on the node table: those who only send do not.
+-- `me` locks the node's row against being declared dead, which takes FOR UPDATE: no row can be born owned by a dead node.
+with me as materialized (
+    select id from {schema}.node where id = $13 and dead_at is null for key share
+),
+fresh as (
+    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
+                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[])
+             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
+                                  delay_us, at, given, own, n)
+         cross join (select clock_timestamp() as now) moment
+    where not m.given
+       or not exists (select from {schema}.job t where t.id = m.id)
+      and not exists (select from {schema}.timer_job t where t.id = m.id)
+      and not exists (select from {schema}.suspended_job t where t.id = m.id)
+      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
+    order by m.n
+),
+-- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
+msg as materialized (
+    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
+),
+ready as (
+    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
+                              lock_owner, version, attempt, claimed_at)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
+           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end
+    from msg m left join me on m.own
+    where m.due_at is null or m.due_at <= m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at, lock_owner is not null as owned
+),
+later as (
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at
+    from msg m
+    where m.due_at > m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at
+)
+select id, seq, created_at, owned, pg_current_xact_id()::text from ready
+union all
+select id, seq, created_at, false, pg_current_xact_id()::text from later

@@ -1,0 +1,110 @@
+//! Jobs that go straight from a commit to a free slot.
+
+use std::time::Duration;
+
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
+
+use crate::support::eventually;
+use crate::support::jobs::Jobs;
+use crate::support::world::{Gate, PATIENCE, World, patient};
+
+/// An executor that looks at its table only when it is told to, with jobs that wait at a gate, after its first look.
+async fn waiting_at<W: World>(
+    messages: &MessageServices<W::Store>,
+    concurrency: usize,
+    gate: &Gate,
+) -> CommandExecutor<W::Store> {
+    let gate = gate.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .queue("default", concurrency)
+        .handle("waits", move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                Ok(Outcome::Done)
+            }
+        })
+        .handle("warm-up", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    eventually(PATIENCE, async || {
+        messages.send(NewJob::json("warm-up", &())).await.unwrap();
+        executor.stats().handed_over > 0
+    })
+    .await;
+    let jobs = Jobs(messages.jobs().clone());
+    eventually(PATIENCE, async || jobs.all().await.is_empty()).await;
+    eventually(PATIENCE, async || executor.stats().in_flight == 0).await;
+    executor
+}
+
+async fn send<W: World>(messages: &MessageServices<W::Store>, count: usize) {
+    let mut cx = messages.begin();
+    for _ in 0..count {
+        cx.send(NewJob::json("waits", &())).unwrap();
+    }
+    cx.commit().await.unwrap();
+}
+
+pub(crate) async fn with_a_free_slot_there_is_no_claim<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    gate.open();
+    let executor = waiting_at::<W>(&messages, 5, &gate).await;
+    // A look that was asked for may come between; the next job then goes the long way. Not all of ten do.
+    let before = executor.stats();
+    for _ in 0..10 {
+        send::<W>(&messages, 1).await;
+        db.drained().await;
+    }
+    let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(stats.done - before.done, 10);
+    assert!(stats.handed_over > before.handed_over, "{stats:?}");
+    assert_eq!(stats.handed_over + stats.claimed, stats.done);
+    assert_eq!(stats.refused, 0);
+}
+
+pub(crate) async fn never_more_than_there_is_room_for<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    let executor = waiting_at::<W>(&messages, 5, &gate).await;
+    send::<W>(&messages, 100).await;
+    db.counts(JobState::Running, 5).await;
+    // Another hundred, one by one, with no slot left.
+    for _ in 0..100 {
+        send::<W>(&messages, 1).await;
+        assert_eq!(db.jobs().count(JobState::Running).await, 5);
+    }
+    assert_eq!(executor.stats().in_flight, 5);
+    gate.open();
+    db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+}
+
+/// A slot is free, but others wait already: what is sent now is not the next.
+pub(crate) async fn not_past_those_who_wait<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    let executor = waiting_at::<W>(&messages, 1, &gate).await;
+    send::<W>(&messages, 1).await;
+    db.counts(JobState::Running, 1).await;
+    send::<W>(&messages, 20).await;
+    let before = executor.stats().handed_over;
+    gate.open();
+    // Sent while the twenty are on their way: in order, whoever has a slot when.
+    let last = messages.send(NewJob::json("waits", &())).await.unwrap();
+    let jobs = db.jobs();
+    eventually(PATIENCE, async || {
+        let waiting = jobs.count(JobState::Waiting).await;
+        let done = jobs.state(last).await.is_none();
+        assert!(!done || waiting == 0, "the last one overtook {waiting} others");
+        done
+    })
+    .await;
+    db.drained().await;
+    let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+    assert!(stats.handed_over - before <= 1);
+}

@@ -1,0 +1,166 @@
+//! How many at the same time, and in which order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jobwright::store::{JobFilter, JobState};
+use jobwright::{CommandExecutor, Job, NewJob, Outcome};
+
+use crate::support::world::{Gate, World, at_once, quick};
+
+/// Counts who is there, by name, and remembers the most there ever were.
+#[derive(Clone, Debug, Default)]
+struct Crowd(Arc<Mutex<BTreeMap<String, (usize, usize)>>>);
+
+impl Crowd {
+    fn enter(&self, name: &str) {
+        let mut crowd = self.0.lock().unwrap();
+        let (now, most) = crowd.entry(name.to_owned()).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+    }
+
+    fn leave(&self, name: &str) {
+        self.0.lock().unwrap().get_mut(name).unwrap().0 -= 1;
+    }
+
+    fn most(&self, name: &str) -> usize {
+        self.0.lock().unwrap().get(name).map_or(0, |(_, most)| *most)
+    }
+
+    async fn visit(&self, name: &str) {
+        self.enter(name);
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        self.leave(name);
+    }
+}
+
+pub(crate) async fn a_queue_never_runs_more_than_its_concurrency<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let crowd = Crowd::default();
+    let visited = crowd.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("narrow", 3)
+        .queue("wide", 20)
+        .handle("visit", move |job: Job| {
+            let visited = visited.clone();
+            async move {
+                visited.visit(&job.queue).await;
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..15 {
+        // Some before it is awake, some handed over, some claimed.
+        let mut cx = messages.begin();
+        for _ in 0..10 {
+            cx.send(NewJob::json("visit", &()).queue("narrow")).unwrap();
+            cx.send(NewJob::json("visit", &()).queue("wide")).unwrap();
+        }
+        cx.commit().await.unwrap();
+    }
+    db.drained().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(crowd.most("narrow"), 3, "the limit was not kept, or not used");
+    assert!((4..=20).contains(&crowd.most("wide")), "{}", crowd.most("wide"));
+}
+
+pub(crate) async fn a_kind_never_runs_or_holds_more_than_its_concurrency<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let (crowd, gate) = (Crowd::default(), Gate::closed());
+    let (visited, door) = (crowd.clone(), gate.clone());
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 20)
+        .kind_options("limited", at_once().concurrency(2))
+        .handle("limited", move |_| {
+            let (visited, door) = (visited.clone(), door.clone());
+            async move {
+                visited.enter("limited");
+                door.pass().await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                visited.leave("limited");
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    for _ in 0..40 {
+        cx.send(NewJob::json("limited", &())).unwrap();
+    }
+    cx.commit().await.unwrap();
+    db.counts(JobState::Running, 2).await;
+    // What it could not start, another node may have.
+    for _ in 0..20 {
+        messages.send(NewJob::json("limited", &())).await.unwrap();
+        assert_eq!(db.jobs().find(&JobFilter::state(JobState::Running)).await.len(), 2);
+    }
+    gate.open();
+    db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().done, 60);
+    assert_eq!(crowd.most("limited"), 2);
+}
+
+pub(crate) async fn a_full_kind_does_not_hold_up_others<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    let door = gate.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 4)
+        .kind_options("limited", at_once().concurrency(1))
+        .handle("limited", move |_| {
+            let door = door.clone();
+            async move {
+                door.pass().await;
+                Ok(Outcome::Done)
+            }
+        })
+        .handle("free", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    for _ in 0..50 {
+        cx.send(NewJob::json("limited", &()).priority(10)).unwrap();
+    }
+    let free: Vec<_> = (0..50).map(|_| cx.send(NewJob::json("free", &())).unwrap()).collect();
+    cx.commit().await.unwrap();
+    for id in free {
+        db.gone(id).await;
+    }
+    assert_eq!(db.jobs().all().await.len(), 50);
+    gate.open();
+    db.drained().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+pub(crate) async fn by_priority_then_order<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let mut cx = messages.begin();
+    for (n, priority) in [0, 5, -3, 5, 32767, 0, -32767].into_iter().enumerate() {
+        cx.send(NewJob::json("ordered", &n).priority(priority)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let seen = order.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 1)
+        .handle("ordered", move |job: Job| {
+            seen.lock().unwrap().push(job.payload.decode::<usize>().unwrap());
+            async { Ok(Outcome::Done) }
+        })
+        .start()
+        .await
+        .unwrap();
+    db.drained().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(*order.lock().unwrap(), [4, 1, 3, 0, 5, 2, 6]);
+}

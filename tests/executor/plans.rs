@@ -1,0 +1,90 @@
+//! What the tables cost on PostgreSQL.
+
+use std::time::Duration;
+
+use jobwright::{CommandExecutor, NewJob, Outcome};
+
+use crate::support::postgres::Pg;
+use crate::support::world::{PATIENCE, World, quick};
+use crate::support::{TestDb, eventually};
+
+const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
+
+/// The plan of a claim, as one text.
+async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
+    client.batch_execute(&format!("prepare claim (int8, text, int2, int8, text[], int8) as {claim}")).await.unwrap();
+    let explain = "explain (costs off) execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10)";
+    let rows = client.query(explain, &[]).await.unwrap();
+    client.batch_execute("deallocate claim").await.unwrap();
+    rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_walks_its_index_whatever_the_statistics_say() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    let claim = CLAIM.replace("{schema}", &format!("\"{}\"", db.schema()));
+    // As the engine sets its connections.
+    let session = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
+    client.batch_execute(session).await.unwrap();
+    client.batch_execute("alter table job set (autovacuum_enabled = off)").await.unwrap();
+    let check = async |when: &str| {
+        for mode in ["auto", "force_generic_plan", "force_custom_plan"] {
+            client.batch_execute(&format!("set plan_cache_mode = {mode}")).await.unwrap();
+            let plan = plan(&client, &claim).await;
+            assert!(plan.contains("Index Scan using job_acquire"), "{when}, {mode}:\n{plan}");
+            // The node's table is tiny; it is the job table that must not be walked.
+            assert!(!plan.contains("Seq Scan on job") && !plan.contains("Sort"), "{when}, {mode}:\n{plan}");
+            assert!(plan.contains("Tid Scan on job"), "{when}, {mode}:\n{plan}");
+        }
+    };
+    check("never analysed").await;
+    client.batch_execute("analyze job").await.unwrap();
+    check("analysed when it was empty").await;
+    client
+        .batch_execute(
+            "insert into job (id, kind, queue, rank, max_attempts, payload)
+             select gen_random_uuid(), 'kind', 'default', -(n % 3), 10, '1' from generate_series(1, 100000) n",
+        )
+        .await
+        .unwrap();
+    check("100,000 rows, statistics of an empty table").await;
+    client.batch_execute("analyze job").await.unwrap();
+    check("100,000 rows").await;
+    client.batch_execute("delete from job; analyze job").await.unwrap();
+    check("all of them dead").await;
+}
+
+/// A claim changes nothing that an index covers: its update stays within the page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_are_hot_updates() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let messages = db.messages().await;
+    let count = 5000;
+    let mut cx = messages.begin();
+    for n in 0..count {
+        cx.send(NewJob::json("light", &n)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 100)
+        .handle("light", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    db.drained().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    // A server process hands in what it counted when it ends, or much later.
+    drop(messages);
+    let client = db.client().await;
+    let mut counted = (0, 0);
+    eventually(PATIENCE, async || {
+        let sql = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'job' and schemaname = $1";
+        let row = client.query_one(sql, &[&db.schema()]).await.unwrap();
+        counted = (row.get::<_, i64>(0), row.get::<_, i64>(1));
+        counted.0 >= count
+    })
+    .await;
+    assert!(counted.1 as f64 >= 0.95 * counted.0 as f64, "{} of {} updates were HOT", counted.1, counted.0);
+}

@@ -1,0 +1,90 @@
+//! Wake-ups from other processes: nobody here would look at the table for an hour.
+
+use std::time::{Duration, Instant};
+
+use jobwright::{CommandExecutor, Outcome};
+
+use crate::running::{noting, send_notes};
+use crate::support::eventually;
+use crate::support::postgres::Pg;
+use crate::support::world::{PATIENCE, World, patient};
+
+/// An executor that notes, and looks only when told to, after its first looks.
+async fn asleep<W: World>(messages: &jobwright::MessageServices<W::Store>) -> CommandExecutor<W::Store> {
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .handle_with("note", |cx| {
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    // Handed over: it has looked, found nothing, and waits. Its listener may still be on its way.
+    eventually(PATIENCE, async || {
+        send_notes(messages, 1).await;
+        executor.stats().handed_over > 0
+    })
+    .await;
+    executor
+}
+
+async fn another_process_is_heard<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = asleep::<W>(&messages).await;
+    let elsewhere = db.messages().await;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let begun = Instant::now();
+        send_notes(&elsewhere, 1).await;
+        db.drained().await;
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_is_heard_on_postgres() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    another_process_is_heard(&db).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_is_heard_on_sqlite() {
+    let db = crate::support::sqlite::SqliteDb::with_ledger().await.unwrap();
+    another_process_is_heard(&db).await;
+}
+
+/// Any language, any transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_alone_sends_and_wakes() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = asleep::<Pg<false>>(&messages).await;
+    let client = db.client().await;
+    client.batch_execute("begin").await.unwrap();
+    let id: String = client.query_one("select send('note', '{}')::text", &[]).await.unwrap().get(0);
+    client.batch_execute("commit").await.unwrap();
+    client.execute("select wake()", &[]).await.unwrap();
+    db.drained().await;
+    assert_eq!(db.ledger().await.get(&id), Some(&1));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Nobody wakes anybody: the job is found when the executor looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_wake_up_polling_finds_it() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = noting::<Pg<false>>(&messages, 4).await;
+    let client = db.client().await;
+    let id: String = client.query_one("select send('note', '{}')::text", &[]).await.unwrap().get(0);
+    db.drained().await;
+    assert_eq!(db.ledger().await.get(&id), Some(&1));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
