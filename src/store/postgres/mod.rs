@@ -11,6 +11,7 @@ mod claim;
 mod client;
 mod connect;
 mod error;
+mod fate;
 mod hints;
 mod insert;
 mod migrate;

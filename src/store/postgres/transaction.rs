@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::ToSql;
 
 use super::Shared;
 use super::client::query;
 use super::error::{Doing, lost_connection};
+use super::fate::{Evidence, resolve};
 use super::insert::{Columns, header_texts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
@@ -33,9 +34,9 @@ pub struct PgTransaction {
     /// `None` only after the end.
     object: Option<Object>,
     shared: Arc<Shared>,
-    /// By this the server can be asked whether it committed. Statements of ours that write bring it along: what is asked for
-    /// together with the commit gets lost together with its answer.
-    xid: Option<String>,
+    begun: std::time::Instant,
+    /// For the case that the answer to its COMMIT gets lost.
+    evidence: Evidence,
 }
 
 impl PgTransaction {
@@ -45,13 +46,14 @@ impl PgTransaction {
         let mut spares = shared.config.max_connections;
         loop {
             let object = shared.client(&shared.user, doing).await?;
-            let begun = Self { object: Some(object), shared: shared.clone(), xid: None };
-            let answer = match begun.client() {
+            let begun = std::time::Instant::now();
+            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence: Evidence::default() };
+            let answer = match open.client() {
                 Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
                 Err(error) => return Err(error),
             };
             match answer {
-                Ok(Ok(())) => return Ok(begun),
+                Ok(Ok(())) => return Ok(open),
                 Ok(Err(error)) => {
                     let error = doing.explain(error);
                     if !lost_connection(&error) || spares == 0 {
@@ -107,7 +109,11 @@ impl UnitOfWork for PgTransaction {
         let columns = Columns::new(messages, &headers, owned);
         let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
         let (inserted, xid) = columns.read(&rows)?;
-        self.xid = self.xid.take().or(xid);
+        if self.evidence.xid.is_none() {
+            self.evidence.xid = xid;
+        }
+        // One that had its id given may have been there before.
+        self.evidence.job = messages.iter().find(|message| !message.id_given).map(|message| message.id.into());
         Ok(inserted)
     }
 
@@ -116,7 +122,7 @@ impl UnitOfWork for PgTransaction {
             .run("remove the finished job", &self.shared.sql.remove, &[&node.0, fence.id.as_uuid(), &fence.version])
             .await?;
         let Some(row) = rows.first() else { return Ok(false) };
-        self.xid = Some(super::rows::get(row, 1)?);
+        self.evidence.xid = Some(super::rows::get(row, 1)?);
         Ok(true)
     }
 
@@ -125,7 +131,7 @@ impl UnitOfWork for PgTransaction {
     /// transaction ended it: outside of one, a statement is as old as its transaction.
     async fn commit(mut self) -> Result<()> {
         let doing = Doing { what: "commit", place: &self.shared.place };
-        let xid = self.xid.take();
+        let evidence = std::mem::take(&mut self.evidence);
         let client = self.client()?;
         if client.is_closed() {
             return Err(Error::new(
@@ -163,7 +169,7 @@ impl UnitOfWork for PgTransaction {
                 if let Some(object) = self.object.take() {
                     drop(Object::take(object));
                 }
-                resolve(&self.shared, xid, error).await
+                resolve(&self.shared, evidence, self.begun, error).await
             }
             _ => Err(error),
         }
@@ -179,59 +185,6 @@ impl UnitOfWork for PgTransaction {
             Ok(Err(error)) => Err(doing.explain(error)),
             Err(_) => Err(doing.timeout(self.shared.call_timeout)),
         }
-    }
-}
-
-/// Asks the server what became of a transaction whose commit was not answered.
-async fn resolve(shared: &Arc<Shared>, xid: Option<String>, lost: Error) -> Result<()> {
-    let unknown = |why: &str, lost: Error| {
-        Error::new(
-            ErrorKind::CommitUnknown,
-            format!("the answer to a commit on {} got lost, and {why}: it may have committed or not", shared.place),
-        )
-        .with_source(lost)
-    };
-    let Some(xid) = xid else {
-        return Err(unknown("no statement of ours had brought the transaction's id to ask for", lost));
-    };
-    let deadline = Instant::now() + shared.call_timeout;
-    let mut delays = crate::backoff::Reconnect::new(Duration::from_secs(1));
-    while Instant::now() < deadline {
-        match ask(shared, &xid).await {
-            Some(Fate::Committed) => return Ok(()),
-            Some(Fate::Aborted) => {
-                return Err(Error::new(
-                    ErrorKind::Aborted,
-                    format!("the connection to {} was lost during a commit; the server rolled it back", shared.place),
-                )
-                .with_source(lost));
-            }
-            // In progress: the old backend has not noticed yet.
-            None => tokio::time::sleep(delays.next_delay()).await,
-        }
-    }
-    Err(unknown("the server could not be asked in time", lost))
-}
-
-enum Fate {
-    Committed,
-    Aborted,
-}
-
-async fn ask(shared: &Arc<Shared>, xid: &str) -> Option<Fate> {
-    let doing = Doing { what: "ask for a commit", place: &shared.place };
-    let client = shared.client(&shared.engine, doing).await.ok()?;
-    let rows = timeout(
-        shared.call_timeout,
-        client.query_typed("select pg_xact_status($1::text::xid8)", &[(&xid, Type::TEXT)]),
-    )
-    .await
-    .ok()?
-    .ok()?;
-    match rows.first()?.get::<_, Option<&str>>(0)? {
-        "committed" => Some(Fate::Committed),
-        "aborted" => Some(Fate::Aborted),
-        _ => None,
     }
 }
 
