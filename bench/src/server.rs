@@ -187,10 +187,23 @@ fn parent_of_postgres(pid: u32) -> Option<u32> {
     (process.name == "postgres").then_some(process.parent)
 }
 
-/// All processes of a server: those that live, and those that have ended.
+/// All processes of a server: those that live, and those that have ended. A process that ends while they are added up would be
+/// in neither sum, so that is done again.
 fn cpu_of_family(postmaster: u32) -> Option<f64> {
-    let head = cpu(Path::new(&format!("/proc/{postmaster}/stat")))?;
-    let mut sum = head.own + head.children;
+    let head = || cpu(Path::new(&format!("/proc/{postmaster}/stat")));
+    for _ in 0..20 {
+        let before = head()?;
+        let living = living_children(postmaster)?;
+        let after = head()?;
+        if (before.children - after.children).abs() < f64::EPSILON {
+            return Some(after.own + after.children + living);
+        }
+    }
+    None
+}
+
+fn living_children(postmaster: u32) -> Option<f64> {
+    let mut sum = 0.0;
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         if entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())
             && let Some(process) = cpu(&entry.path().join("stat"))
