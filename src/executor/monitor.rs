@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
@@ -17,15 +18,14 @@ const SWEEP: Duration = Duration::from_secs(600);
 /// Declares nodes dead whose lease ran out and gives their jobs back. Every node runs one; they need no leader, because the
 /// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
 pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, lease: Duration, stop: CancellationToken) {
-    let mut swept: Option<tokio::time::Instant> = None;
+    // Not at the start: it walks the whole table, when there is work to claim.
+    let mut next_sweep = Instant::now() + jitter(SWEEP / 10);
     loop {
-        let sweep = swept.is_none_or(|at| at.elapsed() >= SWEEP);
+        let sweep = Instant::now() >= next_sweep;
         match round(&store, &wakeup, sweep).await {
-            Ok(()) if sweep => swept = Some(tokio::time::Instant::now()),
+            Ok(()) if sweep => next_sweep = Instant::now() + jitter(SWEEP),
             Ok(()) => {}
-            Err(error) => {
-                tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again");
-            }
+            Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
         }
         tokio::select! {
             () = stop.cancelled() => return,

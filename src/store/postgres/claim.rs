@@ -1,5 +1,6 @@
 //! Taking jobs, and recording how they ended.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
@@ -52,11 +53,33 @@ pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence
 }
 
 pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-    let ids: Vec<Uuid> = settlements.iter().map(|s| s.fence.id.into()).collect();
-    let versions: Vec<i64> = settlements.iter().map(|s| s.fence.version).collect();
-    let (verdicts, delays): (Vec<&str>, Vec<i64>) = settlements.iter().map(|s| verdict(&s.verdict)).unzip();
-    let errors: Vec<Option<&str>> = settlements.iter().map(|s| s.error.as_deref()).collect();
-    let details: Vec<Option<&str>> = settlements.iter().map(|s| s.detail.as_deref()).collect();
+    let mut accepted = Vec::with_capacity(settlements.len());
+    let (mut released, mut settled): (Vec<_>, Vec<_>) =
+        settlements.iter().partition(|settlement| settlement.verdict == Verdict::Release);
+    // The statements find a job's outcome by its place, so a batch that names a job twice (an old claim and a newer one)
+    // takes two rounds.
+    while !settled.is_empty() {
+        let round = take_round(&mut settled);
+        accepted.extend(settle_round(shared, node, &round).await?);
+    }
+    while !released.is_empty() {
+        let round = take_round(&mut released);
+        accepted.extend(release_round(shared, node, &round).await?);
+    }
+    Ok(accepted)
+}
+
+/// Takes each job's first outcome and leaves the others.
+fn take_round<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
+    let mut seen = HashSet::with_capacity(settlements.len());
+    let (round, rest) = settlements.drain(..).partition(|settlement| seen.insert(settlement.fence.id));
+    *settlements = rest;
+    round
+}
+
+async fn settle_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let Columns { ids, versions, errors, details } = Columns::new(round);
+    let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
     let rows = shared
         .engine(
             "record outcomes",
@@ -67,14 +90,41 @@ pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Se
     ids_of(&rows)
 }
 
+async fn release_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let Columns { ids, versions, errors, details } = Columns::new(round);
+    let rows =
+        shared.engine("give jobs back", &shared.sql.release, &[&node.0, &ids, &versions, &errors, &details]).await?;
+    ids_of(&rows)
+}
+
+/// What both kinds of outcome have.
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    versions: Vec<i64>,
+    errors: Vec<Option<&'a str>>,
+    details: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(settlements: &[&'a Settlement]) -> Self {
+        Self {
+            ids: settlements.iter().map(|s| s.fence.id.into()).collect(),
+            versions: settlements.iter().map(|s| s.fence.version).collect(),
+            errors: settlements.iter().map(|s| s.error.as_deref()).collect(),
+            details: settlements.iter().map(|s| s.detail.as_deref()).collect(),
+        }
+    }
+}
+
 fn verdict(verdict: &Verdict) -> (&'static str, i64) {
     let micros = |delay: &std::time::Duration| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
     match verdict {
         Verdict::Retry(delay) => ("retry", micros(delay)),
         Verdict::Snooze(delay) => ("snooze", micros(delay)),
-        Verdict::Release => ("release", 0),
         Verdict::Cancel => ("cancel", 0),
         Verdict::Dead => ("dead", 0),
+        // Goes by a statement of its own.
+        Verdict::Release => ("release", 0),
     }
 }
 

@@ -57,6 +57,7 @@ statements! {
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
+    release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],

@@ -96,8 +96,8 @@ impl Sqlite {
         let (file, name) = (path.clone(), place.clone());
         let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
             let writer = open::open_writer(&file, &name, deadline)?;
-            let checks = open::open_reader(&file, &name, call_timeout)?;
-            let queries = open::open_reader(&file, &name, call_timeout)?;
+            let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
+            let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
             Ok([writer, checks, queries].map(Lane::new))
         })
         .await?;
@@ -115,7 +115,10 @@ impl Inner {
     /// One more connection that reads.
     async fn open_lane(&self) -> Result<Lane> {
         let (path, place, wait) = (self.path.clone(), self.place.clone(), self.call_timeout);
-        opening(&self.place, self.connect_timeout, move |_| open::open_reader(&path, &place, wait).map(Lane::new)).await
+        opening(&self.place, self.connect_timeout, move |deadline| {
+            open::open_reader(&path, &place, wait, deadline).map(Lane::new)
+        })
+        .await
     }
 }
 

@@ -20,7 +20,7 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 /// Opens the connection that writes, and creates the file if there is none.
 pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result<Connection> {
     check_path(path)?;
-    let connection = open(path, place, LOCK_WAIT)?;
+    let connection = open(path, place, LOCK_WAIT, deadline)?;
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
             ErrorKind::ReadOnly,
@@ -32,19 +32,19 @@ pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result
 }
 
 /// Opens a connection that only reads. Not opened read-only: after a crash a reader may have to recover the WAL.
-pub(super) fn open_reader(path: &Path, place: &str, wait: Duration) -> Result<Connection> {
-    let connection = open(path, place, wait)?;
+pub(super) fn open_reader(path: &Path, place: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
+    let connection = open(path, place, wait, deadline)?;
     connection.pragma_update(None, "query_only", true).map_err(|e| explain(e, "set up a connection", place))?;
     Ok(connection)
 }
 
-fn open(path: &Path, place: &str, wait: Duration) -> Result<Connection> {
+fn open(path: &Path, place: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
     // Without SQLITE_OPEN_URI: a file name is a file name, whatever characters it has.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|e| explain(e, "open a connection", place))?;
     connection
         .busy_timeout(wait)
-        .and_then(|()| connection.execute_batch(SETTINGS))
+        .and_then(|()| patiently(deadline, || connection.execute_batch(SETTINGS)))
         .map_err(|e| explain(e, "set up a connection", place))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -67,18 +67,23 @@ fn check_path(path: &Path) -> Result<()> {
 /// Only a write-ahead log lets readers work beside the writer. The change is kept in the file; while several processes try
 /// it at once SQLite answers "busy" without waiting.
 fn use_wal(connection: &Connection, place: &str, deadline: Instant) -> Result<()> {
+    let mode =
+        patiently(deadline, || connection.query_row("pragma journal_mode = wal", [], |row| row.get::<_, String>(0)));
+    match mode {
+        Ok(mode) if mode == "wal" => Ok(()),
+        Ok(mode) => Err(Error::config(format!(
+            "{place} stays in journal mode {mode:?}: a write-ahead log needs a file on a local file system"
+        ))),
+        Err(error) => Err(explain(error, "turn on the write-ahead log", place)),
+    }
+}
+
+/// Tries again while others, who open or close the same file, hold a lock that SQLite does not wait for.
+fn patiently<T>(deadline: Instant, mut work: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     loop {
-        match connection.query_row("pragma journal_mode = wal", [], |row| row.get::<_, String>(0)) {
-            Ok(mode) if mode == "wal" => return Ok(()),
-            Ok(mode) => {
-                return Err(Error::config(format!(
-                    "{place} stays in journal mode {mode:?}: a write-ahead log needs a file on a local file system"
-                )));
-            }
-            Err(error) if is_busy(&error) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(error) => return Err(explain(error, "turn on the write-ahead log", place)),
+        match work() {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+            done => return done,
         }
     }
 }

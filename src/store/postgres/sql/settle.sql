@@ -1,37 +1,26 @@
--- All outcomes but success, in one statement, each only if this claim still owns the row. The ids are
--- named twice so that the rows are found by their index in any plan (see complete.sql). The newest errors are kept.
-with input as materialized (
-    select *
-    from unnest($2::uuid[], $3::int8[], $4::text[], $5::int8[], $6::text[], $7::text[])
-             as i(id, version, verdict, delay_us, error, detail)
-),
-released as (
-    update {schema}.job j
-    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
-        errors = case when i.error is null then j.errors
-                      else case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
-                          || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', $1,
-                                                                  'error', i.error, 'detail', i.detail))
-                 end
-    from input i
-    where i.verdict = 'release' and j.id = any ($2::uuid[]) and j.id = i.id and j.version = i.version and j.lock_owner = $1
-    returning j.id
-),
-taken as (
+-- All outcomes but success and release, in one statement, each only if this claim still owns the row. No id is given twice.
+-- No join: statistics say that next to nothing is owned, so the planner would compare each row with the whole batch (0.28 s for
+-- 1,000). The ids find the rows, through their index and in no other way, and their place in the array finds the rest.
+with taken as (
     delete from {schema}.job j
-    using input i
-    where i.verdict <> 'release' and j.id = any ($2::uuid[]) and j.id = i.id and j.version = i.version and j.lock_owner = $1
-    returning j.*, i.verdict, i.delay_us, i.error, i.detail
+    where j.id = any ($2::uuid[])
+      and j.lock_owner = $1
+      and j.version = ($3::int8[])[array_position($2::uuid[], j.id)]
+    returning j.*, array_position($2::uuid[], j.id) as n
 ),
-judged as (
-    select t.*,
-           t.verdict = 'dead' or t.verdict = 'retry' and t.attempt >= t.max_attempts as dies,
-           case when t.error is null then t.errors
-                else case when jsonb_array_length(t.errors) >= {errors_kept} then t.errors - 0 else coalesce(t.errors, '[]') end
-                    || jsonb_strip_nulls(jsonb_build_object('attempt', t.attempt, 'at', clock_timestamp(), 'node', $1,
-                                                            'error', t.error, 'detail', t.detail))
-           end as all_errors
+outcome as materialized (
+    select t.*, ($4::text[])[t.n] as verdict, ($5::int8[])[t.n] as delay_us, ($6::text[])[t.n] as error, ($7::text[])[t.n] as detail
     from taken t
+),
+judged as materialized (
+    select o.*,
+           o.verdict = 'dead' or o.verdict = 'retry' and o.attempt >= o.max_attempts as dies,
+           case when o.error is null then o.errors
+                else case when jsonb_array_length(o.errors) >= {errors_kept} then o.errors - 0 else coalesce(o.errors, '[]') end
+                    || jsonb_strip_nulls(jsonb_build_object('attempt', o.attempt, 'at', clock_timestamp(), 'node', $1,
+                                                            'error', o.error, 'detail', o.detail))
+           end as all_errors
+    from outcome o
 ),
 again as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
@@ -51,5 +40,3 @@ buried as (
     where dies
 )
 select id from taken
-union all
-select id from released
