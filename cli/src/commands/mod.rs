@@ -17,5 +17,5 @@ use crate::failure::Failure;
 
 /// Connects to the configured database. The schema of an embedded one is brought up, since nobody else would.
 pub(crate) async fn connect(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
-    Ok(MessageServices::connect(&settings.library()).await?)
+    Ok(MessageServices::connect(&settings.core()).await?)
 }

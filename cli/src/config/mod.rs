@@ -86,7 +86,7 @@ impl Settings {
     }
 
     /// The library's part.
-    pub(crate) fn library(&self) -> Config {
+    pub(crate) fn core(&self) -> Config {
         Config { database: self.database.clone(), executor: self.executor.clone() }
     }
 
