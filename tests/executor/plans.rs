@@ -55,6 +55,66 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     check("all of them dead").await;
 }
 
+const BATCHED: [(&str, &str, &str); 3] = [
+    ("complete", "int8, uuid[], int8[]", include_str!("../../src/store/postgres/sql/complete.sql")),
+    (
+        "settle",
+        "int8, uuid[], int8[], text[], int8[], text[], text[]",
+        include_str!("../../src/store/postgres/sql/settle.sql"),
+    ),
+    ("release", "int8, uuid[], int8[], text[], text[]", include_str!("../../src/store/postgres/sql/release.sql")),
+];
+
+/// Analysed when nothing was owned, a join with the batch would compare each owned row with all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "alter table job set (autovacuum_enabled = off);
+             insert into job (id, kind, queue, rank, max_attempts, payload)
+             select gen_random_uuid(), 'kind', 'default', 0, 10, '1' from generate_series(1, 20000);
+             analyze job;
+             update job set lock_owner = 1, version = 1 where seq in (select seq from job limit 2000);
+             set enable_seqscan = off; set enable_bitmapscan = off; set jit = off",
+        )
+        .await
+        .unwrap();
+    let ids: Vec<uuid::Uuid> = client
+        .query("select id from job where lock_owner = 1 limit 1000", &[])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    let array =
+        |of: &dyn Fn(&uuid::Uuid) -> String| format!("'{{{}}}'", ids.iter().map(of).collect::<Vec<_>>().join(","));
+    for (name, types, sql) in BATCHED {
+        let sql = sql.replace("{schema}", &format!("\"{}\"", db.schema())).replace("{errors_kept}", "10");
+        client.batch_execute(&format!("prepare {name} ({types}) as {sql}")).await.unwrap();
+        let arguments: Vec<String> = types
+            .split(", ")
+            .enumerate()
+            .map(|(at, kind)| match (at, kind) {
+                (0, _) => "1".to_owned(),
+                (1, _) => array(&|id| id.to_string()),
+                (2, _) => array(&|_| "1".to_owned()),
+                (_, "int8[]") => array(&|_| "0".to_owned()),
+                _ => array(&|_| "retry".to_owned()),
+            })
+            .collect();
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            client.batch_execute(&format!("set plan_cache_mode = {mode}")).await.unwrap();
+            let explain = format!("explain (costs off) execute {name} ({})", arguments.join(", "));
+            let rows = client.query(&explain, &[]).await.unwrap();
+            let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
+            assert!(plan.contains("Index Scan using job_id"), "{name}, {mode}:\n{plan}");
+            assert!(!plan.contains("Nested Loop") && !plan.contains("Join"), "{name}, {mode}:\n{plan}");
+        }
+    }
+}
+
 /// A claim changes nothing that an index covers: its update stays within the page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_are_hot_updates() {
