@@ -78,6 +78,24 @@ impl JobError {
         self
     }
 
+    /// Any error with its causes, retried by policy. `?` does this by itself, except for boxed errors:
+    /// `.map_err(|e| JobError::from_error(&*e))`.
+    pub fn from_error(error: &dyn StdError) -> Self {
+        let mut causes = String::new();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            causes.push_str("caused by: ");
+            causes.push_str(&cause.to_string());
+            causes.push('\n');
+            source = cause.source();
+        }
+        Self {
+            message: error.to_string(),
+            detail: (!causes.is_empty()).then_some(causes),
+            advice: RetryAdvice::ByPolicy,
+        }
+    }
+
     /// What went wrong, in one line.
     pub fn message(&self) -> &str {
         &self.message
@@ -96,19 +114,14 @@ impl JobError {
 
 impl<E: StdError> From<E> for JobError {
     fn from(error: E) -> Self {
-        let mut causes = String::new();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            causes.push_str("caused by: ");
-            causes.push_str(&cause.to_string());
-            causes.push('\n');
-            source = cause.source();
-        }
-        Self {
-            message: error.to_string(),
-            detail: (!causes.is_empty()).then_some(causes),
-            advice: RetryAdvice::ByPolicy,
-        }
+        Self::from_error(&error)
+    }
+}
+
+/// For `?` in functions that return a boxed error; the advice is lost on the way.
+impl From<JobError> for Box<dyn StdError + Send + Sync> {
+    fn from(error: JobError) -> Self {
+        error.message.into()
     }
 }
 
@@ -148,5 +161,10 @@ mod tests {
         assert_eq!(error.detail_text(), Some("caused by: invalid digit found in string\n"));
         assert_eq!(error.advice(), RetryAdvice::ByPolicy);
         assert_eq!(JobError::fatal("no").advice(), RetryAdvice::Never);
+
+        let boxed: Box<dyn StdError> = "plain".into();
+        assert_eq!(JobError::from_error(&*boxed).message(), "plain");
+        let back = || -> Result<(), Box<dyn StdError + Send + Sync>> { Err(JobError::new("back"))? };
+        assert_eq!(back().unwrap_err().to_string(), "back");
     }
 }
