@@ -72,6 +72,7 @@ impl<S: Store> Dispatcher<S> {
     async fn dispatch(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
+            let heard = self.queue.heard();
             let mut more = false;
             let mut failed = false;
             for index in 0..self.groups.len() {
@@ -87,9 +88,11 @@ impl<S: Store> Dispatcher<S> {
                 }
             }
             if failed {
+                self.queue.looked(heard, true);
                 tokio::time::sleep(delays.next_delay()).await;
             } else {
                 delays.reset();
+                self.queue.looked(heard, more);
                 if !more {
                     self.idle().await;
                 }
@@ -99,7 +102,6 @@ impl<S: Store> Dispatcher<S> {
 
     /// Waits for a sign of work, or until it is time to look anyway.
     async fn idle(&self) {
-        self.queue.set_drained();
         tokio::select! {
             () = self.queue.woken() => {}
             () = tokio::time::sleep(jitter(self.node.poll_interval)) => {}

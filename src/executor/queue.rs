@@ -1,10 +1,13 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// How often a flooded queue lets others run before its next claim.
 const GATHER_TURNS: usize = 16;
+
+/// No count of signs ever gets there.
+const NEVER: u64 = u64::MAX;
 
 /// One queue of this node: its slots, and what its dispatcher has to hear.
 #[derive(Debug)]
@@ -13,8 +16,11 @@ pub(super) struct Queue {
     concurrency: usize,
     slots: Arc<Semaphore>,
     wake: Notify,
-    /// The last look found less than it asked for, and nothing was heard since: what is sent now is the next to run.
-    drained: AtomicBool,
+    /// How many signs of work there were.
+    heard: AtomicU64,
+    /// The count of them when the last look began, if that found less than it asked for. As long as it is still the count,
+    /// nothing waits: what is sent now is the next to run.
+    drained_at: AtomicU64,
 }
 
 impl Queue {
@@ -24,13 +30,14 @@ impl Queue {
             concurrency,
             slots: Arc::new(Semaphore::new(concurrency)),
             wake: Notify::new(),
-            drained: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            drained_at: AtomicU64::new(NEVER),
         }
     }
 
     /// There may be work.
     pub(super) fn wake(&self) {
-        self.drained.store(false, Ordering::Release);
+        self.heard.fetch_add(1, Ordering::AcqRel);
         self.wake.notify_one();
     }
 
@@ -38,13 +45,19 @@ impl Queue {
         self.wake.notified().await;
     }
 
-    pub(super) fn set_drained(&self) {
-        self.drained.store(true, Ordering::Release);
+    /// To be taken before a look, for [`looked`](Self::looked).
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Acquire)
+    }
+
+    /// What a look found. A sign of work that came while it ran may be of a job that it did not see.
+    pub(super) fn looked(&self, heard_before: u64, more: bool) {
+        self.drained_at.store(if more { NEVER } else { heard_before }, Ordering::Release);
     }
 
     /// A free slot for a job that goes past the waiting ones, if there are none.
     pub(super) fn try_take_ahead(&self) -> Option<OwnedSemaphorePermit> {
-        if !self.drained.load(Ordering::Acquire) {
+        if self.drained_at.load(Ordering::Acquire) != self.heard() {
             return None;
         }
         self.slots.clone().try_acquire_owned().ok()
