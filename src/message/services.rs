@@ -66,6 +66,14 @@ impl<S: Store> MessageServices<S> {
         self.jobs.migrate().await
     }
 
+    /// Waits until the wake-ups that commits so far caused have been sent to other processes. A program that ends right after a
+    /// commit should call it; otherwise executors elsewhere may find its jobs only at their next poll. Bounded by
+    /// `database.call_timeout`.
+    pub async fn wake_ups_sent(&self) {
+        // Each is one call to the store, which has its deadline; what is late is only a hint.
+        let _ = tokio::time::timeout(self.call_timeout, self.wakeup.sent()).await;
+    }
+
     /// The management side of the store.
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
         &self.jobs

@@ -24,6 +24,8 @@ pub(crate) struct WakeUp {
 struct Remote {
     pending: Mutex<Pending>,
     signal: Notify,
+    /// What was pending has been sent.
+    sent: Notify,
 }
 
 #[derive(Default)]
@@ -31,6 +33,8 @@ struct Pending {
     hints: HashSet<Hint>,
     /// The task that sends them is running.
     started: bool,
+    /// Some have been taken and are on their way.
+    sending: bool,
     /// Nobody will add to them any more.
     closed: bool,
 }
@@ -84,6 +88,25 @@ impl WakeUp {
     }
 }
 
+impl WakeUp {
+    /// Waits until everything told so far has been sent to other processes, or could not be.
+    pub(super) async fn sent(&self) {
+        loop {
+            let sent = self.remote.sent.notified();
+            tokio::pin!(sent);
+            // Listens from here on, so that an end between the look and the wait is not missed.
+            sent.as_mut().enable();
+            {
+                let pending = self.remote.pending.lock().unwrap_or_else(PoisonError::into_inner);
+                if pending.hints.is_empty() && !pending.sending {
+                    return;
+                }
+            }
+            sent.await;
+        }
+    }
+}
+
 impl Drop for WakeUp {
     fn drop(&mut self) {
         self.remote.pending.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
@@ -96,12 +119,15 @@ async fn send_hints(remote: Arc<Remote>, store: Arc<dyn JobStore>) {
     loop {
         let (hints, closed): (Vec<Hint>, bool) = {
             let mut pending = remote.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            pending.sending = !pending.hints.is_empty();
             (pending.hints.drain().collect(), pending.closed)
         };
         if !hints.is_empty() {
             if let Err(error) = store.notify(&hints).await {
                 tracing::debug!(%error, "a wake-up for other processes was not sent; they will find the jobs when they poll");
             }
+            remote.pending.lock().unwrap_or_else(PoisonError::into_inner).sending = false;
+            remote.sent.notify_waiters();
             tokio::time::sleep(GAP).await;
         } else if closed {
             return;

@@ -47,6 +47,33 @@ async fn another_process_is_heard<W: World>(db: &W) {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// A sender that ends right after its commit, with its runtime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_ends_after_its_commit_is_heard() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = World::messages(&db).await;
+    let executor = asleep::<Pg<false>>(&messages).await;
+    db.drained().await;
+    // Its listener is there: a first sender that stays is heard.
+    let elsewhere = World::messages(&db).await;
+    send_notes(&elsewhere, 1).await;
+    db.drained().await;
+    for _ in 0..5 {
+        let config = World::config(&db);
+        let short_lived = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let messages = jobwright::MessageServices::postgres(&config).await.unwrap();
+                send_notes(&messages, 1).await;
+                messages.wake_ups_sent().await;
+            });
+        });
+        tokio::task::spawn_blocking(move || short_lived.join().unwrap()).await.unwrap();
+        db.drained().await;
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_is_heard_on_postgres() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };

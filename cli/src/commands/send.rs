@@ -15,7 +15,9 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     if args.lines || args.jsonl {
         let messages = connect(settings).await?;
         let input = BufReader::with_capacity(256 * 1024, tokio::io::stdin());
-        return send_lines(&messages, &args, input, longest, quiet).await;
+        let sent = send_lines(&messages, &args, input, longest, quiet).await;
+        messages.wake_ups_sent().await;
+        return sent;
     }
     let payload = payload(args.payload.as_deref(), args.options.content_type.as_deref(), longest).await?;
     let mut job = dress(NewJob::new(args.kind, payload), &args.options);
@@ -23,7 +25,10 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
         job = job.id(id);
     }
     let messages = connect(settings).await?;
-    line(messages.send(job).await?.to_string())
+    let id = messages.send(job).await?;
+    // This process ends now, and a wake-up that was not sent would end with it.
+    messages.wake_ups_sent().await;
+    line(id.to_string())
 }
 
 /// Puts the options of the command line on a job.
