@@ -47,6 +47,8 @@ pub(super) struct Completer {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) counters: Arc<Counters>,
     pub(super) wakeup: Arc<WakeUp>,
+    /// Record what was handed in, and end: who has not handed in by now never will.
+    pub(super) finish: CancellationToken,
     /// The lease is lost: nothing will be accepted any more.
     pub(super) lost: CancellationToken,
 }
@@ -57,14 +59,19 @@ impl Completer {
         (Reports(sender), receiver)
     }
 
-    /// Runs until all workers are gone and everything is recorded, or the lease is lost.
+    /// Runs until everything is recorded and all workers are gone (or it is told to finish), or the lease is lost.
     pub(super) async fn run(self, mut reports: mpsc::Receiver<Report>) {
         let mut batch = Vec::with_capacity(BATCH);
+        let mut finishing = false;
         loop {
             gather(&reports).await;
             tokio::select! {
                 received = reports.recv_many(&mut batch, BATCH) => if received == 0 { return },
                 () = self.lost.cancelled() => return,
+                () = self.finish.cancelled(), if !finishing => {
+                    finishing = true;
+                    reports.close();
+                }
             }
             let mut done = Vec::with_capacity(batch.len());
             let mut settled = Vec::new();

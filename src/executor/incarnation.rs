@@ -67,12 +67,14 @@ impl<S: Store> Incarnation<S> {
         let node = Self::new(settings, id, reports, stop);
         started(node.in_flight.clone());
 
+        let finish = CancellationToken::new();
         let completer = Completer {
             store: store.clone(),
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.messages.wakeup.clone(),
+            finish: finish.clone(),
             lost: heart.lost().clone(),
         };
         let completing = tokio::spawn(completer.run(inbox));
@@ -91,16 +93,13 @@ impl<S: Store> Incarnation<S> {
         node.stop_claiming.cancel();
         let end = node.drain(end, &dispatchers, heart.lost(), settings.grace()).await;
         quit.cancel();
-        let unfinished = node.workers.len();
         let in_flight = node.in_flight.clone();
-        // The completer ends when the last sender of outcomes is gone: this one, and those of the workers.
+        // What was handed in is recorded even if a handler that blocks its thread never ends.
+        finish.cancel();
+        let abort = completing.abort_handle();
+        let completed = tokio::time::timeout(settings.call_timeout * 2, completing).await.is_ok();
+        abort.abort();
         drop(node);
-        let completed = if unfinished == 0 || end == End::LeaseLost {
-            tokio::time::timeout(settings.call_timeout * 2, completing).await.is_ok()
-        } else {
-            completing.abort();
-            false
-        };
         let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
         if end == End::Stopped {
             retire(&store, id, &in_flight, completed).await;

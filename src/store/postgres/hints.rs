@@ -1,7 +1,6 @@
 //! Hints between processes, over LISTEN and NOTIFY. They may get lost; polling is the truth.
 
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
@@ -85,12 +84,7 @@ struct Listener {
 #[async_trait]
 impl HintStream for Listener {
     async fn next(&mut self) -> Result<Hint> {
-        std::future::poll_fn(|cx| match self.receiver.poll_recv(cx) {
-            Poll::Ready(hint) => Poll::Ready(hint),
-            Poll::Pending => Poll::Pending,
-        })
-        .await
-        .ok_or_else(|| {
+        self.receiver.recv().await.ok_or_else(|| {
             Error::new(
                 ErrorKind::Unreachable,
                 format!("the connection that listens for hints on {} was lost", self.place),

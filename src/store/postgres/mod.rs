@@ -78,7 +78,7 @@ impl Postgres {
             place: config.url.redacted(),
             config: config.clone(),
         });
-        drop(shared.client(&shared.engine, Doing { what: "connect", place: &shared.place }).await?);
+        drop(shared.client(&shared.engine, Doing { what: "open a connection", place: &shared.place }).await?);
         Ok(Self(shared))
     }
 
