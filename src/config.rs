@@ -1,11 +1,14 @@
 //! What can be set. Plain values that `serde` can read; where they come from (file, environment, flags) is the caller's
 //! business.
 
+mod broker;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+pub use self::broker::{BrokerConfig, QueueType};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 
@@ -17,6 +20,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// How jobs are run.
     pub executor: ExecutorConfig,
+    /// The broker that deliveries go through, if there is one.
+    pub broker: BrokerConfig,
 }
 
 /// Where jobs are kept.

@@ -35,6 +35,8 @@ pub enum ErrorKind {
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
     Database,
+    /// The broker refused what was asked: rights, a queue that is missing or was declared otherwise (`JW-BROKER`).
+    Broker,
 }
 
 impl ErrorKind {
@@ -51,6 +53,7 @@ impl ErrorKind {
             Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
+            Self::Broker => "JW-BROKER",
         }
     }
 }

@@ -69,6 +69,7 @@
 //! * Every wait has a deadline.
 
 pub(crate) mod backoff;
+pub mod broker;
 pub mod config;
 mod context;
 pub mod error;
@@ -77,7 +78,8 @@ pub mod job;
 pub mod message;
 pub mod store;
 
-pub use config::{Config, DatabaseConfig, ExecutorConfig, Secret};
+pub use broker::{Broker, BrokerMode, BrokerStats};
+pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, JobContext, KindOptions};

@@ -135,6 +135,7 @@ impl<S: Store> Dispatcher<S> {
             kinds: Some(&group.kinds),
             limit,
             after: if from_mark { group.mark } else { None },
+            held_too: false,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?;

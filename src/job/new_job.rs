@@ -147,7 +147,18 @@ impl NewJob {
         limits.check(&self)?;
         let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers } = self;
         let payload = payload.map_err(Error::invalid)?;
-        Ok(JobMessage { id, id_given, kind, queue, priority, max_attempts, due, payload, headers })
+        Ok(JobMessage {
+            id,
+            id_given,
+            kind,
+            queue,
+            priority,
+            max_attempts,
+            due,
+            payload,
+            headers,
+            hold: Duration::ZERO,
+        })
     }
 }
 
@@ -174,6 +185,18 @@ pub struct JobMessage {
     pub payload: Payload,
     /// Strings beside the payload.
     pub headers: BTreeMap<String, String>,
+    /// How long after the flush it is kept back from claims of the table, because a broker delivers it: a head start for the
+    /// delivery, which needs no repair when that gets lost. Zero, unless a service that publishes sets it.
+    pub hold: Duration,
+}
+
+/// A job message that a foreign producer sent, and what tells whether another one is the same.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// What to store. Its id is the sender's.
+    pub message: JobMessage,
+    /// SHA-256 over everything that makes the message what it is.
+    pub digest: [u8; 32],
 }
 
 /// What can be sent: a [`NewJob`], or a command (`S` is the store its handler runs on).

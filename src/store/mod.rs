@@ -14,6 +14,7 @@
 
 mod admin;
 mod any;
+mod broker;
 pub mod migration;
 pub mod postgres;
 mod settle;
@@ -32,11 +33,12 @@ pub use self::admin::{
     JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
 pub use self::any::{AnyStore, AnyTransaction};
+pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -124,6 +126,8 @@ pub struct ClaimRequest<'a> {
     pub limit: usize,
     /// Scan from here; `None` = from the start.
     pub after: Option<ScanMark>,
+    /// Also rows that are held for a delivery ([`JobMessage::hold`]): nothing is delivered at the moment.
+    pub held_too: bool,
 }
 
 /// How a node presents itself.
@@ -241,6 +245,82 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
     /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim or to a commit got lost. `known`
     /// must hold every job the node has in hand, and no claim may be under way.
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64>;
+
+    // -- delivering
+
+    /// Takes the rows that deliveries name, held or not, if they still are what the delivery says: waiting, of that version,
+    /// and of one of `kinds` (`None` = any). Raises `version` and `attempt` like [`claim`](Self::claim).
+    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
+        let _ = (node, deliveries, kinds);
+        todo!()
+    }
+
+    /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
+    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        let _ = ids;
+        todo!()
+    }
+
+    /// Shows how a node stands with the broker; `None` = it has none.
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        let _ = (node, mode);
+        todo!()
+    }
+
+    // -- external workers
+
+    /// Moves up to `limit` waiting jobs of a queue, best first, into the hands of external workers, each with a lease; raises
+    /// their `version` and `attempt`.
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+        let _ = (queue, limit, lease);
+        todo!()
+    }
+
+    /// Makes jobs wait again that were handed out and did not arrive; their attempt is given back.
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        let _ = fences;
+        todo!()
+    }
+
+    /// Removes jobs that external workers have done. One that asked for a reply leaves a row in
+    /// [`REPLY_QUEUE`](crate::REPLY_QUEUE). Returns those that were accepted.
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+        let _ = done;
+        todo!()
+    }
+
+    /// Records other outcomes of external workers, as [`settle`](Self::settle) does.
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        let _ = settlements;
+        todo!()
+    }
+
+    /// Renews leases of external workers. Returns those that were accepted.
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        let _ = extensions;
+        todo!()
+    }
+
+    /// Releases at most `limit` jobs whose external worker let its lease run out; the attempt is spent.
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        let _ = limit;
+        todo!()
+    }
+
+    // -- foreign producers
+
+    /// Stores what foreign producers submitted, and remembers each id with the digest of its message, in one transaction. The
+    /// answers are in the order of the submissions; the same id twice in a batch is judged in that order too.
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        let _ = submissions;
+        todo!()
+    }
+
+    /// Forgets at most `limit` ids of submissions older than `age`. Returns how many.
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        let _ = (age, limit);
+        todo!()
+    }
 
     // -- operating
 

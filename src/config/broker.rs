@@ -1,0 +1,129 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Secret, duration};
+use crate::error::{Error, Result};
+
+/// The broker that deliveries go through. Without a URL there is none, and everything goes by the table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BrokerConfig {
+    /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS. Default: no broker.
+    pub url: Option<Secret>,
+    /// Fail to connect when the broker does not answer, instead of working DB-only until it does. Default `false`.
+    pub required: bool,
+    /// First part of the names of all exchanges and queues: letters, digits, `.`, `_` and `-`, at most 40 bytes. Default
+    /// `jobwright`.
+    pub prefix: String,
+    /// Declare the queues that are needed when they are missing. Needs the right to configure them; without it, run
+    /// `jobwright broker apply` once. Default `true`.
+    pub declare: bool,
+    /// What queues are made of. Default quorum.
+    pub queue_type: QueueType,
+    /// Most deliveries of one queue that wait in the broker; what goes beyond waits in the table. 1 to 1,000,000; default
+    /// 1000.
+    pub depth: u32,
+    /// Take in the jobs that foreign producers submit. Default `true`.
+    pub intake: bool,
+    /// Deadline for making a connection. Default 5 s.
+    #[serde(deserialize_with = "duration")]
+    pub connect_timeout: Duration,
+    /// How long a publish waits for the broker's confirm until it counts as unknown. Default 10 s.
+    #[serde(deserialize_with = "duration")]
+    pub confirm_timeout: Duration,
+    /// AMQP heartbeat: a connection that is silent for twice as long is given up. 1 s to 10 min, whole seconds; default 10 s.
+    #[serde(deserialize_with = "duration")]
+    pub heartbeat: Duration,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> Self {
+        Self {
+            url: None,
+            required: false,
+            prefix: "jobwright".to_owned(),
+            declare: true,
+            queue_type: QueueType::Quorum,
+            depth: 1000,
+            intake: true,
+            connect_timeout: Duration::from_secs(5),
+            confirm_timeout: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(10),
+        }
+    }
+}
+
+impl BrokerConfig {
+    /// The defaults with this URL.
+    pub fn url(url: impl Into<String>) -> Self {
+        Self { url: Some(Secret::new(url)), ..Self::default() }
+    }
+
+    /// Checks everything but the URL, which is read where it is used.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if self.prefix.is_empty() || self.prefix.len() > 40 || !self.prefix.bytes().all(good) {
+            return Err(Error::config(format!(
+                "broker.prefix is {:?}; use letters, digits, `.`, `_` and `-`, 1 to 40 of them",
+                self.prefix
+            )));
+        }
+        if self.prefix.starts_with("amq.") {
+            return Err(Error::config("broker.prefix begins with `amq.`, which the broker keeps for itself"));
+        }
+        if self.depth == 0 || self.depth > 1_000_000 {
+            return Err(Error::config(format!("broker.depth is {}; use 1 to 1000000", self.depth)));
+        }
+        for (key, value) in [("connect_timeout", self.connect_timeout), ("confirm_timeout", self.confirm_timeout)] {
+            if value < Duration::from_millis(10) || value > Duration::from_secs(3600) {
+                return Err(Error::config(format!("broker.{key} is {value:?}; use 10ms to 1h")));
+            }
+        }
+        if self.heartbeat < Duration::from_secs(1) || self.heartbeat > Duration::from_secs(600) {
+            return Err(Error::config(format!("broker.heartbeat is {:?}; use 1s to 10m", self.heartbeat)));
+        }
+        Ok(())
+    }
+}
+
+/// What a queue of the broker is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueType {
+    /// Replicated and always on disk.
+    #[default]
+    Quorum,
+    /// On one node.
+    Classic,
+}
+
+impl QueueType {
+    /// The value of the argument `x-queue-type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
+        }
+    }
+}
+
+impl fmt::Display for QueueType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for QueueType {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "quorum" => Ok(Self::Quorum),
+            "classic" => Ok(Self::Classic),
+            _ => Err(Error::config(format!("{text:?} is not a queue type; use quorum or classic"))),
+        }
+    }
+}
