@@ -87,7 +87,7 @@ impl Settings {
 
     /// The library's part.
     pub(crate) fn core(&self) -> Config {
-        Config { database: self.database.clone(), executor: self.executor.clone() }
+        Config { database: self.database.clone(), executor: self.executor.clone(), ..Config::default() }
     }
 
     fn set_database_url(&mut self, url: String) {

@@ -27,7 +27,7 @@ pub(super) struct Stage {
 
 /// How to reach a database, for this process and for the worker it starts.
 pub(super) fn config(url: &str, schema: &str) -> Config {
-    let mut config = Config { database: DatabaseConfig::url(url), executor: ExecutorConfig::default() };
+    let mut config = Config { database: DatabaseConfig::url(url), ..Config::default() };
     schema.clone_into(&mut config.database.schema);
     config.database.max_connections = 16;
     config.executor.lease = LEASE;
