@@ -231,8 +231,14 @@ impl Player {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let answers = both!(self, |side| {
             let after = side.marks[queue].filter(|_| resume);
-            let request =
-                ClaimRequest { node: side.nodes[place], queue: QUEUES[queue], kinds: kinds.as_deref(), limit, after };
+            let request = ClaimRequest {
+                node: side.nodes[place],
+                queue: QUEUES[queue],
+                kinds: kinds.as_deref(),
+                limit,
+                after,
+                held_too: false,
+            };
             side.jobs.claim(&request).await
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jobwright::config::Backend;
 use jobwright::store::QueueStatus;
-use jobwright::{AnyStore, AnyTransaction, CommandExecutor, Config, DatabaseConfig, ExecutorConfig, MessageServices};
+use jobwright::{AnyStore, AnyTransaction, CommandExecutor, Config, DatabaseConfig, MessageServices};
 use tempfile::TempDir;
 use tokio_postgres::types::ToSql;
 
