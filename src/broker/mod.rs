@@ -122,8 +122,8 @@ impl Broker {
     }
 
     /// Receives from a queue, over all reconnections, until the subscription is dropped.
-    pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
-        let _ = (queue, prefetch);
+    pub(crate) fn subscribe(self: &Arc<Self>, lane: Lane, prefetch: u16) -> Subscription {
+        let _ = (lane, prefetch);
         todo!()
     }
 
@@ -147,6 +147,8 @@ pub(crate) enum Lane {
     Deliveries(String),
     /// Jobs of this queue for external workers, and where they report.
     External(String),
+    /// What external workers report.
+    Reports,
     /// Submissions, and those that are refused.
     Submissions,
     /// Events.
