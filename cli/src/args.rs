@@ -261,7 +261,7 @@ pub(crate) struct SteerArgs {
 /// Which jobs.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only in these states: waiting, running, timer, suspended, dead.
+    /// Only in these states: waiting, running, external, timer, suspended, dead.
     #[arg(long, value_delimiter = ',')]
     pub(crate) state: Vec<JobState>,
     /// Only in this queue.
