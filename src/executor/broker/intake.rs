@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
-use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
+use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::jitter;
 use crate::executor::stats::add;
@@ -30,7 +30,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe(Lane::Submissions, BATCH as u16);
+    let mut subscription = broker.subscribe(broker.names().submit(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
