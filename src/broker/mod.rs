@@ -11,6 +11,8 @@ use lapin::BasicProperties;
 use tokio::sync::watch;
 
 pub use self::names::Names;
+#[doc(hidden)]
+pub use self::wire::testing as wire_testing;
 pub(crate) use self::wire::{ExternalReport, Refusal};
 use crate::config::BrokerConfig;
 use crate::error::Result;
