@@ -26,15 +26,17 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::acks::Acks;
 use self::address::Address;
 use self::hub::Hub;
-pub(crate) use self::acks::Acks;
 pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
 use self::mode::Side;
 pub use self::names::Names;
 use self::publisher::Batch;
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
+#[doc(hidden)]
+pub use self::wire::testing as wire_testing;
 pub(crate) use self::wire::{ExternalReport, Refusal};
 use crate::config::BrokerConfig;
 use crate::error::{Error, ErrorKind, Result};

@@ -88,8 +88,7 @@ async fn store<S: Store>(
             }
             Received::Known(id) => tracing::debug!(%id, "a submission came again"),
             Received::Conflict(id) => {
-                let text = format!("another message was submitted under the id {id} before");
-                aside.push(Aside::rejected(broker.names(), message, &Refusal { reason: "conflict", text }));
+                aside.push(Aside::rejected(broker.names(), message, &Refusal::conflict(id)));
                 continue;
             }
         }
