@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore, JobSummary, MigrationStatus,
-    NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released, Settlement, StatusReport, Steered,
+    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore,
+    JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released,
+    Settlement, StatusReport, Steered,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -37,7 +38,9 @@ impl JobStore for Oracle {
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         let applied_at = self.lock().migrated;
-        Ok(vec![MigrationStatus { version: 1, name: "init".to_owned(), applied_at, known: true }])
+        let step =
+            |(version, name): (i32, &str)| MigrationStatus { version, name: name.to_owned(), applied_at, known: true };
+        Ok([(1, "init"), (2, "broker")].map(step).to_vec())
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
@@ -300,8 +303,7 @@ impl JobStore for Oracle {
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live =
-            [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
+        let live = [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
         Ok(self.lock().remove(filter, &live, dry_run))
     }
 
