@@ -227,7 +227,7 @@ impl Broker {
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish()
+        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish_non_exhaustive()
     }
 }
 
