@@ -284,6 +284,16 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
     assert_eq!(store.extend_external(&[]).await.unwrap(), []);
 }
 
+pub(crate) async fn an_extension_without_a_length<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let out = handed(&store, job()).await;
+    let extension = |lease| Extension { fence: out.fence(), lease };
+    // It has run out, and is as long again as it was.
+    assert_eq!(store.extend_external(&[extension(Some(OVER)), extension(None)]).await.unwrap().last(), Some(&out.id));
+    assert_eq!(store.expire_external(10).await.unwrap().total(), 0);
+    assert!(finish(&store, out.fence()).await);
+}
+
 /// A foreign worker may ask for anything; it must not spoil the batch it is in.
 pub(crate) async fn a_very_long_lease<T: TestDb>(db: &T) {
     let store = db.jobs();
