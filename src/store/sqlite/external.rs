@@ -12,8 +12,8 @@ use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_err
 use super::settle::REMOVE_JOB;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, JOB_ID, Job, JobId, JobMessage, Payload,
-    REPLY_QUEUE, REPLY_TO,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_QUEUE,
+    REPLY_TO,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};
@@ -28,6 +28,9 @@ const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
 const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
+
+/// Header of a reply: the job it is the result of.
+const JOB_ID: &str = "jobId";
 
 impl Inner {
     pub(super) async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
