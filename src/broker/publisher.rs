@@ -85,7 +85,8 @@ pub(super) async fn run(hub: Arc<Hub>, mut batches: mpsc::UnboundedReceiver<Batc
 
 struct Publisher {
     hub: Arc<Hub>,
-    channel: Option<Channel>,
+    /// With the number of its connection.
+    channel: Option<(u64, Channel)>,
     delays: Reconnect,
     not_before: Instant,
     callers: HashMap<u64, Caller>,
@@ -168,17 +169,17 @@ impl Publisher {
         if !self.hub.board.is_up() {
             return self.refuse_waiting();
         }
-        if self.channel.as_ref().is_some_and(|channel| !channel.status().connected()) {
+        if self.channel.as_ref().is_some_and(|(_, channel)| !channel.status().connected()) {
             self.broken("the broker closed the channel");
         }
-        let channel = match self.channel.clone() {
-            Some(channel) => channel,
+        let channel = match &self.channel {
+            Some((_, channel)) => channel.clone(),
             None => {
                 if Instant::now() < self.not_before {
                     return self.refuse_waiting();
                 }
                 match open(&self.hub).await {
-                    Ok(channel) => self.channel.insert(channel).clone(),
+                    Ok(opened) => self.channel.insert(opened).1.clone(),
                     Err(failure) => {
                         self.broken(&failure.text());
                         return self.refuse_waiting();
@@ -279,7 +280,7 @@ impl Publisher {
             self.returned.clear();
         } else if self.fence.is_none()
             && !self.confirmed.is_empty()
-            && let Some(channel) = self.channel.clone()
+            && let Some((_, channel)) = self.channel.clone()
         {
             self.fenced = std::mem::take(&mut self.confirmed);
             let deadline = self.hub.config.confirm_timeout;
@@ -321,7 +322,9 @@ impl Publisher {
     fn broken(&mut self, why: &str) {
         let lost = self.sent.len() + self.confirmed.len() + self.fenced.len();
         tracing::debug!("the channel for publishing is given up: {why}; {lost} messages are not answered for");
-        self.channel = None;
+        let lost_with_connection = self.channel.take().is_some_and(|(number, _)| {
+            self.hub.line(Side::Publish).borrow().as_ref().is_none_or(|session| session.number != number)
+        });
         self.fence = None;
         let mut items: Vec<_> = self.sent.drain(..).map(|sent| sent.item).collect();
         items.extend(self.confirmed.drain(..).chain(self.fenced.drain(..)).map(|(item, _)| item));
@@ -329,7 +332,9 @@ impl Publisher {
             self.outcome(&item, Published::Unknown);
         }
         self.returned.clear();
-        self.not_before = Instant::now() + self.delays.next_delay();
+        // The pause is for channels that the broker closes; a new connection is paused for by itself.
+        let pause = if lost_with_connection { std::time::Duration::ZERO } else { self.delays.next_delay() };
+        self.not_before = Instant::now() + pause;
     }
 
     fn refuse_waiting(&mut self) {
@@ -351,10 +356,11 @@ impl Publisher {
     }
 }
 
-async fn open(hub: &Hub) -> Result<Channel, Failure> {
-    let channel = hub.session(Side::Publish)?.channel().await?;
+async fn open(hub: &Hub) -> Result<(u64, Channel), Failure> {
+    let session = hub.session(Side::Publish)?;
+    let channel = session.channel().await?;
     within(hub.rpc(), channel.confirm_select(ConfirmSelectOptions::default())).await?;
-    Ok(channel)
+    Ok((session.number, channel))
 }
 
 /// What a return of this message would say. Gives it an id if it has none.
