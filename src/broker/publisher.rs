@@ -16,11 +16,12 @@ use std::task::Poll;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use lapin::options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions};
+use lapin::types::ShortString;
 use lapin::{Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::failure::{Failure, within};
+use super::failure::{Failure, short, within};
 use super::hub::Hub;
 use super::message::{Outgoing, Published};
 use super::mode::Side;
@@ -59,6 +60,13 @@ struct Item {
     key: Option<Key>,
 }
 
+/// With names that AMQP can carry.
+struct Ready {
+    exchange: ShortString,
+    routing_key: ShortString,
+    message: Outgoing,
+}
+
 struct Sent {
     item: Item,
     confirm: PublisherConfirm,
@@ -92,7 +100,7 @@ struct Publisher {
     callers: HashMap<u64, Caller>,
     next_caller: u64,
     /// Not sent yet.
-    waiting: VecDeque<(Item, Outgoing)>,
+    waiting: VecDeque<(Item, Ready)>,
     /// Sent, in that order, and not confirmed.
     sent: VecDeque<Sent>,
     /// Confirmed, but a return may be on its way.
@@ -150,7 +158,14 @@ impl Publisher {
         self.callers.insert(caller, Caller { outcomes, open: messages.len(), answer });
         for (index, mut message) in messages.into_iter().enumerate() {
             let key = message.mandatory.then(|| key(&mut message));
-            self.waiting.push_back((Item { caller, index, deadline, key }, message));
+            let item = Item { caller, index, deadline, key };
+            match (short(&message.exchange), short(&message.routing_key)) {
+                (Ok(exchange), Ok(routing_key)) => {
+                    self.waiting.push_back((item, Ready { exchange, routing_key, message }));
+                }
+                // No queue can have such a name.
+                _ => self.outcome(&item, Published::Returned),
+            }
         }
     }
 
@@ -194,11 +209,11 @@ impl Publisher {
         let wave: Vec<_> = self.waiting.drain(..room).collect();
         let deadline = wave[0].0.deadline;
         // All of them are handed to the client in their order before the first is waited for.
-        let writes = join_all(wave.iter().map(|(_, message)| {
+        let writes = join_all(wave.iter().map(|(_, Ready { exchange, routing_key, message })| {
             let options = BasicPublishOptions { mandatory: message.mandatory, ..BasicPublishOptions::default() };
             channel.basic_publish(
-                message.exchange.as_str().into(),
-                message.routing_key.as_str().into(),
+                exchange.clone(),
+                routing_key.clone(),
                 options,
                 &message.body,
                 message.properties.clone(),
@@ -345,6 +360,9 @@ impl Publisher {
 
     fn outcome(&mut self, item: &Item, outcome: Published) {
         self.hub.counters.published(outcome);
+        if outcome == Published::Returned {
+            self.hub.doubts.fetch_add(1, Ordering::Relaxed);
+        }
         let Some(caller) = self.callers.get_mut(&item.caller) else { return };
         caller.outcomes[item.index] = outcome;
         caller.open -= 1;

@@ -47,6 +47,8 @@ async fn unroutable_messages_are_matched_to_the_right_ones() {
     let Some(place) = Place::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
+    let long = testing::publish(&broker, vec![message(&"x".repeat(300), "long"), message(&queue, "short")]).await;
+    assert_eq!(long, [Published::Returned, Published::Acked]);
     for round in 0..5 {
         let batch: Vec<_> = (0..1000)
             .map(|n| {
