@@ -29,9 +29,6 @@ const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
 
-/// Header of a reply: the job it is the result of.
-const JOB_ID: &str = "jobId";
-
 impl Inner {
     pub(super) async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
         let tried = "hand jobs out to external workers";
