@@ -55,7 +55,7 @@ impl Broker {
             while let Some(message) =
                 self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
             {
-                taken.push((message.delivery.properties, message.delivery.data.into()));
+                taken.push((message.delivery.properties, message.delivery.data));
             }
             taken.len() >= count
         })
