@@ -83,7 +83,9 @@ pub(crate) async fn taken_back_at_no_cost<T: TestDb>(db: &T) {
     store.send_all(jobs(2)).await;
     let out = hand_out(&store, 2, LATER).await;
     let mut wrong = fences(&out);
-    wrong.iter_mut().for_each(|fence| fence.version += 1);
+    for fence in &mut wrong {
+        fence.version += 1;
+    }
     assert_eq!(store.take_back(&wrong).await.unwrap(), 0);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 2);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 0, "once");
