@@ -44,8 +44,15 @@ public final class Worker {
                 throw new PermanentFailure("told to fail");
             case "retry":
                 throw new IOException("told to try again");
+            case "later":
+                throw new TryLater("told to try later", "5m");
             case "slow":
-                extend(headers, 60_000);
+                // The seconds it takes are a header here. What is longer than a lease asks for a new one in time.
+                long seconds = Long.parseLong(String.valueOf(headers.getOrDefault("seconds", "1")));
+                for (long n = 0; n < seconds; n++) {
+                    extend(headers);
+                    TimeUnit.SECONDS.sleep(1);
+                }
                 return null;
             default:
                 return "{\"bytes\":" + body.length + ",\"by\":\"java\"}";
@@ -58,6 +65,17 @@ public final class Worker {
 
         PermanentFailure(String why) {
             super(why);
+        }
+    }
+
+    /** Not now; the time is in milliseconds, or a text such as "5m". */
+    private static final class TryLater extends Exception {
+        private static final long serialVersionUID = 1L;
+        final String after;
+
+        TryLater(String why, String after) {
+            super(why);
+            this.after = after;
         }
     }
 
@@ -78,7 +96,10 @@ public final class Worker {
             report.put("status", "failed");
             report.put("error", e.getMessage() == null ? e.toString() : e.getMessage());
             report.put("detail", e.getClass().getName());
-            report.put("retry", e instanceof PermanentFailure ? "never" : "policy");
+            report.put("retry", e instanceof PermanentFailure ? "never" : e instanceof TryLater ? "after" : "policy");
+            if (e instanceof TryLater) {
+                report.put("retryAfter", ((TryLater) e).after);
+            }
         }
         send(report, result);
         channel.basicAck(delivery.getEnvelope().getDeliveryTag(), false);
@@ -86,11 +107,10 @@ public final class Worker {
                 + headers.get("attempt"));
     }
 
-    /** Asks to keep the job this long from now. */
-    private void extend(Map<String, Object> headers, long millis) throws Exception {
+    /** Asks to keep the job, from now on as long as its lease was. A header "lease" would say how long. */
+    private void extend(Map<String, Object> headers) throws Exception {
         Map<String, Object> report = about(headers);
         report.put("status", "extend");
-        report.put("lease", millis);
         send(report, new byte[0]);
         System.out.println("extend " + headers.get("jobId"));
     }

@@ -26,6 +26,14 @@ class PermanentFailure(Exception):
     """No further attempt makes sense."""
 
 
+class TryLater(Exception):
+    """Not now; the time is in milliseconds, or a text such as "5m"."""
+
+    def __init__(self, why: str, after: str):
+        super().__init__(why)
+        self.after = after
+
+
 class Worker:
     def __init__(self, channel, prefix: str):
         self.channel = channel
@@ -37,8 +45,13 @@ class Worker:
             raise PermanentFailure("told to fail")
         if kind == "retry":
             raise OSError("told to try again")
+        if kind == "later":
+            raise TryLater("told to try later", "5m")
         if kind == "slow":
-            self.extend(headers, 60_000)
+            # The seconds it takes are a header here. What is longer than a lease asks for a new one in time.
+            for _ in range(int(headers.get("seconds", 1))):
+                self.extend(headers)
+                self.channel.connection.sleep(1)
             return None
         return {"bytes": len(body), "by": "python"}
 
@@ -60,13 +73,15 @@ class Worker:
                 "detail": type(error).__name__,
                 "retry": "never" if isinstance(error, PermanentFailure) else "policy",
             }
+            if isinstance(error, TryLater):
+                report |= {"retry": "after", "retryAfter": error.after}
         self.send(report, b"" if result is None else json.dumps(result).encode())
         self.channel.basic_ack(method.delivery_tag)
         print(report["status"], headers["jobId"], headers["jobKind"], "attempt", headers["attempt"], flush=True)
 
-    def extend(self, headers: dict, millis: int) -> None:
-        """Asks to keep the job this long from now."""
-        self.send({"jobId": headers["jobId"], "version": headers["version"], "status": "extend", "lease": millis}, b"")
+    def extend(self, headers: dict) -> None:
+        """Asks to keep the job, from now on as long as its lease was. A header "lease" would say how long."""
+        self.send({"jobId": headers["jobId"], "version": headers["version"], "status": "extend"}, b"")
         print("extend", headers["jobId"], flush=True)
 
     def send(self, headers: dict, body: bytes) -> None:

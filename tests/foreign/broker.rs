@@ -1,18 +1,26 @@
 //! Queues of the broker that belong to one test.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use jobwright::broker::Names;
 use lapin::options::{
-    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
+    BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeleteOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
 
 use crate::support::{eventually, unique};
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Headers that are strings, as clients of other languages send them.
+pub(crate) fn texts(headers: &[(&str, &str)]) -> FieldTable {
+    let text = |value: &str| AMQPValue::LongString(value.into());
+    headers.iter().map(|(name, value)| ((*name).into(), text(value))).collect::<BTreeMap<_, _>>().into()
+}
 
 /// A connection, and names nobody else uses.
 pub(crate) struct Broker {
@@ -21,7 +29,8 @@ pub(crate) struct Broker {
     pub(crate) names: Names,
     connection: Connection,
     channel: Channel,
-    queues: Mutex<Vec<String>>,
+    /// Names of what is to be deleted.
+    made: Mutex<Vec<String>>,
 }
 
 impl Broker {
@@ -31,11 +40,16 @@ impl Broker {
         let connection = tokio::time::timeout(PATIENCE, connect).await.expect("no answer from the broker").unwrap();
         let channel = connection.create_channel().await.unwrap();
         channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-        Self { url, names: Names::new(&prefix), prefix, connection, channel, queues: Mutex::default() }
+        Self { url, names: Names::new(&prefix), prefix, connection, channel, made: Mutex::default() }
+    }
+
+    /// What others make under these names belongs to this test too.
+    pub(crate) fn owns(&self, names: impl IntoIterator<Item = String>) {
+        self.made.lock().unwrap().extend(names);
     }
 
     pub(crate) async fn declare(&self, queue: &str) {
-        self.queues.lock().unwrap().push(queue.to_owned());
+        self.owns([queue.to_owned()]);
         let options = QueueDeclareOptions::durable();
         self.channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap();
     }
@@ -64,6 +78,12 @@ impl Broker {
         taken
     }
 
+    /// Consumes a queue; nothing is acked unless the test does it.
+    pub(crate) async fn consume(&self, queue: &str) -> Consumer {
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        self.channel.basic_consume(queue.into(), "".into(), options, arguments).await.unwrap()
+    }
+
     /// Messages of a queue that nobody holds.
     pub(crate) async fn waiting(&self, queue: &str) -> u32 {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
@@ -72,23 +92,24 @@ impl Broker {
 
     /// Removes what this test made.
     pub(crate) async fn clear(&self) {
-        for queue in self.made() {
-            self.channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
-        }
+        self.delete(&self.channel).await.unwrap();
         self.connection.close(200, "done".into()).await.unwrap();
     }
 
-    fn made(&self) -> Vec<String> {
-        std::mem::take(&mut *self.queues.lock().unwrap())
+    /// What is not there any more is no error.
+    async fn delete(&self, channel: &Channel) -> lapin::Result<()> {
+        let made = std::mem::take(&mut *self.made.lock().unwrap());
+        for name in made {
+            channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await?;
+            channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await?;
+        }
+        Ok(())
     }
 
     /// The same over another connection: what failed may have cost this one.
     async fn clear_anew(&self) -> lapin::Result<()> {
         let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
-        let channel = connection.create_channel().await?;
-        for queue in self.made() {
-            channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
-        }
+        self.delete(&connection.create_channel().await?).await?;
         connection.close(200, "done".into()).await
     }
 }

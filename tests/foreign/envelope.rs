@@ -4,12 +4,12 @@ use jobwright::{NewJob, Payload};
 use lapin::types::AMQPValue;
 
 use crate::broker::Broker;
-use crate::programs::broker_url;
+use crate::support::amqp_url;
 
 /// All headers a job may have are more than one frame of AMQP holds: it arrives all the same, and so do the next ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_job_arrives() {
-    let Some(url) = broker_url() else { return };
+    let Some(url) = amqp_url() else { return };
     let broker = Broker::connect(url).await;
     let work = broker.names.external("printing");
     broker.declare(&work).await;

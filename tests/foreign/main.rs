@@ -1,15 +1,19 @@
 //! Programs in other languages against the wire contract: examples/java with RabbitMQ's Java client, examples/python with
-//! pika. What they publish is read by the library's own codec, and what it writes is read by them.
+//! pika. What they publish is read by the library's own codec, and what it writes is read by them; then the same with a node
+//! of ours on a database and a broker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 mod broker;
 mod programs;
+mod site;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod envelope;
+mod handing_out;
 mod producers;
+mod taking_in;
 mod workers;
 
 /// Each case for each language. Further cases get a line here.
@@ -32,11 +36,21 @@ languages! {
         producers::says_what_is_missing
         workers::reads_what_we_send_and_reports
         workers::says_what_is_missing_to_work
+        taking_in::runs_once_what_is_submitted_twice
+        handing_out::keeps_what_workers_report
+        handing_out::keeps_a_long_job_with_its_worker
+        handing_out::hands_out_again_what_a_killed_worker_had
+        handing_out::takes_in_from_one_and_hands_out_to_the_other
     }
     python = Python {
         producers::submits_what_we_read
         producers::says_what_is_missing
         workers::reads_what_we_send_and_reports
         workers::says_what_is_missing_to_work
+        taking_in::runs_once_what_is_submitted_twice
+        handing_out::keeps_what_workers_report
+        handing_out::keeps_a_long_job_with_its_worker
+        handing_out::hands_out_again_what_a_killed_worker_had
+        handing_out::takes_in_from_one_and_hands_out_to_the_other
     }
 }

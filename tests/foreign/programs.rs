@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::broker::Broker;
+use crate::support::amqp_url;
 
 /// Longer than any of them takes: a virtual machine has to start on a busy computer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,9 +21,26 @@ pub(crate) enum Language {
     Python,
 }
 
+impl Language {
+    /// For what the two do together.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Java => Self::Python,
+            Self::Python => Self::Java,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Java => "java",
+            Self::Python => "python",
+        }
+    }
+}
+
 /// One language, with queues of its own.
 pub(crate) struct Stage {
-    language: Language,
+    pub(crate) language: Language,
     pub(crate) broker: Broker,
 }
 
@@ -48,30 +67,68 @@ impl Stage {
         if is_set("JOBWRIGHT_TEST_NO_FOREIGN") {
             return None;
         }
-        let url = broker_url()?;
+        let url = amqp_url()?;
         let stage = Self { language, broker: Broker::connect(url).await };
         // Says what is missing before anything else does.
-        stage.command("producer");
+        stage.language.command("producer");
         Some(stage)
     }
 
     /// Runs `producer` or `worker` to its end.
     pub(crate) async fn run(&self, program: &str, arguments: &[&str]) -> Ended {
-        let mut command = self.command(program);
-        command.args(arguments).env("AMQP_URL", &self.broker.url).env("JOBWRIGHT_PREFIX", &self.broker.prefix);
-        end(command).await
+        self.run_in(self.language, program, arguments).await
+    }
+
+    /// The same in a language of choice.
+    pub(crate) async fn run_in(&self, language: Language, program: &str, arguments: &[&str]) -> Ended {
+        end(self.command(language, program, arguments)).await
     }
 
     /// The same without a broker to talk to.
     pub(crate) async fn run_without_url(&self, program: &str, arguments: &[&str]) -> Ended {
-        let mut command = self.command(program);
-        command.args(arguments).env_remove("AMQP_URL");
+        let mut command = self.command(self.language, program, arguments);
+        command.env_remove("AMQP_URL");
         end(command).await
     }
 
-    fn command(&self, program: &str) -> Command {
-        match self.language {
-            Language::Java => {
+    /// Starts a program, which ends with this value at the latest.
+    pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Started {
+        let mut command = self.command(self.language, program, arguments);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Started { child, lines }
+    }
+
+    fn command(&self, language: Language, program: &str, arguments: &[&str]) -> Command {
+        let mut command = language.command(program);
+        command.args(arguments).env("AMQP_URL", &self.broker.url).env("JOBWRIGHT_PREFIX", &self.broker.prefix);
+        command
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Started {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Started {
+    /// The next line it writes.
+    pub(crate) async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("the program says nothing");
+        line.unwrap().expect("the program has ended")
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+impl Language {
+    fn command(self, program: &str) -> Command {
+        match self {
+            Self::Java => {
                 let jars = class_path();
                 let classes = compiled(&jars);
                 let mut command = Command::new("java");
@@ -79,7 +136,7 @@ impl Stage {
                 command.arg("-Dfile.encoding=UTF-8").arg("-cp").arg(format!("{}:{jars}", classes.display())).arg(class);
                 command
             }
-            Language::Python => {
+            Self::Python => {
                 let mut command = Command::new(python());
                 command.arg(examples("python").join(format!("{program}.py"))).env("PYTHONIOENCODING", "utf-8");
                 command
@@ -97,15 +154,6 @@ async fn end(mut command: Command) -> Ended {
         lines: text(output.stdout).lines().map(str::to_owned).collect(),
         errors: text(output.stderr),
     }
-}
-
-/// The broker to test with; `None` if the run is to do without.
-pub(crate) fn broker_url() -> Option<String> {
-    if is_set("JOBWRIGHT_TEST_EMBEDDED_ONLY") {
-        return None;
-    }
-    let url = std::env::var("AMQP_URL").ok().filter(|url| !url.is_empty());
-    Some(url.expect("set AMQP_URL, or run `cargo xtask test`"))
 }
 
 fn is_set(variable: &str) -> bool {

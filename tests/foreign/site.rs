@@ -1,0 +1,87 @@
+//! What programs in other languages talk to: a node of ours on a database and a broker.
+
+use std::time::Duration;
+
+use jobwright::{
+    Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, ExternalQueue, MessageServices, Outcome,
+    Postgres, QueueType,
+};
+
+use crate::broker::Broker as Client;
+use crate::support::postgres::Pg;
+use crate::support::world::{PATIENCE, World as _};
+
+/// The queue that an executor of ours runs.
+pub(crate) const HERE: &str = "billing";
+/// The queue of the external workers.
+pub(crate) const THERE: &str = "printing";
+
+/// A database with a ledger, and message services on it that deliver through the test's corner of the broker.
+pub(crate) struct Site<'b> {
+    pub(crate) db: Pg<false>,
+    pub(crate) messages: MessageServices,
+    pub(crate) client: &'b Client,
+}
+
+impl<'b> Site<'b> {
+    /// With all queues declared, so that nobody has to wait for the node to do it.
+    pub(crate) async fn set(client: &'b Client) -> Self {
+        let config = BrokerConfig {
+            prefix: client.prefix.clone(),
+            queue_type: QueueType::Classic,
+            heartbeat: Duration::from_secs(5),
+            required: true,
+            connect_timeout: PATIENCE,
+            ..BrokerConfig::url(&client.url)
+        };
+        let (here, there) = ([HERE.to_owned()], [THERE.to_owned()]);
+        client.owns(Broker::plan(&config, &here, &there).into_iter().map(|item| item.name));
+        let db = Pg::<false>::with_ledger().await.expect("there is a broker, and no database");
+        let messages = db.messages().await.with_broker(&config).await.unwrap();
+        messages.broker().unwrap().apply(&here, &there).await.unwrap();
+        Self { db, messages, client }
+    }
+
+    /// A node that does nothing yet.
+    pub(crate) fn node(&self) -> ExecutorBuilder<Postgres> {
+        // The third part of its own lease is how often it looks for those of external workers that ran out.
+        let config = ExecutorConfig {
+            lease: Duration::from_secs(3),
+            poll_interval: Duration::from_millis(200),
+            ..ExecutorConfig::default()
+        };
+        CommandExecutor::builder(self.messages.clone()).config(config)
+    }
+
+    /// A node that runs jobs of this kind, and writes of each who sent it as what, and how large its payload is.
+    pub(crate) async fn runs(&self, kind: &str) -> CommandExecutor {
+        let node = self.node().queue(HERE, 8).handle_with(kind, |cx| {
+            Box::pin(async move {
+                let job = cx.job();
+                let header = |name| job.headers.get(name).map_or("", String::as_str);
+                let line = format!(
+                    "{} {} {}",
+                    header("sender"),
+                    header("messageId"),
+                    String::from_utf8_lossy(job.payload.as_bytes())
+                );
+                Pg::<false>::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        });
+        node.start().await.unwrap()
+    }
+
+    /// A node that hands the jobs of [`THERE`] to external workers.
+    pub(crate) async fn hands_out(&self, lease: Duration) -> CommandExecutor {
+        self.node().external_queue(ExternalQueue::new(THERE).lease(lease)).start().await.unwrap()
+    }
+}
+
+impl Drop for Site<'_> {
+    /// Before the queues are deleted: a consumer that is still there would declare its queue again.
+    fn drop(&mut self) {
+        let close = self.messages.broker().unwrap().close(Duration::from_secs(1));
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(close));
+    }
+}
