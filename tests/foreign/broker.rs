@@ -16,9 +16,13 @@ use crate::support::{eventually, unique};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Headers that are strings, as clients of other languages send them.
+/// A string in a header, as clients of other languages send it.
+pub(crate) fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
+}
+
+/// Headers that are strings.
 pub(crate) fn texts(headers: &[(&str, &str)]) -> FieldTable {
-    let text = |value: &str| AMQPValue::LongString(value.into());
     headers.iter().map(|(name, value)| ((*name).into(), text(value))).collect::<BTreeMap<_, _>>().into()
 }
 

@@ -92,10 +92,10 @@ pub(crate) async fn keeps_what_workers_report(stage: &Stage) {
 /// Longer than its lease, which the worker asks to renew: nobody else gets it.
 pub(crate) async fn keeps_a_long_job_with_its_worker(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
-    let node = site.hands_out(Duration::from_secs(4)).await;
-    let id = site.messages.send(job("slow").header("seconds", "6")).await.unwrap();
+    let node = site.hands_out(Duration::from_secs(3)).await;
+    let id = site.messages.send(job("slow").header("seconds", "5")).await.unwrap();
     let mut expected = vec![format!("ready {THERE}")];
-    expected.extend((0..6).map(|_| format!("extend {id}")));
+    expected.extend((0..5).map(|_| format!("extend {id}")));
     expected.push(format!("done {id} slow attempt 1"));
     assert_eq!(stage.run("worker", &[THERE, "1", "60"]).await.lines(), expected);
     site.db.gone(id).await;

@@ -13,7 +13,9 @@ mod support;
 mod envelope;
 mod handing_out;
 mod producers;
+mod refusing;
 mod taking_in;
+mod wire;
 mod workers;
 
 /// Each case for each language. Further cases get a line here.
