@@ -109,7 +109,7 @@ pub(crate) async fn hands_out_again_what_a_killed_worker_had(stage: &Stage) {
     let site = Site::set(&stage.broker).await;
     let node = site.hands_out(Duration::from_secs(4)).await;
     let id = site.messages.send(job("slow").header("seconds", "2")).await.unwrap();
-    let mut worker = stage.start("worker", &[THERE]);
+    let mut worker = stage.start(stage.language, "worker", &[THERE]);
     assert_eq!(worker.line().await, format!("ready {THERE}"));
     assert_eq!(worker.line().await, format!("extend {id}"));
     worker.kill().await;
@@ -132,6 +132,27 @@ pub(crate) async fn hands_out_again_what_a_killed_worker_had(stage: &Stage) {
     site.db.gone(id).await;
     let stats = node.shutdown(PATIENCE).await.unwrap();
     assert_eq!((stats.handed_out, stats.reported, stats.reports_refused), (2, 1, 3));
+}
+
+/// Killed in the middle while another waits: that one, in the other language, has the job at once, as the same hand-out.
+pub(crate) async fn passes_on_what_a_killed_worker_had(stage: &Stage) {
+    let site = Site::set(&stage.broker).await;
+    let node = site.hands_out(LONG).await;
+    let id = site.messages.send(job("slow").header("seconds", "2")).await.unwrap();
+    let mut worker = stage.start(stage.language, "worker", &[THERE]);
+    assert_eq!(worker.line().await, format!("ready {THERE}"));
+    assert_eq!(worker.line().await, format!("extend {id}"));
+    worker.pause().await;
+    let mut other = stage.start(stage.language.other(), "worker", &[THERE]);
+    assert_eq!(other.line().await, format!("ready {THERE}"));
+    worker.kill().await;
+    for expected in [format!("extend {id}"), format!("extend {id}"), format!("done {id} slow attempt 1")] {
+        assert_eq!(other.line().await, expected);
+    }
+    site.db.gone(id).await;
+    other.kill().await;
+    let stats = node.shutdown(PATIENCE).await.unwrap();
+    assert_eq!((stats.handed_out, stats.reported, stats.reports_refused), (1, 1, 0));
 }
 
 /// One language submits, the other works, and nothing is lost or done twice.

@@ -42,6 +42,7 @@ languages! {
         handing_out::keeps_what_workers_report
         handing_out::keeps_a_long_job_with_its_worker
         handing_out::hands_out_again_what_a_killed_worker_had
+        handing_out::passes_on_what_a_killed_worker_had
         handing_out::takes_in_from_one_and_hands_out_to_the_other
     }
     python = Python {
@@ -53,6 +54,7 @@ languages! {
         handing_out::keeps_what_workers_report
         handing_out::keeps_a_long_job_with_its_worker
         handing_out::hands_out_again_what_a_killed_worker_had
+        handing_out::passes_on_what_a_killed_worker_had
         handing_out::takes_in_from_one_and_hands_out_to_the_other
     }
 }

@@ -92,8 +92,8 @@ impl Stage {
     }
 
     /// Starts a program, which ends with this value at the latest.
-    pub(crate) fn start(&self, program: &str, arguments: &[&str]) -> Started {
-        let mut command = self.command(self.language, program, arguments);
+    pub(crate) fn start(&self, language: Language, program: &str, arguments: &[&str]) -> Started {
+        let mut command = self.command(language, program, arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Started { child, lines }
@@ -117,6 +117,12 @@ impl Started {
     pub(crate) async fn line(&mut self) -> String {
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.expect("the program says nothing");
         line.unwrap().expect("the program has ended")
+    }
+
+    /// Lets it stand still, as on a machine that is paused: its connection stays.
+    pub(crate) async fn pause(&self) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-STOP", &pid]).status().await.unwrap().success());
     }
 
     /// Ends it as a crash would.
