@@ -20,7 +20,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::commands::{jobs, migrate, send, status, worker};
+use crate::commands::{broker, doctor, jobs, migrate, send, status, worker};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::say;
@@ -50,15 +50,17 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<(), Failure> {
-    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone());
+    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
     match cli.command {
-        // Only a database that was named on purpose: the tour must not end up in one that is in use.
-        Command::Demo(args) => demo::run(args, cli.database_url).await,
+        // Only servers that were named on purpose: the tour must not end up in one that is in use.
+        Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
         Command::Migrate(args) => migrate::run(&load()?, &args).await,
         Command::Worker(args) => worker::run(&load()?, &args).await,
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
+        Command::Broker(command) => broker::run(&load()?, &command).await,
+        Command::Doctor(args) => doctor::run(load(), &args).await,
     }
 }
 

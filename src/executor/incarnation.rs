@@ -200,15 +200,19 @@ impl<S: Store> Incarnation<S> {
     }
 }
 
-/// Leaves in good order: gives back whatever is still owned, then ends the lease.
+/// Leaves in good order: ends the lease and gives back whatever is still owned. What that is, only the database knows: a claim
+/// whose answer nobody waited for may have been under way.
 async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, clean: bool) {
     let leave = async {
-        if !clean || in_flight.len() > 0 {
-            // Handlers that would not stop, and outcomes that could not be recorded.
-            let released = store.release_unknown(id, &[]).await?;
-            tracing::warn!(released, "gave back jobs that were not finished");
+        let released = store.retire_node(id).await?;
+        if released > 0 {
+            if !clean || in_flight.len() > 0 {
+                // Handlers that would not stop, and outcomes that could not be recorded.
+                tracing::warn!(released, "gave back jobs that were not finished");
+            }
+            store.notify(&[Hint::Any]).await?;
         }
-        store.retire_node(id).await
+        Ok::<_, crate::Error>(())
     };
     if let Err(error) = leave.await {
         tracing::warn!(%error, node = %id, "the node could not leave in good order; others release its jobs when its lease ends");

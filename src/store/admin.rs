@@ -16,6 +16,8 @@ pub enum JobState {
     Waiting,
     /// In `job`, owned by a node.
     Running,
+    /// In `external_job`: in the hands of an external worker.
+    External,
     /// In `timer_job`: due later, or between two attempts.
     Timer,
     /// In `suspended_job`.
@@ -26,13 +28,15 @@ pub enum JobState {
 
 impl JobState {
     /// All, in the order of a job's life.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Running, Self::Timer, Self::Suspended, Self::Dead];
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
     /// The word used in output and filters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Running => "running",
+            Self::External => "external",
             Self::Timer => "timer",
             Self::Suspended => "suspended",
             Self::Dead => "dead",
@@ -174,6 +178,8 @@ pub struct QueueStatus {
     pub waiting: u64,
     /// Owned.
     pub running: u64,
+    /// In the hands of external workers.
+    pub external: u64,
     /// Due later.
     pub timer: u64,
     /// Of those, overdue: more than a moment means that no executor promotes timers.
@@ -205,4 +211,6 @@ pub struct NodeStatus {
     pub dead: bool,
     /// Jobs it owns.
     pub running: u64,
+    /// How it stands with the broker; `None` = it has none.
+    pub broker: Option<String>,
 }

@@ -1,8 +1,9 @@
 //! What a store does for a broker: held rows, jobs in the hands of external workers, and what foreign producers submit.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use crate::job::{Fence, JobId, Payload};
+use crate::job::{Fence, JobId, NodeId, Payload, Submission};
 
 /// An external worker's success.
 #[derive(Clone, Debug)]
@@ -31,4 +32,40 @@ pub enum Received {
     Known(JobId),
     /// Another message was stored under this id before.
     Conflict(JobId),
+}
+
+/// Why a job became a dead letter when its last attempt ended with the lease of its external worker.
+pub(crate) const LEASE_EXPIRED: &str = "lease expired";
+/// What is put on record then.
+pub(crate) const NO_ANSWER: &str = "lease expired: the external worker did not answer in time";
+/// Who ran what external workers did, on the record of its errors: no node has this number.
+pub(crate) const EXTERNAL_NODE: NodeId = NodeId(0);
+
+/// What is on record for a submitted id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// By this call.
+    pub(crate) stored: bool,
+    /// Of the first message under this id.
+    pub(crate) digest: [u8; 32],
+}
+
+/// The answers, in the order of the submissions. `None`: one of them is on no record.
+///
+/// An id whose job was there already, sent past the broker, has no digest to compare with: the first message under it counts
+/// as known, and its digest is the one on record from then on.
+pub(crate) fn judge(submissions: &[Submission], records: &HashMap<JobId, Record>) -> Option<Vec<Received>> {
+    let mut answered = HashSet::new();
+    submissions
+        .iter()
+        .map(|Submission { message, digest }| {
+            let record = records.get(&message.id)?;
+            let first = answered.insert(message.id);
+            Some(match record {
+                record if record.digest != *digest => Received::Conflict(message.id),
+                Record { stored: true, .. } if first => Received::Stored(message.id),
+                _ => Received::Known(message.id),
+            })
+        })
+        .collect()
 }

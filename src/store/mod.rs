@@ -10,7 +10,7 @@
 //! * a claim raises `version` and `attempt` of each row it takes, and takes nothing for a node that is not alive;
 //! * an outcome names a [`Fence`] and the node, and changes nothing unless both are current;
 //! * ownership, due dates, leases and order are decided by the database's clock and sequence alone;
-//! * a job is in exactly one of the tables `job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
+//! * a job is in exactly one of the tables `job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
 
 mod admin;
 mod any;
@@ -231,8 +231,9 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
     /// Renews the lease. `false`: the node was declared dead, or is unknown; nothing revives it.
     async fn heartbeat(&self, node: NodeId) -> Result<bool>;
 
-    /// Removes a node that stopped in good order. Whatever it still owns is left to [`release_lost`](Self::release_lost).
-    async fn retire_node(&self, node: NodeId) -> Result<()>;
+    /// Removes a node that stopped in good order. Waits for claims of it that are still under way on the server, then gives
+    /// back whatever it owns, at no attempt. Returns how many jobs that were.
+    async fn retire_node(&self, node: NodeId) -> Result<u64>;
 
     /// Declares nodes dead whose lease ran out. Returns all that are dead and not forgotten yet, also those that another
     /// monitor declared dead and may not have finished with.
@@ -250,77 +251,44 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
 
     /// Takes the rows that deliveries name, held or not, if they still are what the delivery says: waiting, of that version,
     /// and of one of `kinds` (`None` = any). Raises `version` and `attempt` like [`claim`](Self::claim).
-    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
-        let _ = (node, deliveries, kinds);
-        todo!()
-    }
+    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>>;
 
     /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
-    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        let _ = ids;
-        todo!()
-    }
+    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>>;
 
     /// Shows how a node stands with the broker; `None` = it has none.
-    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
-        let _ = (node, mode);
-        todo!()
-    }
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()>;
 
     // -- external workers
 
     /// Moves up to `limit` waiting jobs of a queue, best first, into the hands of external workers, each with a lease; raises
     /// their `version` and `attempt`.
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
-        let _ = (queue, limit, lease);
-        todo!()
-    }
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>>;
 
     /// Makes jobs wait again that were handed out and did not arrive; their attempt is given back.
-    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
-        let _ = fences;
-        todo!()
-    }
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64>;
 
     /// Removes jobs that external workers have done. One that asked for a reply leaves a row in
     /// [`REPLY_QUEUE`](crate::REPLY_QUEUE). Returns those that were accepted.
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
-        let _ = done;
-        todo!()
-    }
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>>;
 
     /// Records other outcomes of external workers, as [`settle`](Self::settle) does.
-    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        let _ = settlements;
-        todo!()
-    }
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>>;
 
     /// Renews leases of external workers. Returns those that were accepted.
-    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        let _ = extensions;
-        todo!()
-    }
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>>;
 
     /// Releases at most `limit` jobs whose external worker let its lease run out; the attempt is spent.
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        let _ = limit;
-        todo!()
-    }
+    async fn expire_external(&self, limit: usize) -> Result<Released>;
 
     // -- foreign producers
 
     /// Stores what foreign producers submitted, and remembers each id with the digest of its message, in one transaction. The
     /// answers are in the order of the submissions; the same id twice in a batch is judged in that order too.
-    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
-        let _ = submissions;
-        todo!()
-    }
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>>;
 
     /// Forgets at most `limit` ids of submissions older than `age`. Returns how many.
-    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
-        let _ = (age, limit);
-        todo!()
-    }
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64>;
 
     // -- operating
 
@@ -337,11 +305,11 @@ pub trait JobStore: Send + Sync + fmt::Debug + 'static {
     /// keeps its errors. Wakes nobody: executors find the jobs at their next look.
     async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
 
-    /// Removes live jobs that match (waiting, timer, suspended, running). A running handler is not interrupted here, but its
-    /// outcome will be refused.
+    /// Removes live jobs that match (waiting, timer, suspended, running, external). A running handler is not interrupted here,
+    /// nor is an external worker, but its outcome will be refused.
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
 
-    /// Removes jobs that match for good, dead letters too. Running ones are left alone.
+    /// Removes jobs that match for good, dead letters too. Running and external ones are left alone.
     async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
 }
 

@@ -125,7 +125,7 @@ pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
     let dead = store.node().await;
-    store.bury_node(dead).await;
+    db.bury(dead).await;
     for node in [dead, NOBODY, NodeId(0), NodeId(-1)] {
         assert_eq!(store.take(node, 10).await.len(), 0);
     }

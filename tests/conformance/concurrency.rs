@@ -128,7 +128,7 @@ pub(crate) async fn monitors_share_without_overlap<T: TestDb>(db: &T) {
     store.send_all((0..100).map(|n| if n % 4 == 0 { job().max_attempts(1) } else { job() })).await;
     let node = store.node().await;
     assert_eq!(store.take(node, 100).await.len(), 100);
-    store.bury_node(node).await;
+    db.bury(node).await;
     let mut tasks = JoinSet::new();
     for n in 0..4 {
         let store = handles[n % 2].clone();
@@ -226,7 +226,7 @@ pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
             }
             count
         });
-        reaper.retire_node(node).await.unwrap();
+        db.bury(node).await;
         let mut released = reaper.release_lost(1000).await.unwrap().total();
         let claimed = claims.await.unwrap() as u64;
         released += reaper.release_lost(1000).await.unwrap().total();

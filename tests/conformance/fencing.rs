@@ -108,7 +108,7 @@ pub(crate) async fn not_after_release<T: TestDb>(db: &T) {
 pub(crate) async fn not_after_the_node_was_lost<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (zombie, claimed) = store.running(job()).await;
-    store.bury_node(zombie).await;
+    db.bury(zombie).await;
     assert_eq!(store.release_all_lost().await, (1, 0));
     all_refused(&store, zombie, claimed.fence(), "released by the monitor").await;
     let node = store.node().await;
@@ -121,7 +121,7 @@ pub(crate) async fn not_after_the_node_was_lost<T: TestDb>(db: &T) {
 pub(crate) async fn not_after_it_became_a_dead_letter<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (zombie, claimed) = store.running(job().max_attempts(1)).await;
-    store.bury_node(zombie).await;
+    db.bury(zombie).await;
     assert_eq!(store.release_all_lost().await, (0, 1));
     all_refused(&store, zombie, claimed.fence(), "a dead letter").await;
     // Its attempts start again, its version goes on: the old token stays worthless.

@@ -43,7 +43,7 @@ pub(crate) async fn monitors_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>)
     store.send_all(jobs(3)).await;
     let node = store.node().await;
     store.take(node, 3).await;
-    store.bury_node(node).await;
+    db.bury(node).await;
     let held = db.hold("select from {schema}.job order by seq limit 1 for update").await;
     let released = timeout(SOON, store.release_lost(10)).await.expect("the release waited").unwrap();
     assert_eq!(released.total(), 2);

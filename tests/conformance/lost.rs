@@ -18,7 +18,7 @@ pub(crate) async fn nothing_is_lost_while_all_live<T: TestDb>(db: &T) {
 pub(crate) async fn a_lost_owner_costs_the_attempt<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job().max_attempts(5)).await;
-    store.bury_node(node).await;
+    db.bury(node).await;
     assert_eq!(store.release_all_lost().await, (1, 0));
     let detail = store.detail(claimed.id).await;
     assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 1));
@@ -39,7 +39,7 @@ pub(crate) async fn a_killer_ends_as_a_dead_letter<T: TestDb>(db: &T) {
     for attempt in 1..=3 {
         let node = store.node().await;
         assert_eq!(store.take_one(node).await.attempt, attempt);
-        store.bury_node(node).await;
+        db.bury(node).await;
         let expected = if attempt == 3 { (0, 1) } else { (1, 0) };
         assert_eq!(store.release_all_lost().await, expected);
     }
@@ -57,7 +57,7 @@ pub(crate) async fn in_batches<T: TestDb>(db: &T) {
         .await;
     let node = store.node().await;
     assert_eq!(store.take(node, 10).await.len(), 10);
-    store.bury_node(node).await;
+    db.bury(node).await;
     let mut waiting = 0;
     let mut dead = 0;
     for expected in [4, 4, 2, 0] {
@@ -79,7 +79,7 @@ pub(crate) async fn dead_nodes_are_forgotten_when_they_own_nothing<T: TestDb>(db
     let dead = store.node().await;
     let alive = store.node().await;
     store.take(dead, 3).await;
-    store.bury_node(dead).await;
+    db.bury(dead).await;
     for held in [1, 0] {
         store.release_lost(2).await.unwrap();
         assert_eq!(store.count(JobState::Running).await, held);
@@ -95,7 +95,7 @@ pub(crate) async fn the_living_keep_theirs<T: TestDb>(db: &T) {
     let alive = store.node().await;
     let kept = store.take(alive, 3).await;
     let lost = store.take(dead, 3).await;
-    store.bury_node(dead).await;
+    db.bury(dead).await;
     assert_eq!(store.release_all_lost().await, (3, 0));
     for job in lost {
         assert_eq!(store.state(job.id).await, Some(JobState::Waiting));
@@ -111,7 +111,7 @@ pub(crate) async fn several_dead_nodes<T: TestDb>(db: &T) {
     for _ in 0..3 {
         let node = store.node().await;
         assert_eq!(store.take(node, 3).await.len(), 3);
-        store.bury_node(node).await;
+        db.bury(node).await;
     }
     assert_eq!(store.release_all_lost().await, (9, 0));
     assert_eq!(store.release_all_lost().await, (0, 0), "nothing is released twice");
@@ -128,7 +128,7 @@ pub(crate) async fn the_record_stays_bounded<T: TestDb>(db: &T) {
             store.fail(node, &claimed, Duration::ZERO, "failed").await;
             store.promote().await;
         } else {
-            store.bury_node(node).await;
+            db.bury(node).await;
             assert_eq!(store.release_all_lost().await, (1, 0));
         }
     }
@@ -145,7 +145,7 @@ pub(crate) async fn what_it_settled_is_not_lost<T: TestDb>(db: &T) {
     store.fail(node, &claimed[0], LATER, "error").await;
     assert!(store.settle_one(node, claimed[1].fence(), Verdict::Dead).await);
     assert!(store.settle_one(node, claimed[2].fence(), Verdict::Release).await);
-    store.bury_node(node).await;
+    db.bury(node).await;
     assert_eq!(store.release_all_lost().await, (0, 0));
     assert_eq!(store.detail(claimed[0].id).await.errors.len(), 1);
 }

@@ -27,7 +27,7 @@ pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
     let first = store.register_node(&node_info("same")).await.unwrap();
     let second = store.register_node(&node_info("same")).await.unwrap();
     assert_ne!(first, second);
-    store.bury_node(first).await;
+    db.bury(first).await;
     store.release_all_lost().await;
     let third = store.register_node(&node_info("same")).await.unwrap();
     assert!(third != first && third != second, "no number is used again");

@@ -49,7 +49,7 @@ pub(crate) async fn is_finished_like_any_claim<T: TestDb>(db: &T) {
 pub(crate) async fn by_a_dead_node_waits<T: TestDb>(db: &T) {
     let store = db.jobs();
     let dead = store.node().await;
-    store.bury_node(dead).await;
+    db.bury(dead).await;
     for node in [dead, NOBODY] {
         let batch = messages(jobs(2));
         let owned = Preclaim { node, positions: vec![0, 1] };
@@ -118,7 +118,7 @@ pub(crate) async fn is_released_when_its_node_dies<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let fence = store.send_owned(job(), node).await;
-    store.bury_node(node).await;
+    db.bury(node).await;
     assert_eq!(store.release_all_lost().await, (1, 0));
     assert_eq!(store.complete(node, &[fence]).await.unwrap(), []);
     assert_eq!(store.detail(fence.id).await.summary.attempt, 1);

@@ -88,7 +88,7 @@ pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
     refused(other, claimed.fence()).await;
     refused(zombie, stale).await;
     refused(zombie, stranger).await;
-    jobs.bury_node(zombie).await;
+    db.bury(zombie).await;
     assert_eq!(jobs.release_all_lost().await, (1, 0));
     refused(zombie, claimed.fence()).await;
     let again = jobs.take_one(other).await;

@@ -100,12 +100,6 @@ impl Jobs {
         self.register_node(&node_info("test")).await.unwrap()
     }
 
-    /// A node that was declared dead in good order; nobody answers for what it owns.
-    pub(crate) async fn bury_node(&self, node: NodeId) {
-        self.retire_node(node).await.unwrap();
-        assert!(!self.heartbeat(node).await.unwrap());
-    }
-
     /// Claims from the queue `default`, any kind.
     pub(crate) async fn take(&self, node: NodeId, limit: usize) -> Vec<Job> {
         self.take_from("default", node, limit).await

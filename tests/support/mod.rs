@@ -14,7 +14,7 @@ pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
-use jobwright::JobId;
+use jobwright::{JobId, NodeId};
 use jobwright::store::Store;
 
 pub(crate) use self::jobs::Jobs;
@@ -56,6 +56,17 @@ pub(crate) trait TestDb: Sized {
 
     /// Sets what only time could bring a job to.
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32);
+
+    /// Lets the node's lease be over.
+    async fn end_lease(&self, node: NodeId);
+
+    /// A node that was declared dead; nobody answers for what it owns.
+    async fn bury(&self, node: NodeId) {
+        self.end_lease(node).await;
+        let jobs = self.jobs();
+        assert!(jobs.expire_nodes().await.unwrap().contains(&node));
+        assert!(!jobs.heartbeat(node).await.unwrap());
+    }
 
     /// Removes all jobs and nodes.
     async fn clear(&self);

@@ -191,10 +191,15 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
             .await;
     }
 
+    async fn end_lease(&self, node: NodeId) {
+        self.raw(&format!("update {{schema}}.node set expires_at = started_at where id = {node}")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
             "delete from {schema}.job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
-             delete from {schema}.dead_letter_job; delete from {schema}.node",
+             delete from {schema}.dead_letter_job; delete from {schema}.external_job;
+             delete from {schema}.submission; delete from {schema}.node",
         )
         .await;
     }

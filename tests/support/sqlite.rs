@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jobwright::{DatabaseConfig, JobId, Sqlite};
+use jobwright::{DatabaseConfig, JobId, NodeId, Sqlite};
 use rusqlite::Connection;
 
 use super::{SqlDb, TestDb, unique};
@@ -111,10 +111,15 @@ impl TestDb for SqliteDb {
             .await;
     }
 
+    async fn end_lease(&self, node: NodeId) {
+        self.raw(format!("update jobwright_node set expires_at = started_at where id = {node}")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
             "begin immediate; delete from jobwright_job; delete from jobwright_timer_job;
-             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_node; commit",
+             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
+             delete from jobwright_submission; delete from jobwright_node; commit",
         )
         .await;
     }

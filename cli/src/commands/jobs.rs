@@ -62,7 +62,7 @@ impl Steer {
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Retry => ("retry", "retried", "dead, timer"),
-            Self::Cancel => ("cancel", "cancelled", "waiting, running, timer, suspended"),
+            Self::Cancel => ("cancel", "cancelled", "waiting, running, external, timer, suspended"),
             Self::Delete => ("delete", "deleted", "waiting, timer, suspended, dead"),
         }
     }

@@ -62,12 +62,12 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
         text.push_str("No jobs.\n");
     } else {
         text.push_str(&table(
-            ["queue", "waiting", "running", "timer", "overdue", "suspended", "dead", "oldest waiting"],
+            ["queue", "waiting", "running", "external", "timer", "overdue", "suspended", "dead", "oldest waiting"],
             queues.iter().map(|queue| {
-                let counts = [queue.waiting, queue.running, queue.timer, queue.overdue, queue.suspended, queue.dead];
-                let [waiting, running, timer, overdue, suspended, dead] = counts.map(|n| n.to_string());
+                let counts = [queue.waiting, queue.running, queue.external, queue.timer, queue.overdue, queue.suspended, queue.dead];
+                let [waiting, running, external, timer, overdue, suspended, dead] = counts.map(|n| n.to_string());
                 let oldest = or_dash(queue.oldest_waiting_seconds.map(|seconds| format!("{seconds:.1} s")));
-                [queue.queue.clone(), waiting, running, timer, overdue, suspended, dead, oldest]
+                [queue.queue.clone(), waiting, running, external, timer, overdue, suspended, dead, oldest]
             }),
         ));
     }

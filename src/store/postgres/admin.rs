@@ -92,7 +92,9 @@ impl Steer {
     fn states(self) -> Vec<&'static str> {
         let states: &[JobState] = match self {
             Self::Retry => &[JobState::Dead, JobState::Timer],
-            Self::Cancel => &[JobState::Waiting, JobState::Running, JobState::Timer, JobState::Suspended],
+            Self::Cancel => {
+                &[JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended]
+            }
             Self::Delete => &[JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead],
         };
         states.iter().map(|state| state.as_str()).collect()
@@ -150,7 +152,8 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
                     overdue: count(row, 4)?,
                     suspended: count(row, 5)?,
                     dead: count(row, 6)?,
-                    oldest_waiting_seconds: rows::get(row, 7)?,
+                    external: count(row, 7)?,
+                    oldest_waiting_seconds: rows::get(row, 8)?,
                 })
             })
             .collect::<Result<_>>()?,
@@ -166,6 +169,7 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
                     lease_seconds_left: rows::get(row, 5)?,
                     dead: rows::get(row, 6)?,
                     running: count(row, 7)?,
+                    broker: rows::get(row, 8)?,
                 })
             })
             .collect::<Result<_>>()?,

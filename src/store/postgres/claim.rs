@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{Shared, rows};
@@ -20,13 +21,48 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         .engine_once(
             "claim jobs",
             &shared.sql.claim,
-            &[&request.node.0, &request.queue, &after.rank, &after.seq, &request.kinds, &rows::count(request.limit)],
+            &[
+                &request.node.0,
+                &request.queue,
+                &after.rank,
+                &after.seq,
+                &request.kinds,
+                &rows::count(request.limit),
+                &request.held_too,
+            ],
         )
         .await?;
-    let mut jobs = rows.iter().map(|row| job(row, request.queue)).collect::<Result<Vec<_>>>()?;
-    // An UPDATE returns rows in no promised order.
+    best_first(rows.iter().map(|row| job(row, request.queue)))
+}
+
+/// An UPDATE returns rows in no promised order.
+fn best_first(jobs: impl Iterator<Item = Result<Job>>) -> Result<Vec<Job>> {
+    let mut jobs = jobs.collect::<Result<Vec<_>>>()?;
     jobs.sort_unstable_by_key(|job| (-job.priority, job.seq));
     Ok(jobs)
+}
+
+/// Takes what deliveries name.
+pub(super) async fn claim_delivered(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    deliveries: &[Fence],
+    kinds: Option<&[String]>,
+) -> Result<Vec<Job>> {
+    let (ids, versions) = columns(deliveries);
+    let params: [&(dyn ToSql + Sync); 4] = [&node.0, &ids, &versions, &kinds];
+    let rows = shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await?;
+    queued(&rows)
+}
+
+/// Jobs of rows that name their queue too, best first.
+pub(super) fn queued(rows: &[Row]) -> Result<Vec<Job>> {
+    best_first(rows.iter().map(|row| job(row, rows::get(row, 12)?)))
+}
+
+/// Fences as one array a column.
+pub(super) fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i64>) {
+    fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip()
 }
 
 fn job(row: &Row, queue: &str) -> Result<Job> {
@@ -46,8 +82,7 @@ fn job(row: &Row, queue: &str) -> Result<Job> {
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let ids: Vec<Uuid> = fences.iter().map(|fence| fence.id.into()).collect();
-    let versions: Vec<i64> = fences.iter().map(|fence| fence.version).collect();
+    let (ids, versions) = columns(fences);
     let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
     ids_of(&rows)
 }
@@ -70,10 +105,15 @@ pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Se
 }
 
 /// Takes each job's first outcome and leaves the others.
-fn take_round<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
-    let mut seen = HashSet::with_capacity(settlements.len());
-    let (round, rest) = settlements.drain(..).partition(|settlement| seen.insert(settlement.fence.id));
-    *settlements = rest;
+pub(super) fn take_round<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
+    first_of_each(settlements, |settlement| settlement.fence.id)
+}
+
+/// Takes what comes first of each id and leaves the others: the statements that follow find a row's part by its place.
+pub(super) fn first_of_each<'a, T>(all: &mut Vec<&'a T>, id: impl Fn(&T) -> JobId) -> Vec<&'a T> {
+    let mut seen = HashSet::with_capacity(all.len());
+    let (round, rest) = all.drain(..).partition(|one| seen.insert(id(one)));
+    *all = rest;
     round
 }
 
@@ -98,15 +138,15 @@ async fn release_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]
 }
 
 /// What both kinds of outcome have.
-struct Columns<'a> {
-    ids: Vec<Uuid>,
-    versions: Vec<i64>,
-    errors: Vec<Option<&'a str>>,
-    details: Vec<Option<&'a str>>,
+pub(super) struct Columns<'a> {
+    pub(super) ids: Vec<Uuid>,
+    pub(super) versions: Vec<i64>,
+    pub(super) errors: Vec<Option<&'a str>>,
+    pub(super) details: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
-    fn new(settlements: &[&'a Settlement]) -> Self {
+    pub(super) fn new(settlements: &[&'a Settlement]) -> Self {
         Self {
             ids: settlements.iter().map(|s| s.fence.id.into()).collect(),
             versions: settlements.iter().map(|s| s.fence.version).collect(),
@@ -116,8 +156,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn verdict(verdict: &Verdict) -> (&'static str, i64) {
-    let micros = |delay: &std::time::Duration| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
+pub(super) fn verdict(verdict: &Verdict) -> (&'static str, i64) {
+    let micros = |delay: &std::time::Duration| rows::micros(*delay);
     match verdict {
         Verdict::Retry(delay) => ("retry", micros(delay)),
         Verdict::Snooze(delay) => ("snooze", micros(delay)),
@@ -128,6 +168,6 @@ fn verdict(verdict: &Verdict) -> (&'static str, i64) {
     }
 }
 
-fn ids_of(rows: &[Row]) -> Result<Vec<JobId>> {
+pub(super) fn ids_of(rows: &[Row]) -> Result<Vec<JobId>> {
     rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect()
 }

@@ -32,6 +32,8 @@ pub(super) struct Columns<'a> {
     ats: Vec<Option<Timestamp>>,
     given: Vec<bool>,
     own: Vec<bool>,
+    /// Microseconds.
+    holds: Vec<i64>,
     node: Option<i64>,
 }
 
@@ -40,6 +42,8 @@ pub(super) struct Columns<'a> {
 enum Shape {
     /// Fresh ids, all due now.
     Ready,
+    /// The same, and some are held for their delivery.
+    Held,
     /// Delays or given ids too.
     Any,
     /// Some rows are to be born owned.
@@ -101,6 +105,7 @@ impl<'a> Columns<'a> {
         self.ats.push(at);
         self.given.push(message.id_given);
         self.own.push(own);
+        self.holds.push(rows::micros(message.hold));
     }
 
     /// Which statement will do: the simplest one.
@@ -112,14 +117,16 @@ impl<'a> Columns<'a> {
             || self.ats.iter().any(Option::is_some)
         {
             Shape::Any
+        } else if self.holds.iter().any(|hold| *hold > 0) {
+            Shape::Held
         } else {
             Shape::Ready
         }
     }
 
-    /// The parameters of the statement that fits.
-    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+    /// What every statement takes.
+    fn content(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
             &self.ids,
             &self.kinds,
             &self.queues,
@@ -129,15 +136,33 @@ impl<'a> Columns<'a> {
             &self.bodies,
             &self.content_types,
             &self.headers,
-        ];
-        let shape = self.shape();
-        if shape != Shape::Ready {
-            let more: [&(dyn ToSql + Sync); 3] = [&self.delays, &self.ats, &self.given];
-            params.extend(more);
-        }
-        if shape == Shape::Owned {
-            let more: [&(dyn ToSql + Sync); 2] = [&self.node, &self.own];
-            params.extend(more);
+        ]
+    }
+
+    /// When the rows may run, and whether they may be there already.
+    fn dues(&self) -> [&(dyn ToSql + Sync); 4] {
+        [&self.delays, &self.ats, &self.given, &self.holds]
+    }
+
+    /// The parameters that `receive` shares with the general flush.
+    pub(super) fn general(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params = self.content();
+        params.extend(self.dues());
+        params
+    }
+
+    /// The parameters of the statement that fits.
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params = self.content();
+        match self.shape() {
+            Shape::Ready => {}
+            Shape::Held => params.push(&self.holds),
+            Shape::Any => params.extend(self.dues()),
+            Shape::Owned => {
+                let more: [&(dyn ToSql + Sync); 6] =
+                    [&self.delays, &self.ats, &self.given, &self.node, &self.own, &self.holds];
+                params.extend(more);
+            }
         }
         params
     }
@@ -146,6 +171,7 @@ impl<'a> Columns<'a> {
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
         match self.shape() {
             Shape::Ready => &sql.insert_ready,
+            Shape::Held => &sql.insert_held,
             Shape::Any => &sql.insert_any,
             Shape::Owned => &sql.insert_owned,
         }
@@ -154,7 +180,7 @@ impl<'a> Columns<'a> {
     /// What was inserted, and by which transaction.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
-        if self.shape() == Shape::Ready {
+        if matches!(self.shape(), Shape::Ready | Shape::Held) {
             return Ok((Inserted { rows: self.ids.len() as u64, owned: Vec::new() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, owned: Vec::new() };

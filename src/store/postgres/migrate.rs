@@ -13,8 +13,10 @@ use crate::error::Result;
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: include_str!("../../../migrations/postgres/0001_init.sql") }];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: include_str!("../../../migrations/postgres/0001_init.sql") },
+    Migration { version: 2, name: "broker", sql: include_str!("../../../migrations/postgres/0002_broker.sql") },
+];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a
 /// large table.

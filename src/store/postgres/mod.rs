@@ -11,10 +11,12 @@ mod claim;
 mod client;
 mod connect;
 mod error;
+mod external;
 mod fate;
 mod hints;
 mod insert;
 mod migrate;
+mod receive;
 mod rows;
 mod statements;
 mod tls;
@@ -34,12 +36,12 @@ use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
-    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim,
-    Promoted, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
+    NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
 /// A PostgreSQL database (13 or newer) that keeps jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -180,10 +182,12 @@ impl JobStore for Postgres {
         Ok(!rows.is_empty())
     }
 
-    async fn retire_node(&self, node: NodeId) -> Result<()> {
+    async fn retire_node(&self, node: NodeId) -> Result<u64> {
         self.0.engine("retire the node", &self.0.sql.retire_node, &[&node.0]).await?;
+        // Statements of their own: only a later one sees what the first has waited for.
+        let released = self.release_unknown(node, &[]).await?;
         self.0.engine("forget retired nodes", &self.0.sql.forget_nodes, &[]).await?;
-        Ok(())
+        Ok(released)
     }
 
     async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
@@ -210,6 +214,52 @@ impl JobStore for Postgres {
         let rows =
             self.0.engine("release what got lost on the way", &self.0.sql.release_unknown, &[&node.0, &known]).await?;
         Ok(rows.len() as u64)
+    }
+
+    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
+        claim::claim_delivered(&self.0, node, deliveries, kinds).await
+    }
+
+    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
+        let rows = self.0.engine("end the head start of deliveries", &self.0.sql.unhold, &[&ids]).await?;
+        rows.iter().map(|row| rows::get(row, 0)).collect()
+    }
+
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        self.0.engine("report the broker's mode", &self.0.sql.report_broker, &[&node.0, &mode]).await.map(drop)
+    }
+
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+        external::hand_out(&self.0, queue, limit, lease).await
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        external::take_back(&self.0, fences).await
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+        external::complete(&self.0, done).await
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        external::settle(&self.0, settlements).await
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        external::extend(&self.0, extensions).await
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        external::expire(&self.0, limit).await
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        receive::receive(&self.0, submissions).await
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        receive::prune(&self.0, age, limit).await
     }
 
     async fn status(&self) -> Result<StatusReport> {

@@ -1,6 +1,7 @@
 //! From rows to values. A column that can't be read is an error and never a panic: the schema may not be ours.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
@@ -26,6 +27,13 @@ pub(super) fn single(rows: &[Row]) -> Result<&Row> {
 /// A limit or an attempt as the database counts.
 pub(super) fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// A duration as the statements take it. None is longer than a thousand years, so that `now + duration` can't leave the range of
+/// a timestamp.
+pub(super) fn micros(duration: Duration) -> i64 {
+    const LONGEST: i64 = 1000 * 366 * 24 * 3600 * 1_000_000;
+    i64::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }
 
 pub(super) fn attempts(n: i32) -> u32 {

@@ -22,6 +22,7 @@ fn place(state: JobState) -> (&'static str, &'static str) {
     match state {
         JobState::Waiting => ("jobwright_job", "lock_owner is null"),
         JobState::Running => ("jobwright_job", "lock_owner is not null"),
+        JobState::External => ("jobwright_external_job", "true"),
         JobState::Timer => ("jobwright_timer_job", "true"),
         JobState::Suspended => ("jobwright_suspended_job", "true"),
         JobState::Dead => ("jobwright_dead_letter_job", "true"),
@@ -171,7 +172,8 @@ impl Inner {
     }
 
     pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [JobState::Waiting, JobState::Running, JobState::Timer, JobState::Suspended];
+        let live =
+            [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
         self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
     }
 

@@ -34,12 +34,15 @@ impl Inner {
             .transpose()
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
 
+        let held_too = request.held_too;
         let looked_for = (queue.clone(), kinds.clone());
         let found = self
-            .check(tried, move |connection, _| {
+            .check(tried, move |connection, now| {
                 let (queue, kinds) = looked_for;
                 let mut statement = connection.prepare_cached(CLAIM_CHECK)?;
-                let params = named_params! { ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq };
+                let params = named_params! {
+                    ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":now": now, ":held_too": held_too,
+                };
                 Ok(statement.query_row(params, |row| row.get::<_, bool>(0))?)
             })
             .await?;
@@ -50,6 +53,7 @@ impl Inner {
             let mut statement = connection.prepare_cached(CLAIM)?;
             let params = named_params! {
                 ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":limit": limit,
+                ":held_too": held_too,
             };
             let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
             jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));

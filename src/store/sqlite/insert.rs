@@ -9,7 +9,7 @@ use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
 use super::{Inner, nodes, take_numbers};
 use crate::error::{Error, Result};
-use crate::job::{Due, JobMessage, NodeId, Payload};
+use crate::job::{Due, JobId, JobMessage, NodeId, Payload};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
@@ -65,7 +65,7 @@ pub(super) fn insert_together(
     }
 }
 
-fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Preclaim>, now: i64) -> Work<Inserted> {
+pub(super) fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Preclaim>, now: i64) -> Work<Inserted> {
     // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
     let first = take_numbers(connection, "job", messages.len())?;
     let (owner, reserved) = match owned {
@@ -89,6 +89,11 @@ fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Precl
     Ok(inserted)
 }
 
+/// Whether there is a job of this id, in any state.
+pub(super) fn id_exists(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
+    connection.prepare_cached(ID_EXISTS)?.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))
+}
+
 /// A message on its way to become a row.
 struct NewRow<'a> {
     message: &'a JobMessage,
@@ -100,9 +105,7 @@ struct NewRow<'a> {
 
 impl NewRow<'_> {
     fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        connection
-            .prepare_cached(ID_EXISTS)?
-            .query_row(named_params! { ":id": self.message.id.as_uuid().as_bytes() }, |row| row.get(0))
+        id_exists(connection, self.message.id)
     }
 
     /// When it is due, if that is later than now.
@@ -134,6 +137,9 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
+            // Nobody delivers what has an owner.
+            ":held_until": (self.owner.is_none() && !message.hold.is_zero())
+                .then(|| self.now.saturating_add(micros(message.hold))),
         })?;
         if written == 1 && self.owner.is_some() {
             owned.push(OwnedInsert { id: message.id, seq: self.seq, created_at: timestamp(self.now)? });

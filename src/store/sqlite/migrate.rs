@@ -12,8 +12,10 @@ use crate::store::migration::{Applied, compare, refuse_newer};
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "init", sql: include_str!("../../../migrations/sqlite/0001_init.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "init", sql: include_str!("../../../migrations/sqlite/0001_init.sql") },
+    Migration { version: 2, name: "broker", sql: include_str!("../../../migrations/sqlite/0002_broker.sql") },
+];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.
 const LONGEST: Duration = Duration::from_secs(600);

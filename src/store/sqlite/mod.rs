@@ -6,6 +6,8 @@
 
 mod admin;
 mod claim;
+mod delivered;
+mod external;
 mod failure;
 mod hints;
 mod insert;
@@ -13,6 +15,7 @@ mod lane;
 mod migrate;
 mod nodes;
 mod open;
+mod receive;
 mod rows;
 mod settle;
 mod status;
@@ -34,12 +37,12 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, MigrationStatus, NodeInfo,
-    Page, Preclaim, Promoted, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
+    MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
 };
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId};
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
 const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
 
@@ -220,7 +223,7 @@ impl JobStore for Sqlite {
         self.inner.heartbeat(node).await
     }
 
-    async fn retire_node(&self, node: NodeId) -> Result<()> {
+    async fn retire_node(&self, node: NodeId) -> Result<u64> {
         self.inner.retire_node(node).await
     }
 
@@ -234,6 +237,50 @@ impl JobStore for Sqlite {
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
         self.inner.release_unknown(node, known).await
+    }
+
+    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
+        self.inner.claim_delivered(node, deliveries, kinds).await
+    }
+
+    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        self.inner.unhold(ids).await
+    }
+
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        self.inner.report_broker(node, mode).await
+    }
+
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+        self.inner.hand_out(queue, limit, lease).await
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        self.inner.take_back(fences).await
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+        self.inner.complete_external(done).await
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.inner.settle_external(settlements).await
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        self.inner.extend_external(extensions).await
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        self.inner.expire_external(limit).await
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        self.inner.receive(submissions).await
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune_submissions(age, limit).await
     }
 
     async fn status(&self) -> Result<StatusReport> {

@@ -15,6 +15,7 @@ use crate::store::{NodeInfo, Released};
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
 const HEARTBEAT: &str = include_str!("sql/heartbeat.sql");
+const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
 const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const EXPIRED_CHECK: &str = include_str!("sql/expired_check.sql");
@@ -57,10 +58,21 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn retire_node(&self, node: NodeId) -> Result<()> {
+    /// One transaction: a claim is before it, or finds the node gone.
+    pub(super) async fn retire_node(&self, node: NodeId) -> Result<u64> {
         self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
+            let released = release_unknown(connection, node, &id_list(&[]))?;
             connection.prepare_cached(FORGET_NODES)?.execute([])?;
+            Ok(released)
+        })
+        .await
+    }
+
+    pub(super) async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        let mode = mode.map(str::to_owned);
+        self.write("report the broker's mode", move |connection, _| {
+            connection.prepare_cached(REPORT_BROKER)?.execute(named_params! { ":node": node.0, ":broker": mode })?;
             Ok(())
         })
         .await
@@ -96,11 +108,7 @@ impl Inner {
         if !any {
             return Ok(0);
         }
-        self.write(tried, move |connection, _| {
-            let params = named_params! { ":node": node.0, ":known": known };
-            Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
-        })
-        .await
+        self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known)?)).await
     }
 
     pub(super) async fn release_lost(&self, limit: usize) -> Result<Released> {
@@ -130,6 +138,12 @@ impl Inner {
         })
         .await
     }
+}
+
+/// Gives back what a node owns, but for what is in `known` (see [`id_list`]).
+fn release_unknown(connection: &Connection, node: NodeId, known: &str) -> rusqlite::Result<u64> {
+    let params = named_params! { ":node": node.0, ":known": known };
+    Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
 fn dead_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeId>> {

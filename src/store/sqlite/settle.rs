@@ -13,7 +13,7 @@ const COMPLETE: &str = include_str!("sql/complete.sql");
 const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
 const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
 const JOB_TO_DEAD: &str = include_str!("sql/job_to_dead.sql");
-const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
+pub(super) const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
 const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
 
 impl Inner {

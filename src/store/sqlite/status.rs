@@ -13,6 +13,7 @@ use crate::store::{NodeStatus, QueueStatus, StatusReport};
 const JOBS: &str = include_str!("sql/status_jobs.sql");
 const TIMERS: &str = include_str!("sql/status_timers.sql");
 const SUSPENDED: &str = include_str!("sql/status_suspended.sql");
+const EXTERNAL: &str = include_str!("sql/status_external.sql");
 const DEAD: &str = include_str!("sql/status_dead.sql");
 const NODES: &str = include_str!("sql/status_nodes.sql");
 
@@ -34,6 +35,10 @@ impl Inner {
             })?;
             queues.add(connection, SUSPENDED, &[], |queue, row| {
                 queue.suspended = number(row, 1)?;
+                Ok(())
+            })?;
+            queues.add(connection, EXTERNAL, &[], |queue, row| {
+                queue.external = number(row, 1)?;
                 Ok(())
             })?;
             queues.add(connection, DEAD, &[], |queue, row| {
@@ -83,6 +88,7 @@ fn node(row: &Row<'_>, now: Micros) -> rusqlite::Result<NodeStatus> {
         lease_seconds_left: seconds(row.get::<_, Micros>(5)? - now),
         dead: row.get(6)?,
         running: number(row, 7)?,
+        broker: row.get(8)?,
     })
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore, JobSummary, MigrationStatus,
-    NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Released, Settlement, StatusReport, Steered,
+    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore, JobSummary, MigrationStatus,
+    NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released, Settlement, StatusReport, Steered,
 };
-use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result};
+use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
 use super::Oracle;
 use super::model::{Node, Place, State, after};
@@ -62,6 +62,7 @@ impl JobStore for Oracle {
         }
         Ok(state.own_first(request.node, request.limit, |row| {
             row.message.queue == request.queue
+                && (request.held_too || !row.is_held())
                 && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
                 && request.after.is_none_or(|mark| (row.rank(), row.seq) > (mark.rank, mark.seq))
         }))
@@ -114,7 +115,7 @@ impl JobStore for Oracle {
         let id = NodeId(state.last_node);
         let now = Timestamp::now();
         let expires_at = after(now, info.lease);
-        state.nodes.insert(id, Node { info: info.clone(), started_at: now, expires_at, dead: false });
+        state.nodes.insert(id, Node { info: info.clone(), started_at: now, expires_at, dead: false, broker: None });
         Ok(id)
     }
 
@@ -125,9 +126,10 @@ impl JobStore for Oracle {
         Ok(true)
     }
 
-    async fn retire_node(&self, id: NodeId) -> Result<()> {
-        self.lock().nodes.remove(&id);
-        Ok(())
+    async fn retire_node(&self, id: NodeId) -> Result<u64> {
+        let mut state = self.lock();
+        state.nodes.remove(&id);
+        Ok(state.release_unknown(id, &[]))
     }
 
     async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
@@ -163,15 +165,61 @@ impl JobStore for Oracle {
     }
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+        Ok(self.lock().release_unknown(node, known))
+    }
+
+    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
+        Ok(self.lock().claim_delivered(node, deliveries, kinds))
+    }
+
+    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        Ok(self.lock().unhold(ids))
+    }
+
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        if let Some(node) = self.lock().nodes.get_mut(&node) {
+            node.broker = mode.map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+        Ok(self.lock().hand_out(queue, limit, lease))
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
         let mut state = self.lock();
-        let unknown =
-            state.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
-        Ok(unknown
-            .map(|row| {
-                row.attempt -= 1;
-                row.place = Place::Waiting;
-            })
-            .count() as u64)
+        Ok(fences.iter().filter(|fence| state.take_back(**fence)).count() as u64)
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        Ok(done.iter().filter(|done| state.complete_external(done)).map(|done| done.fence.id).collect())
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let accepted = settlements.iter().filter(|settlement| state.settle_external(settlement));
+        Ok(accepted.map(|settlement| settlement.fence.id).collect())
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let accepted = extensions.iter().filter(|extension| state.extend_external(extension));
+        Ok(accepted.map(|extension| extension.fence.id).collect())
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        Ok(self.lock().expire_external(limit))
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        let mut state = self.lock();
+        Ok(submissions.iter().map(|submission| state.receive(submission)).collect())
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        Ok(self.lock().prune_submissions(age, limit))
     }
 
     async fn status(&self) -> Result<StatusReport> {
@@ -194,6 +242,7 @@ impl JobStore for Oracle {
                     queue.running += 1;
                     *running.entry(owner).or_default() += 1;
                 }
+                Place::External { .. } => queue.external += 1,
                 Place::Timer { due } => {
                     queue.timer += 1;
                     queue.overdue += u64::from(due <= now);
@@ -211,6 +260,7 @@ impl JobStore for Oracle {
             lease_seconds_left: seconds(now, node.expires_at),
             dead: node.dead,
             running: running.get(id).copied().unwrap_or(0),
+            broker: node.broker.clone(),
         });
         Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
     }
@@ -250,7 +300,8 @@ impl JobStore for Oracle {
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [JobState::Waiting, JobState::Running, JobState::Timer, JobState::Suspended];
+        let live =
+            [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
         Ok(self.lock().remove(filter, &live, dry_run))
     }
 

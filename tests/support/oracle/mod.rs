@@ -1,13 +1,15 @@
 //! The store as it is meant, in memory: one map, one lock, no cleverness. What it does is what its neighbours must do.
 
+mod broker;
 mod engine;
 mod model;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use jiff::Timestamp;
 use jobwright::store::{JobStore, Store};
-use jobwright::{JobId, Result};
+use jobwright::{JobId, NodeId, Result};
 
 use self::model::{Place, State};
 pub(crate) use self::unit::OracleTransaction;
@@ -65,9 +67,16 @@ impl TestDb for Oracle {
         (row.version, row.attempt) = (version, attempt);
     }
 
+    async fn end_lease(&self, node: NodeId) {
+        if let Some(node) = self.lock().nodes.get_mut(&node) {
+            node.expires_at = Timestamp::UNIX_EPOCH;
+        }
+    }
+
     async fn clear(&self) {
         let mut state = self.lock();
         state.jobs.clear();
         state.nodes.clear();
+        state.submissions.clear();
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) last_seq: i64,
     pub(super) last_node: i64,
     pub(super) migrated: Option<Timestamp>,
+    /// What was submitted: digest, and when.
+    pub(super) submissions: BTreeMap<JobId, ([u8; 32], Timestamp)>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,12 +34,15 @@ pub(super) struct Row {
     pub(super) message: JobMessage,
     pub(super) errors: Vec<AttemptError>,
     pub(super) place: Place,
+    /// Left to its delivery until then.
+    pub(super) held: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Waiting,
     Running { owner: NodeId, since: Timestamp },
+    External { until: Timestamp },
     Timer { due: Timestamp },
     Suspended,
     Dead { at: Timestamp, reason: String },
@@ -49,6 +54,7 @@ pub(super) struct Node {
     pub(super) started_at: Timestamp,
     pub(super) expires_at: Timestamp,
     pub(super) dead: bool,
+    pub(super) broker: Option<String>,
 }
 
 /// The moment `delay` from `now`.
@@ -61,6 +67,7 @@ impl Row {
         match self.place {
             Place::Waiting => JobState::Waiting,
             Place::Running { .. } => JobState::Running,
+            Place::External { .. } => JobState::External,
             Place::Timer { .. } => JobState::Timer,
             Place::Suspended => JobState::Suspended,
             Place::Dead { .. } => JobState::Dead,
@@ -86,6 +93,20 @@ impl Row {
         self.version += 1;
         self.attempt += 1;
         self.place = Place::Running { owner, since: Timestamp::now() };
+        self.held = None;
+    }
+
+    /// Whether claims of the table leave it alone.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some_and(|until| until > Timestamp::now())
+    }
+
+    pub(super) fn hand_out(&mut self, until: Timestamp) -> Job {
+        self.version += 1;
+        self.attempt += 1;
+        self.place = Place::External { until };
+        self.held = None;
+        self.job()
     }
 
     pub(super) fn record(&mut self, node: NodeId, error: &str, detail: Option<String>) {
@@ -147,6 +168,11 @@ impl State {
         self.by_id(fence.id).filter(|row| row.version == fence.version && row.owner() == Some(node))
     }
 
+    /// The row, if it is this hand-out.
+    pub(super) fn external(&mut self, fence: Fence) -> Option<&mut Row> {
+        self.by_id(fence.id).filter(|row| row.version == fence.version && row.state() == JobState::External)
+    }
+
     pub(super) fn alive(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| !node.dead)
     }
@@ -175,6 +201,7 @@ impl State {
                 created_at: now,
                 message: message.clone(),
                 errors: Vec::new(),
+                held: (due <= now && !message.hold.is_zero()).then(|| after(now, message.hold)),
                 place: if due > now { Place::Timer { due } } else { Place::Waiting },
             };
             if let Some(owned) = owned
@@ -190,8 +217,13 @@ impl State {
         (rows, inserted)
     }
 
-    /// Makes up to `limit` jobs of those in `candidates` the node's.
-    pub(super) fn own_first(&mut self, node: NodeId, limit: usize, wanted: impl Fn(&Row) -> bool) -> Vec<Job> {
+    /// Does this to up to `limit` waiting jobs of those wanted, best first.
+    pub(super) fn best(
+        &mut self,
+        limit: usize,
+        wanted: impl Fn(&Row) -> bool,
+        mut each: impl FnMut(&mut Row) -> Job,
+    ) -> Vec<Job> {
         let mut best: Vec<(i16, i64)> = self
             .jobs
             .values()
@@ -200,18 +232,27 @@ impl State {
             .collect();
         best.sort_unstable();
         best.truncate(limit);
-        best.iter()
-            .map(|(_, seq)| {
-                let row = self.jobs.get_mut(seq).unwrap();
-                row.own(node);
-                row.job()
-            })
-            .collect()
+        best.iter().map(|(_, seq)| each(self.jobs.get_mut(seq).unwrap())).collect()
+    }
+
+    /// Makes up to `limit` jobs of those wanted the node's.
+    pub(super) fn own_first(&mut self, node: NodeId, limit: usize, wanted: impl Fn(&Row) -> bool) -> Vec<Job> {
+        self.best(limit, wanted, |row| {
+            row.own(node);
+            row.job()
+        })
     }
 
     /// Whether the outcome was accepted.
     pub(super) fn settle(&mut self, node: NodeId, settlement: &Settlement) -> bool {
-        let Some(row) = self.owned(node, settlement.fence) else { return false };
+        let Some(seq) = self.owned(node, settlement.fence).map(|row| row.seq) else { return false };
+        self.end(seq, node, settlement);
+        true
+    }
+
+    /// What a verdict makes of a job.
+    pub(super) fn end(&mut self, seq: i64, node: NodeId, settlement: &Settlement) {
+        let row = self.jobs.get_mut(&seq).unwrap();
         if let Some(error) = &settlement.error {
             row.record(node, error, settlement.detail.clone());
         }
@@ -230,11 +271,9 @@ impl State {
             }
             Verdict::Dead => row.bury(reason),
             Verdict::Cancel => {
-                let seq = row.seq;
                 self.jobs.remove(&seq);
             }
         }
-        true
     }
 
     /// The `seq` of all jobs that match and are in one of these states, counted.

@@ -1,4 +1,4 @@
--- Removes live jobs. The row of a running one goes too: its outcome will be refused.
+-- Removes live jobs. The row of a running one goes too, also in the hands of an external worker: its outcome will be refused.
 with gone as (
     delete from {schema}.job
     where ($1::uuid[] is null or id = any ($1))
@@ -22,7 +22,16 @@ gone_suspended as (
       and ($3::text is null or queue = $3)
       and ($4::text is null or kind = $4)
     returning 'suspended' as state
+),
+gone_external as (
+    delete from {schema}.external_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'external' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'external' as state
 )
 select state, count(*)
-from (select state from gone union all select state from gone_timers union all select state from gone_suspended) states
+from (select state from gone union all select state from gone_timers
+      union all select state from gone_suspended union all select state from gone_external) states
 group by state

@@ -3,6 +3,7 @@
 -- one claims is always answered for. It does not wait for, or block, the node's own heartbeat.
 -- The rows are picked and locked by a subselect and found again by ctid: one pass over the index, and no join that could
 -- take more rows than the limit. A ctid can't go stale in between, because the lock is already held.
+-- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($7).
 -- The row comparison is an index condition, so a scan that starts at the mark skips what it has already walked over.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
@@ -11,7 +12,8 @@ update {schema}.job j
 set lock_owner = me.id,
     version    = j.version + 1,
     attempt    = j.attempt + 1,
-    claimed_at = clock_timestamp()
+    claimed_at = clock_timestamp(),
+    held_until = null
 from me
 where j.ctid = any (array(
     select c.ctid
@@ -19,6 +21,7 @@ where j.ctid = any (array(
     where c.queue = $2
       and (c.rank, c.seq) > ($3::int2, $4::int8)
       and c.lock_owner is null
+      and (c.held_until is null or c.held_until <= statement_timestamp() or $7::bool)
       and ($5::text[] is null or c.kind = any ($5))
     order by c.rank, c.seq
     limit $6

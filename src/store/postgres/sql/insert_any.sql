@@ -4,15 +4,16 @@
 with fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[])
+                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, n)
+                                  delay_us, at, given, hold_us, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given
        or not exists (select from {schema}.job t where t.id = m.id)
       and not exists (select from {schema}.timer_job t where t.id = m.id)
       and not exists (select from {schema}.suspended_job t where t.id = m.id)
       and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
+      and not exists (select from {schema}.external_job t where t.id = m.id)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
@@ -20,8 +21,10 @@ msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
-    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now
+    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
+                              held_until)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
+           case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end
     from msg m
     where m.due_at is null or m.due_at <= m.now
     order by m.n

@@ -7,15 +7,16 @@ with me as materialized (
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[])
+                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[], $15::int8[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, own, n)
+                                  delay_us, at, given, own, hold_us, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given
        or not exists (select from {schema}.job t where t.id = m.id)
       and not exists (select from {schema}.timer_job t where t.id = m.id)
       and not exists (select from {schema}.suspended_job t where t.id = m.id)
       and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
+      and not exists (select from {schema}.external_job t where t.id = m.id)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
@@ -24,9 +25,11 @@ msg as materialized (
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              lock_owner, version, attempt, claimed_at)
+                              lock_owner, version, attempt, claimed_at, held_until)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
-           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end
+           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end,
+           -- Nobody delivers what has an owner.
+           case when me.id is null and m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end
     from msg m left join me on m.own
     where m.due_at is null or m.due_at <= m.now
     order by m.n

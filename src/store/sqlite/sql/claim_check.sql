@@ -3,9 +3,11 @@
 select exists (
     select 1 from jobwright_job
     where lock_owner is null and queue = :queue and rank = :rank and seq > :seq
+      and (:held_too or held_until is null or held_until <= :now)
       and (:kinds is null or kind in (select value from json_each(:kinds)))
 ) or exists (
     select 1 from jobwright_job
     where lock_owner is null and queue = :queue and rank > :rank
+      and (:held_too or held_until is null or held_until <= :now)
       and (:kinds is null or kind in (select value from json_each(:kinds)))
 )

@@ -1,5 +1,6 @@
--- Only for ids that the sender chose: each is one look into four unique indexes.
+-- Only for ids that the sender chose: each is one look into five unique indexes.
 select exists (select 1 from jobwright_job where id = :id)
     or exists (select 1 from jobwright_timer_job where id = :id)
     or exists (select 1 from jobwright_suspended_job where id = :id)
     or exists (select 1 from jobwright_dead_letter_job where id = :id)
+    or exists (select 1 from jobwright_external_job where id = :id)

@@ -4,6 +4,10 @@ select id, seq, kind, queue, rank, attempt, max_attempts, created_at, null as du
        version, errors, headers, payload, body, content_type, null as dead_at, null as reason
 from jobwright_job where id = :id
 union all
+select id, seq, kind, queue, rank, attempt, max_attempts, created_at, null, null, null, errors ->> '$[#-1].error', 'external',
+       version, errors, headers, payload, body, content_type, null, null
+from jobwright_external_job where id = :id
+union all
 select id, seq, kind, queue, rank, attempt, max_attempts, created_at, due_at, null, null, errors ->> '$[#-1].error', 'timer',
        version, errors, headers, payload, body, content_type, null, null
 from jobwright_timer_job where id = :id

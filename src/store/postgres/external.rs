@@ -1,0 +1,121 @@
+//! Jobs in the hands of external workers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict};
+use super::types::JsonParam;
+use super::{Shared, rows};
+use crate::error::Result;
+use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, Job, JobId, Payload, REPLY_QUEUE};
+use crate::store::broker::{LEASE_EXPIRED, NO_ANSWER};
+use crate::store::{Extension, ExternalDone, Released, Settlement};
+
+pub(super) async fn hand_out(shared: &Arc<Shared>, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+    let rows = shared
+        .engine_once(
+            "hand jobs out to external workers",
+            &shared.sql.hand_out,
+            &[&queue, &rows::count(limit), &rows::micros(lease)],
+        )
+        .await?;
+    queued(&rows)
+}
+
+pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
+    let (ids, versions) = columns(fences);
+    let rows = shared
+        .engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions])
+        .await?;
+    Ok(rows.len() as u64)
+}
+
+pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+    let mut accepted = Vec::with_capacity(done.len());
+    let mut left: Vec<&ExternalDone> = done.iter().collect();
+    while !left.is_empty() {
+        let round = first_of_each(&mut left, |one| one.fence.id);
+        accepted.extend(complete_round(shared, &round).await?);
+    }
+    Ok(accepted)
+}
+
+async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<JobId>> {
+    let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
+    let (ids, versions) = columns(&fences);
+    // Each might have to be answered; which ones, only the rows know.
+    let replies: Vec<Uuid> = round.iter().map(|_| JobId::new().into()).collect();
+    let mut payloads = Vec::with_capacity(round.len());
+    let mut bodies = Vec::with_capacity(round.len());
+    let mut content_types = Vec::with_capacity(round.len());
+    for one in round {
+        let (payload, body, content_type) = match &one.result {
+            None => (Some("null"), None, None),
+            Some(Payload::Json(raw)) => (Some(raw.get()), None, None),
+            Some(Payload::Bytes { content_type, body }) => {
+                (None, Some(body.as_slice()), Some(content_type.as_str()))
+            }
+        };
+        payloads.push(payload.map(JsonParam));
+        bodies.push(body);
+        content_types.push(content_type);
+    }
+    let attempts = i32::try_from(DEFAULT_MAX_ATTEMPTS).unwrap_or(i32::MAX);
+    let rows = shared
+        .engine(
+            "complete jobs of external workers",
+            &shared.sql.complete_external,
+            &[&ids, &versions, &replies, &payloads, &bodies, &content_types, &REPLY_QUEUE, &attempts],
+        )
+        .await?;
+    ids_of(&rows)
+}
+
+pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+    let mut accepted = Vec::with_capacity(settlements.len());
+    let mut left: Vec<&Settlement> = settlements.iter().collect();
+    while !left.is_empty() {
+        let round = take_round(&mut left);
+        let Columns { ids, versions, errors, details } = Columns::new(&round);
+        let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
+        let rows = shared
+            .engine(
+                "record outcomes of external workers",
+                &shared.sql.settle_external,
+                &[&ids, &versions, &verdicts, &delays, &errors, &details],
+            )
+            .await?;
+        accepted.extend(ids_of(&rows)?);
+    }
+    Ok(accepted)
+}
+
+pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Result<Vec<JobId>> {
+    let mut accepted = Vec::with_capacity(extensions.len());
+    let mut left: Vec<&Extension> = extensions.iter().collect();
+    while !left.is_empty() {
+        let round = first_of_each(&mut left, |one| one.fence.id);
+        let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
+        let (ids, versions) = columns(&fences);
+        let leases: Vec<i64> = round.iter().map(|one| rows::micros(one.lease)).collect();
+        let rows = shared
+            .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
+            .await?;
+        accepted.extend(ids_of(&rows)?);
+    }
+    Ok(accepted)
+}
+
+pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Released> {
+    let rows = shared
+        .engine_once(
+            "release what external workers did not answer for",
+            &shared.sql.expire_external,
+            &[&rows::count(limit), &NO_ANSWER, &LEASE_EXPIRED],
+        )
+        .await?;
+    let row = rows::single(&rows)?;
+    Ok(Released { waiting: rows::get::<i64>(row, 0)?.unsigned_abs(), dead: rows::get::<i64>(row, 1)?.unsigned_abs() })
+}

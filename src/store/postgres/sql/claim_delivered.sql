@@ -1,0 +1,25 @@
+-- Takes the rows that deliveries name, each only if it still waits in the version that the delivery says.
+-- `me` as in claim.sql. The ids find the rows, through their index and in no other way, under any statistics; the versions
+-- are checked in a hashed subplan, because a batch may name an id twice (an old delivery and a newer one).
+-- SKIP LOCKED: of two nodes that got the same delivery, neither waits for the other.
+with me as materialized (
+    select id from {schema}.node where id = $1 and dead_at is null for key share
+)
+update {schema}.job j
+set lock_owner = me.id,
+    version    = j.version + 1,
+    attempt    = j.attempt + 1,
+    claimed_at = clock_timestamp(),
+    held_until = null
+from me
+where j.ctid = any (array(
+    select c.ctid
+    from {schema}.job c
+    where c.id = any ($2::uuid[])
+      and c.lock_owner is null
+      and ((c.id, c.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
+      and ($4::text[] is null or c.kind = any ($4))
+    for update skip locked
+))
+returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
+          j.payload, j.body, j.content_type, j.headers, j.queue

@@ -1,0 +1,18 @@
+-- Removes what external workers have done, each only if it is still this hand-out; no id is given twice. Whoever asked for a
+-- reply gets it as a row of the same statement: there is no moment at which the job is gone and its reply is not there.
+with done as materialized (
+    delete from {schema}.external_job e
+    where e.id = any ($1::uuid[])
+      and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
+    returning e.id, e.kind, e.headers, array_position($1::uuid[], e.id) as n
+),
+replies as (
+    insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
+    select ($3::uuid[])[n], kind, $7, 0, $8, ($4::jsonb[])[n], ($5::bytea[])[n], ($6::text[])[n],
+           jsonb_strip_nulls(jsonb_build_object('replyTo', headers ->> 'replyTo', 'correlationId', headers ->> 'correlationId',
+                                                'jobId', id))
+    from done
+    where headers ? 'replyTo'
+    order by n
+)
+select id from done

@@ -1,0 +1,37 @@
+-- Releases what external workers did not answer for in time, the longest overdue first; their attempt is spent.
+-- statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
+with late as (
+    delete from {schema}.external_job
+    where ctid = any (array(
+        select ctid
+        from {schema}.external_job
+        where lease_until <= statement_timestamp()
+        order by lease_until
+        limit $1
+        for update skip locked
+    ))
+    returning *
+),
+noted as materialized (
+    select l.*, l.attempt >= l.max_attempts as dies,
+           case when jsonb_array_length(l.errors) >= {errors_kept} then l.errors - 0 else coalesce(l.errors, '[]') end
+               || jsonb_build_object('attempt', l.attempt, 'at', clock_timestamp(), 'node', 0, 'error', $2::text) as all_errors
+    from late l
+),
+freed as (
+    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
+                              payload, body, content_type, headers, errors)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors
+    from noted
+    where not dies
+    on conflict (id) do nothing
+),
+buried as (
+    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
+                                          payload, body, content_type, headers, errors)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
+           payload, body, content_type, headers, all_errors
+    from noted
+    where dies
+)
+select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead from noted

@@ -1,0 +1,7 @@
+-- Renews leases by this server's clock, each only if it is still this hand-out; no id is given twice. One that ran out and was
+-- not released yet can be renewed: nothing was taken from its worker.
+update {schema}.external_job e
+set lease_until = clock_timestamp() + ($3::int8[])[array_position($1::uuid[], e.id)] * interval '1 microsecond'
+where e.id = any ($1::uuid[])
+  and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
+returning e.id

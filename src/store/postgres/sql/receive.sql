@@ -1,0 +1,54 @@
+-- First submissions: remembers each with its digest, and stores its job (as insert_any.sql does) in the same statement.
+-- The ids are locked in their own order, so two batches that overlap never wait for each other in a circle; the one that comes
+-- second waits for the first to commit, and stores nothing twice. Which digest is on record for those that are not novel is
+-- a question for the next statement: this one can't see what was committed while it waited.
+-- A job of that id that is there already (sent past the broker) stays as it is.
+with novel as (
+    insert into {schema}.submission (id, digest)
+    select s.id, s.digest
+    from unnest($1::uuid[], $14::bytea[]) as s(id, digest)
+    order by s.id
+    on conflict (id) do nothing
+    returning id
+),
+fresh as (
+    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
+                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[])
+             with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
+                                  delay_us, at, given, hold_us, n)
+         cross join (select clock_timestamp() as now) moment
+    where m.id in (select id from novel)
+      and not exists (select from {schema}.job t where t.id = m.id)
+      and not exists (select from {schema}.timer_job t where t.id = m.id)
+      and not exists (select from {schema}.suspended_job t where t.id = m.id)
+      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
+      and not exists (select from {schema}.external_job t where t.id = m.id)
+    order by m.n
+),
+-- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
+msg as materialized (
+    select fresh.*, nextval('{schema}.job_seq') as seq from fresh
+),
+ready as (
+    insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
+                              held_until)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
+           case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end
+    from msg m
+    where m.due_at is null or m.due_at <= m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id
+),
+later as (
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at
+    from msg m
+    where m.due_at > m.now
+    order by m.n
+    on conflict (id) do nothing
+    returning id
+)
+select n.id, exists (select from ready r where r.id = n.id) or exists (select from later l where l.id = n.id) as stored
+from novel n

@@ -1,0 +1,49 @@
+-- Outcomes of external workers other than success, in one statement; no id is given twice. As settle.sql, with two
+-- differences: the row is in another table, so a release moves it too, and no node ran it (0 on its record).
+with taken as (
+    delete from {schema}.external_job e
+    where e.id = any ($1::uuid[])
+      and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
+    returning e.*, array_position($1::uuid[], e.id) as n
+),
+outcome as materialized (
+    select t.*, ($3::text[])[t.n] as verdict, ($4::int8[])[t.n] as delay_us, ($5::text[])[t.n] as error, ($6::text[])[t.n] as detail
+    from taken t
+),
+judged as materialized (
+    select o.*,
+           o.verdict = 'dead' or o.verdict = 'retry' and o.attempt >= o.max_attempts as dies,
+           case when o.error is null then o.errors
+                else case when jsonb_array_length(o.errors) >= {errors_kept} then o.errors - 0 else coalesce(o.errors, '[]') end
+                    || jsonb_strip_nulls(jsonb_build_object('attempt', o.attempt, 'at', clock_timestamp(), 'node', 0,
+                                                            'error', o.error, 'detail', o.detail))
+           end as all_errors
+    from outcome o
+),
+released as (
+    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
+                              payload, body, content_type, headers, errors)
+    select seq, version, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
+           payload, body, content_type, headers, all_errors
+    from judged
+    where verdict = 'release'
+    on conflict (id) do nothing
+),
+again as (
+    insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
+                                    payload, body, content_type, headers, errors)
+    select seq, version, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
+           case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, max_attempts, rank, kind, queue,
+           payload, body, content_type, headers, all_errors
+    from judged
+    where not dies and verdict in ('retry', 'snooze')
+),
+buried as (
+    insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
+                                          payload, body, content_type, headers, errors)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
+           payload, body, content_type, headers, all_errors
+    from judged
+    where dies
+)
+select id from taken

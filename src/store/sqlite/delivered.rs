@@ -1,0 +1,66 @@
+//! Deliveries of a broker: rows taken by name, and rows whose delivery will not come.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension, named_params};
+
+use super::Inner;
+use super::nodes::is_alive;
+use super::rows::job;
+use crate::error::{Error, Result};
+use crate::job::{Fence, Job, JobId, NodeId};
+
+const CLAIM_DELIVERED: &str = include_str!("sql/claim_delivered.sql");
+const UNHOLD: &str = include_str!("sql/unhold.sql");
+
+impl Inner {
+    pub(super) async fn claim_delivered(
+        &self,
+        node: NodeId,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>> {
+        if deliveries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kinds = kinds
+            .map(serde_json::to_string)
+            .transpose()
+            .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
+        let deliveries = deliveries.to_vec();
+        self.write("claim delivered jobs", move |connection, now| {
+            if !is_alive(connection, node)? {
+                return Ok(Vec::new());
+            }
+            let mut statement = connection.prepare_cached(CLAIM_DELIVERED)?;
+            let mut jobs = Vec::with_capacity(deliveries.len());
+            // What an earlier delivery of the batch took has an owner by now, so none is taken twice.
+            for Fence { id, version } in deliveries {
+                let params = named_params! {
+                    ":node": node.0, ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
+                };
+                jobs.extend(statement.query_row(params, job).optional()?);
+            }
+            jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
+            Ok(jobs)
+        })
+        .await
+    }
+
+    pub(super) async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        self.write("end the head start of deliveries", move |connection, _| {
+            let mut statement = connection.prepare_cached(UNHOLD)?;
+            let mut queues = BTreeSet::new();
+            for id in ids {
+                let params = named_params! { ":id": id.as_uuid().as_bytes() };
+                queues.extend(statement.query_row(params, |row| row.get::<_, String>(0)).optional()?);
+            }
+            Ok(queues.into_iter().collect())
+        })
+        .await
+    }
+}

@@ -1,0 +1,272 @@
+//! Jobs in the hands of external workers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+
+use super::Inner;
+use super::failure::Work;
+use super::insert::insert;
+use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_error};
+use super::settle::REMOVE_JOB;
+use crate::error::Result;
+use crate::job::{
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, JOB_ID, Job, JobId, JobMessage, Payload, REPLY_QUEUE,
+    REPLY_TO,
+};
+use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
+use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};
+
+const HAND_OUT_CHECK: &str = include_str!("sql/hand_out_check.sql");
+const HAND_OUT: &str = include_str!("sql/hand_out.sql");
+const EXTERNAL_ROW: &str = include_str!("sql/external_row.sql");
+const LATE_CHECK: &str = include_str!("sql/external_late_check.sql");
+const LATE: &str = include_str!("sql/external_late.sql");
+const TO_JOB: &str = include_str!("sql/external_to_job.sql");
+const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
+const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
+const REMOVE: &str = include_str!("sql/remove_external.sql");
+const EXTEND: &str = include_str!("sql/extend_external.sql");
+
+impl Inner {
+    pub(super) async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+        let tried = "hand jobs out to external workers";
+        let (queue, asked) = (queue.to_owned(), queue.to_owned());
+        let any = self
+            .check(tried, move |connection, _| {
+                let mut statement = connection.prepare_cached(HAND_OUT_CHECK)?;
+                Ok(statement.query_row(named_params! { ":queue": asked }, |row| row.get::<_, bool>(0))?)
+            })
+            .await?;
+        if !any || limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.write(tried, move |connection, now| {
+            let mut statement = connection.prepare_cached(HAND_OUT)?;
+            let params = named_params! {
+                ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now,
+            };
+            let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
+            let mut remove = connection.prepare_cached(REMOVE_JOB)?;
+            for job in &jobs {
+                remove.execute(named_params! { ":seq": job.seq })?;
+            }
+            jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
+            Ok(jobs)
+        })
+        .await
+    }
+
+    pub(super) async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        self.each("take back jobs that were handed out", fences, |connection, fence, _| {
+            let Some(row) = External::find(connection, *fence)? else { return Ok(None) };
+            row.release(connection, row.attempt.saturating_sub(1), row.errors.as_deref())?;
+            Ok(Some(fence.id))
+        })
+        .await
+        .map(|accepted| accepted.len() as u64)
+    }
+
+    pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+        self.each("complete jobs of external workers", done, |connection, done, now| {
+            let Some(row) = External::find(connection, done.fence)? else { return Ok(None) };
+            row.remove(connection)?;
+            if let Some(reply) = row.reply(done) {
+                insert(connection, &[reply], None, now)?;
+            }
+            Ok(Some(done.fence.id))
+        })
+        .await
+    }
+
+    pub(super) async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.each("record outcomes of external workers", settlements, |connection, settlement, now| {
+            Ok(settle_one(connection, settlement, now)?.then_some(settlement.fence.id))
+        })
+        .await
+    }
+
+    pub(super) async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        self.each("extend leases of external workers", extensions, |connection, extension, now| {
+            let Fence { id, version } = extension.fence;
+            let params = named_params! {
+                ":id": id.as_uuid().as_bytes(), ":version": version,
+                ":until": now.saturating_add(micros(extension.lease)),
+            };
+            Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
+        })
+        .await
+    }
+
+    pub(super) async fn expire_external(&self, limit: usize) -> Result<Released> {
+        let tried = "release what external workers did not answer for";
+        let any = self
+            .check(tried, |connection, now| {
+                let mut statement = connection.prepare_cached(LATE_CHECK)?;
+                Ok(statement.query_row(named_params! { ":now": now }, |row| row.get::<_, bool>(0))?)
+            })
+            .await?;
+        if !any {
+            return Ok(Released::default());
+        }
+        self.write(tried, move |connection, now| {
+            let mut statement = connection.prepare_cached(LATE)?;
+            let late = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, External::read)?;
+            // Read first: the rows are removed under the same index.
+            let late = late.collect::<rusqlite::Result<Vec<External>>>()?;
+            let mut released = Released::default();
+            for row in &late {
+                let error = AttemptError {
+                    attempt: row.attempt,
+                    at: timestamp(now)?,
+                    node: EXTERNAL_NODE.0,
+                    error: NO_ANSWER.to_owned(),
+                    detail: None,
+                };
+                let errors = with_error(row.errors.as_deref(), error)?;
+                if row.attempt < row.max_attempts {
+                    row.release(connection, row.attempt, Some(&errors))?;
+                    released.waiting += 1;
+                } else {
+                    row.bury(connection, Some(&errors), LEASE_EXPIRED, now)?;
+                    released.dead += 1;
+                }
+            }
+            Ok(released)
+        })
+        .await
+    }
+
+    /// Does one thing for each, in one transaction, and returns those that were accepted.
+    async fn each<T: Clone + Send + 'static>(
+        &self,
+        tried: &'static str,
+        all: &[T],
+        one: fn(&Connection, &T, Micros) -> Work<Option<JobId>>,
+    ) -> Result<Vec<JobId>> {
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        let all = all.to_vec();
+        self.write(tried, move |connection, now| {
+            let mut accepted = Vec::with_capacity(all.len());
+            for each in &all {
+                accepted.extend(one(connection, each, now)?);
+            }
+            Ok(accepted)
+        })
+        .await
+    }
+}
+
+fn settle_one(connection: &Connection, settlement: &Settlement, now: Micros) -> Work<bool> {
+    let Some(row) = External::find(connection, settlement.fence)? else {
+        return Ok(false);
+    };
+    let errors = match attempt_error(settlement, row.attempt, EXTERNAL_NODE, now)? {
+        Some(error) => Some(with_error(row.errors.as_deref(), error)?),
+        None => row.errors.clone(),
+    };
+    let errors = errors.as_deref();
+    let given_back = row.attempt.saturating_sub(1);
+    match settlement.verdict {
+        Verdict::Retry(_) if row.attempt >= row.max_attempts => {
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
+        }
+        Verdict::Retry(delay) => row.defer(connection, row.attempt, errors, now.saturating_add(micros(delay)))?,
+        Verdict::Snooze(delay) => row.defer(connection, given_back, errors, now.saturating_add(micros(delay)))?,
+        Verdict::Release => row.release(connection, given_back, errors)?,
+        Verdict::Cancel => row.remove(connection)?,
+        Verdict::Dead => {
+            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
+        }
+    }
+    Ok(true)
+}
+
+/// What decides how a job in the hands of an external worker goes on.
+struct External {
+    seq: i64,
+    attempt: u32,
+    max_attempts: u32,
+    errors: Option<String>,
+    kind: String,
+    headers: Option<String>,
+}
+
+impl External {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get(0)?,
+            attempt: row.get(1)?,
+            max_attempts: row.get(2)?,
+            errors: row.get(3)?,
+            kind: row.get(4)?,
+            headers: row.get(5)?,
+        })
+    }
+
+    fn find(connection: &Connection, fence: Fence) -> rusqlite::Result<Option<Self>> {
+        let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version };
+        connection.prepare_cached(EXTERNAL_ROW)?.query_row(params, Self::read).optional()
+    }
+
+    /// The message to whoever asked for a reply.
+    fn reply(&self, done: &ExternalDone) -> Option<JobMessage> {
+        let asked: BTreeMap<String, String> = serde_json::from_str(self.headers.as_deref()?).ok()?;
+        let mut headers = BTreeMap::from([
+            (REPLY_TO.to_owned(), asked.get(REPLY_TO)?.clone()),
+            (JOB_ID.to_owned(), done.fence.id.to_string()),
+        ]);
+        headers.extend(asked.get(CORRELATION_ID).map(|correlation| (CORRELATION_ID.to_owned(), correlation.clone())));
+        let nothing = || Payload::Json(serde_json::value::RawValue::NULL.to_owned());
+        Some(JobMessage {
+            id: JobId::new(),
+            id_given: false,
+            kind: self.kind.clone(),
+            queue: REPLY_QUEUE.to_owned(),
+            priority: 0,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            due: Due::Now,
+            payload: done.result.clone().unwrap_or_else(nothing),
+            headers,
+            hold: Duration::ZERO,
+        })
+    }
+
+    /// Back to waiting.
+    fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(TO_JOB)?
+            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors })?;
+        self.remove(connection)
+    }
+
+    /// To `timer_job`.
+    fn defer(
+        &self,
+        connection: &Connection,
+        attempt: u32,
+        errors: Option<&str>,
+        due_at: Micros,
+    ) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(TO_TIMER)?
+            .execute(named_params! { ":seq": self.seq, ":attempt": attempt, ":errors": errors, ":due_at": due_at })?;
+        self.remove(connection)
+    }
+
+    /// To `dead_letter_job`.
+    fn bury(&self, connection: &Connection, errors: Option<&str>, reason: &str, now: Micros) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached(TO_DEAD)?
+            .execute(named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now })?;
+        self.remove(connection)
+    }
+
+    fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.prepare_cached(REMOVE)?.execute(named_params! { ":seq": self.seq })?;
+        Ok(())
+    }
+}

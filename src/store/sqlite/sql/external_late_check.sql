@@ -1,0 +1,2 @@
+-- Asked on a reader, so that a look that finds nothing takes no write lock.
+select exists (select 1 from jobwright_external_job where lease_until <= :now)

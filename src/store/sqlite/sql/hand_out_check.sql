@@ -1,0 +1,2 @@
+-- Asked on a reader, so that a look into an empty queue never waits for the writer.
+select exists (select 1 from jobwright_job where lock_owner is null and queue = :queue)

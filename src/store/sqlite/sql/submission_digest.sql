@@ -1,0 +1,2 @@
+-- What is on record for an id.
+select digest from jobwright_submission where id = :id

@@ -1,0 +1,153 @@
+//! Held rows, external workers, submissions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobwright::store::{Extension, ExternalDone, Received, Released, Settlement};
+use jobwright::{CORRELATION_ID, Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE, REPLY_TO, Submission};
+
+use super::model::{Place, Row, State, after};
+
+/// What the errors of external workers name as their node.
+const NOBODY: NodeId = NodeId(0);
+
+impl State {
+    pub(super) fn release_unknown(&mut self, node: NodeId, known: &[JobId]) -> u64 {
+        let unknown =
+            self.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
+        unknown
+            .map(|row| {
+                row.attempt -= 1;
+                row.place = Place::Waiting;
+            })
+            .count() as u64
+    }
+
+    pub(super) fn claim_delivered(
+        &mut self,
+        node: NodeId,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Vec<Job> {
+        if !self.alive(node) {
+            return Vec::new();
+        }
+        let named = |row: &Row| {
+            deliveries.contains(&Fence { id: row.message.id, version: row.version })
+                && kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
+        };
+        self.own_first(node, usize::MAX, named)
+    }
+
+    pub(super) fn unhold(&mut self, ids: &[JobId]) -> Vec<String> {
+        let held = self.jobs.values_mut().filter(|row| {
+            ids.contains(&row.message.id) && matches!(row.place, Place::Waiting) && row.held.is_some()
+        });
+        let queues: BTreeSet<String> = held
+            .map(|row| {
+                row.held = None;
+                row.message.queue.clone()
+            })
+            .collect();
+        queues.into_iter().collect()
+    }
+
+    pub(super) fn hand_out(&mut self, queue: &str, limit: usize, lease: Duration) -> Vec<Job> {
+        let until = after(Timestamp::now(), lease);
+        self.best(limit, |row| row.message.queue == queue, |row| row.hand_out(until))
+    }
+
+    pub(super) fn take_back(&mut self, fence: Fence) -> bool {
+        let row = self.external(fence);
+        row.map(|row| {
+            row.attempt -= 1;
+            row.place = Place::Waiting;
+        })
+        .is_some()
+    }
+
+    pub(super) fn complete_external(&mut self, done: &ExternalDone) -> bool {
+        let Some(seq) = self.external(done.fence).map(|row| row.seq) else { return false };
+        let message = self.jobs.remove(&seq).unwrap().message;
+        if let Some(reply_to) = message.headers.get(REPLY_TO) {
+            let nothing = || Payload::json(&()).unwrap();
+            let mut reply = NewJob::new(message.kind, done.result.clone().unwrap_or_else(nothing))
+                .queue(REPLY_QUEUE)
+                .header(REPLY_TO, reply_to)
+                .header("jobId", done.fence.id.to_string());
+            if let Some(correlation) = message.headers.get(CORRELATION_ID) {
+                reply = reply.header(CORRELATION_ID, correlation);
+            }
+            let (rows, _) = self.prepare(&[jobwright::store::testing::message(reply).unwrap()], None);
+            self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
+        }
+        true
+    }
+
+    pub(super) fn settle_external(&mut self, settlement: &Settlement) -> bool {
+        let Some(seq) = self.external(settlement.fence).map(|row| row.seq) else { return false };
+        self.end(seq, NOBODY, settlement);
+        true
+    }
+
+    pub(super) fn extend_external(&mut self, extension: &Extension) -> bool {
+        let until = after(Timestamp::now(), extension.lease);
+        self.external(extension.fence).map(|row| row.place = Place::External { until }).is_some()
+    }
+
+    pub(super) fn expire_external(&mut self, limit: usize) -> Released {
+        let now = Timestamp::now();
+        let mut late: Vec<(Timestamp, i64)> = self
+            .jobs
+            .values()
+            .filter_map(|row| match row.place {
+                Place::External { until } if until <= now => Some((until, row.seq)),
+                _ => None,
+            })
+            .collect();
+        late.sort_unstable();
+        let mut released = Released::default();
+        for (_, seq) in late.into_iter().take(limit) {
+            let row = self.jobs.get_mut(&seq).unwrap();
+            row.record(NOBODY, "lease expired: the external worker did not answer in time", None);
+            if row.spent() {
+                row.bury("lease expired");
+                released.dead += 1;
+            } else {
+                row.place = Place::Waiting;
+                released.waiting += 1;
+            }
+        }
+        released
+    }
+
+    pub(super) fn receive(&mut self, submission: &Submission) -> Received {
+        let id = submission.message.id;
+        match self.submissions.get(&id) {
+            Some((digest, _)) if *digest == submission.digest => return Received::Known(id),
+            Some(_) => return Received::Conflict(id),
+            None => {}
+        }
+        self.submissions.insert(id, (submission.digest, Timestamp::now()));
+        let (rows, inserted) = self.prepare(std::slice::from_ref(&submission.message), None);
+        self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
+        if inserted.rows == 1 { Received::Stored(id) } else { Received::Known(id) }
+    }
+
+    pub(super) fn prune_submissions(&mut self, age: Duration, limit: usize) -> u64 {
+        let before = Timestamp::now().checked_sub(age).unwrap();
+        let mut old: Vec<(Timestamp, JobId)> = self
+            .submissions
+            .iter()
+            .filter(|(_, (_, received))| *received < before)
+            .map(|(id, (_, received))| (*received, *id))
+            .collect();
+        old.sort_unstable();
+        old.truncate(limit);
+        for (_, id) in &old {
+            self.submissions.remove(id);
+        }
+        old.len() as u64
+    }
+}
