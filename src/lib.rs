@@ -77,6 +77,7 @@ pub mod executor;
 pub mod job;
 pub mod message;
 pub mod store;
+mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
