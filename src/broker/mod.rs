@@ -36,6 +36,8 @@ pub(crate) use self::acks::Acks;
 pub(crate) use self::message::Tag;
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
+#[doc(hidden)]
+pub use self::wire::testing as wire_testing;
 pub(crate) use self::wire::{ExternalReport, Refusal};
 use crate::config::BrokerConfig;
 use crate::error::{Error, ErrorKind, Result};

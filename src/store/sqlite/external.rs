@@ -92,7 +92,7 @@ impl Inner {
             let Fence { id, version } = extension.fence;
             let params = named_params! {
                 ":id": id.as_uuid().as_bytes(), ":version": version,
-                ":until": now.saturating_add(micros(extension.lease)),
+                ":until": now.saturating_add(micros(extension.lease.unwrap_or(std::time::Duration::from_secs(300)))),
             };
             Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
         })
