@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     // Not a plain drop, which would wait for a read of the terminal that nobody answers.
     runtime.shutdown_timeout(Duration::from_millis(500));
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             if !matches!(failure, Failure::OutputClosed) {
                 say(format!("error: {}", output::harmless(&failure.to_string())));
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<(), Failure> {
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
     match cli.command {
         // Only servers that were named on purpose: the tour must not end up in one that is in use.
@@ -60,16 +60,21 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(args) => status::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
         Command::Broker(command) => broker::run(&load()?, &command).await,
-        Command::Doctor(args) => doctor::run(load(), &args).await,
-    }
+        // It says by its code what it found.
+        Command::Doctor(args) => return doctor::run(load(), &args).await,
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo explains itself.
+/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo and the doctor
+/// explain themselves.
 fn start_logging(cli: &Cli) {
     let default = match (&cli.command, cli.quiet, cli.verbose) {
         (_, true, _) => "error",
-        (Command::Demo(_), _, 0) => "off",
+        (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
         (Command::Worker(_), _, 0) => "info",
+        // What they show says it.
+        (Command::Status(_) | Command::Broker(_), _, 0) => "error",
         (_, _, 0) => "warn",
         (_, _, 1) => "jobwright=debug,info",
         _ => "jobwright=trace,debug",

@@ -6,6 +6,7 @@ mod address;
 mod declare;
 mod failure;
 mod hub;
+mod inspect;
 mod link;
 mod message;
 mod mode;
@@ -26,14 +27,15 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::acks::Acks;
 use self::address::Address;
 use self::hub::Hub;
+pub use self::inspect::BrokerQueue;
+pub(crate) use self::message::Tag;
 pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published};
 use self::mode::Side;
 pub use self::names::Names;
 use self::publisher::Batch;
-pub(crate) use self::acks::Acks;
-pub(crate) use self::message::Tag;
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
 #[doc(hidden)]

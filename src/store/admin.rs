@@ -28,8 +28,7 @@ pub enum JobState {
 
 impl JobState {
     /// All, in the order of a job's life.
-    pub const ALL: [Self; 6] =
-        [Self::Waiting, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
+    pub const ALL: [Self; 6] = [Self::Waiting, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
     /// The word used in output and filters.
     pub const fn as_str(self) -> &'static str {

@@ -15,8 +15,8 @@ pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
-use jobwright::{JobId, NodeId};
 use jobwright::store::Store;
+use jobwright::{JobId, NodeId};
 
 pub(crate) use self::jobs::Jobs;
 

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
-pub(crate) use self::jobs::{FilterArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
+pub(crate) use self::jobs::{JobsCommand, ListArgs, ShowArgs, SteerArgs};
 use self::send::SEND_HELP;
-pub(crate) use self::send::{SendArgs, SendOptions};
+pub(crate) use self::send::SendArgs;
 
 use crate::demo::DemoArgs;
 use crate::output::Format;

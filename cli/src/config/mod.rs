@@ -15,8 +15,8 @@ use std::path::Path;
 
 use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
 
-pub(crate) use self::handler::{Action, Handler};
 use self::handler::Draft;
+pub(crate) use self::handler::{Action, Handler};
 use self::keys::Value;
 pub(crate) use self::queue::Queue;
 use self::sources::{apply_environment, apply_file, shout};

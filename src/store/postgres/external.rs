@@ -26,9 +26,7 @@ pub(super) async fn hand_out(shared: &Arc<Shared>, queue: &str, limit: usize, le
 
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
     let (ids, versions) = columns(fences);
-    let rows = shared
-        .engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions])
-        .await?;
+    let rows = shared.engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions]).await?;
     Ok(rows.len() as u64)
 }
 
@@ -54,9 +52,7 @@ async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result
         let (payload, body, content_type) = match &one.result {
             None => (Some("null"), None, None),
             Some(Payload::Json(raw)) => (Some(raw.get()), None, None),
-            Some(Payload::Bytes { content_type, body }) => {
-                (None, Some(body.as_slice()), Some(content_type.as_str()))
-            }
+            Some(Payload::Bytes { content_type, body }) => (None, Some(body.as_slice()), Some(content_type.as_str())),
         };
         payloads.push(payload.map(JsonParam));
         bodies.push(body);
@@ -99,7 +95,8 @@ pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Re
         let round = first_of_each(&mut left, |one| one.fence.id);
         let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
         let (ids, versions) = columns(&fences);
-        let leases: Vec<i64> = round.iter().map(|one| rows::micros(one.lease.unwrap_or(std::time::Duration::from_secs(300)))).collect();
+        let leases: Vec<i64> =
+            round.iter().map(|one| rows::micros(one.lease.unwrap_or(std::time::Duration::from_secs(300)))).collect();
         let rows = shared
             .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
             .await?;

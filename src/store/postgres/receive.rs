@@ -72,8 +72,7 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
 
 pub(super) async fn prune(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
     let age = rows::micros(age);
-    let rows = shared
-        .engine("forget old submissions", &shared.sql.prune_submissions, &[&age, &rows::count(limit)])
-        .await?;
+    let rows =
+        shared.engine("forget old submissions", &shared.sql.prune_submissions, &[&age, &rows::count(limit)]).await?;
     Ok(rows::get::<i64>(rows::single(&rows)?, 0)?.unsigned_abs())
 }

@@ -172,8 +172,7 @@ impl Inner {
     }
 
     pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live =
-            [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
+        let live = [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
         self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
     }
 

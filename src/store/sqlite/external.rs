@@ -12,8 +12,8 @@ use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_err
 use super::settle::REMOVE_JOB;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, JOB_ID, Job, JobId, JobMessage, Payload, REPLY_QUEUE,
-    REPLY_TO,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, JOB_ID, Job, JobId, JobMessage, Payload,
+    REPLY_QUEUE, REPLY_TO,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};

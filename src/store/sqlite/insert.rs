@@ -65,7 +65,12 @@ pub(super) fn insert_together(
     }
 }
 
-pub(super) fn insert(connection: &Connection, messages: &[JobMessage], owned: Option<&Preclaim>, now: i64) -> Work<Inserted> {
+pub(super) fn insert(
+    connection: &Connection,
+    messages: &[JobMessage],
+    owned: Option<&Preclaim>,
+    now: i64,
+) -> Work<Inserted> {
     // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
     let first = take_numbers(connection, "job", messages.len())?;
     let (owner, reserved) = match owned {

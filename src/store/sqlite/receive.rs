@@ -60,6 +60,7 @@ fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work
     connection
         .prepare_cached(REMEMBER_SUBMISSION)?
         .execute(named_params! { ":id": id.as_bytes(), ":digest": digest, ":now": now })?;
-    let stored = !id_exists(connection, message.id)? && insert(connection, std::slice::from_ref(message), None, now)?.rows == 1;
+    let stored =
+        !id_exists(connection, message.id)? && insert(connection, std::slice::from_ref(message), None, now)?.rows == 1;
     Ok(Record { stored, digest: *digest })
 }

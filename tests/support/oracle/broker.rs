@@ -24,12 +24,7 @@ impl State {
             .count() as u64
     }
 
-    pub(super) fn claim_delivered(
-        &mut self,
-        node: NodeId,
-        deliveries: &[Fence],
-        kinds: Option<&[String]>,
-    ) -> Vec<Job> {
+    pub(super) fn claim_delivered(&mut self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Vec<Job> {
         if !self.alive(node) {
             return Vec::new();
         }
@@ -41,9 +36,10 @@ impl State {
     }
 
     pub(super) fn unhold(&mut self, ids: &[JobId]) -> Vec<String> {
-        let held = self.jobs.values_mut().filter(|row| {
-            ids.contains(&row.message.id) && matches!(row.place, Place::Waiting) && row.held.is_some()
-        });
+        let held = self
+            .jobs
+            .values_mut()
+            .filter(|row| ids.contains(&row.message.id) && matches!(row.place, Place::Waiting) && row.held.is_some());
         let queues: BTreeSet<String> = held
             .map(|row| {
                 row.held = None;

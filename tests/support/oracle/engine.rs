@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore, JobSummary, MigrationStatus,
-    NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released, Settlement, StatusReport, Steered,
+    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore,
+    JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released,
+    Settlement, StatusReport, Steered,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -300,8 +301,7 @@ impl JobStore for Oracle {
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live =
-            [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
+        let live = [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
         Ok(self.lock().remove(filter, &live, dry_run))
     }
 
