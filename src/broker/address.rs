@@ -37,7 +37,7 @@ impl Address {
         })?;
         // The parser takes an IPv6 address for no host, and would go to localhost.
         if let Some(address) = bracketed(text) {
-            uri.authority.host = address.to_owned();
+            address.clone_into(&mut uri.authority.host);
         }
         if uri.authority.host.is_empty() {
             return Err(Error::config(format!("broker.url {url} names no host")));

@@ -11,8 +11,6 @@ pub enum Lane {
     Deliveries(String),
     /// Jobs of this queue for external workers, and where they report.
     External(String),
-    /// What external workers report.
-    Reports,
     /// Submissions, and those that are refused.
     Submissions,
     /// Events.

@@ -31,8 +31,7 @@ pub(crate) use self::acks::Acks;
 use self::address::Address;
 use self::hub::Hub;
 pub use self::inspect::BrokerQueue;
-pub(crate) use self::message::Tag;
-pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published};
+pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
 use self::mode::Side;
 pub use self::names::Names;
 use self::publisher::Batch;
@@ -213,15 +212,7 @@ impl Broker {
 
     /// Receives from a queue, over all reconnections, until the subscription is dropped. A queue of ours that is missing
     /// is declared if the configuration lets us, else waited for.
-    pub(crate) fn subscribe(self: &Arc<Self>, lane: Lane, prefetch: u16) -> Subscription {
-        let names = &self.hub.names;
-        let queue = match lane {
-            Lane::Deliveries(queue) => names.deliveries(&queue),
-            Lane::External(queue) => names.external(&queue),
-            Lane::Reports => names.reply(),
-            Lane::Submissions => names.submit(),
-            Lane::Events => names.events(),
-        };
+    pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
         Subscription::start(&self.hub, queue, prefetch)
     }
 
@@ -238,7 +229,7 @@ impl Broker {
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish()
+        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish_non_exhaustive()
     }
 }
 

@@ -155,7 +155,7 @@ impl Task {
             tokio::select! {
                 () = tokio::time::sleep(delays.next_delay()) => {}
                 // A new connection is worth a try at once.
-                _ = sessions.wait_for(|session| session.is_some()), if sessions.borrow().is_none() => {}
+                _ = sessions.wait_for(Option::is_some), if sessions.borrow().is_none() => {}
                 () = self.dropped.cancelled() => {}
                 () = self.hub.stop.cancelled() => {}
             }

@@ -15,10 +15,7 @@ pub async fn publish(broker: &Broker, messages: Vec<Outgoing>) -> Vec<Published>
 
 /// Receives from a queue.
 pub fn subscribe(broker: &Arc<Broker>, queue: &str, prefetch: u16) -> Subscription {
-    {
-        let _ = queue;
-        broker.subscribe(Lane::Events, prefetch)
-    }
+    broker.subscribe(queue.to_owned(), prefetch)
 }
 
 /// What waits in a queue.

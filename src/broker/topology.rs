@@ -123,7 +123,6 @@ pub(super) fn lane(config: &BrokerConfig, names: &Names, lane: &Lane) -> Vec<Par
             parts.push(limited(config, names, names.external(queue)));
             parts.push(buried(config, names, names.reply()));
         }
-        Lane::Reports => parts.push(buried(config, names, names.reply())),
         Lane::Submissions => {
             parts.push(buried(config, names, names.submit()));
             parts.push(plain(config, names.rejected()));

@@ -15,8 +15,6 @@ pub const REPLY_TO: &str = "replyTo";
 pub const REPLY_OF: &str = "jobId";
 /// Header of a job: what its result is to be recognised by.
 pub const CORRELATION_ID: &str = "correlationId";
-/// Header of a reply: the job it is the result of.
-pub(crate) const JOB_ID: &str = "jobId";
 
 impl NewJob {
     /// An event: a message to anyone who listens at the broker, sent if, and only if, the context commits. Nobody runs it.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use jobwright::Fence;
 use jobwright::store::{JobState, Verdict};
 use tokio::time::timeout;
 
-use crate::support::TestDb;
 use crate::support::jobs::{ids, jobs};
 use crate::support::postgres::Pg;
+use crate::support::{TestDb, eventually};
 
 /// Far below the deadline of a call: whoever takes longer has waited for the lock.
 const SOON: Duration = Duration::from_secs(10);
@@ -50,4 +51,63 @@ pub(crate) async fn monitors_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>)
     held.release().await;
     assert_eq!(store.release_all_lost().await, (1, 0));
     assert_eq!(store.count(JobState::Waiting).await, 3);
+}
+
+pub(crate) async fn deliveries_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(3)).await;
+    let node = store.node().await;
+    let held = db.hold(&format!("select from {{schema}}.job where id = '{}' for update", sent[1])).await;
+    let fences: Vec<Fence> = sent.iter().map(|id| Fence { id: *id, version: 0 }).collect();
+    let taken = timeout(SOON, store.claim_delivered(node, &fences, None)).await.expect("the claim waited").unwrap();
+    assert_eq!(ids(&taken), [sent[0], sent[2]]);
+    let unheld = timeout(SOON, store.unhold(&[sent[1]])).await.expect("unhold waited").unwrap();
+    assert_eq!(unheld.len(), 0);
+    held.release().await;
+}
+
+pub(crate) async fn hand_outs_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(4)).await;
+    let held = db.hold(&format!("select from {{schema}}.job where id = '{}' for update", sent[0])).await;
+    let out = timeout(SOON, store.hand_out("default", 2, Duration::ZERO)).await.expect("the hand-out waited").unwrap();
+    assert_eq!(ids(&out), sent[1..3]);
+    held.release().await;
+    let held = db.hold(&format!("select from {{schema}}.external_job where id = '{}' for update", sent[1])).await;
+    let expired = timeout(SOON, store.expire_external(10)).await.expect("the release waited").unwrap();
+    assert_eq!(expired.total(), 1);
+    held.release().await;
+}
+
+/// A claim whose answer nobody waits for any more may still be under way on the server when its node stops. What it takes must
+/// not be left with an owner that nobody knows.
+pub(crate) async fn a_retiring_node_waits_for_its_claims<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let id = store.send_all(jobs(1)).await[0];
+    let node = store.node().await;
+    let claim = db
+        .hold(&format!(
+            "select from {{schema}}.node where id = {node} for key share;
+             update {{schema}}.job set lock_owner = {node}, version = version + 1, attempt = attempt + 1,
+                                       claimed_at = clock_timestamp()"
+        ))
+        .await;
+    let retiring = tokio::spawn({
+        let store = store.clone();
+        async move { store.retire_node(node).await.unwrap() }
+    });
+    let client = db.client().await;
+    let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
+                                  where not l.granted and a.query like '%' || $1 || '%node%for update%')";
+    eventually(SOON, async || {
+        assert!(!retiring.is_finished(), "it did not wait for the claim");
+        client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)
+    })
+    .await;
+    claim.commit().await;
+    assert_eq!(timeout(SOON, retiring).await.expect("it waits for ever").unwrap(), 1);
+    let row = store.detail(id).await;
+    assert_eq!((row.summary.state, row.summary.attempt), (JobState::Waiting, 0));
+    assert!(store.status().await.unwrap().nodes.is_empty());
+    assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
 }

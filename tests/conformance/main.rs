@@ -9,9 +9,12 @@ mod support;
 
 mod claiming;
 mod concurrency;
+mod delivered;
+mod external;
 mod extremes;
 mod fencing;
 mod hints;
+mod holding;
 mod idempotence;
 mod ledger;
 mod locks;
@@ -25,6 +28,7 @@ mod schema;
 mod sending;
 mod settling;
 mod steering;
+mod submissions;
 mod timers;
 mod transactions;
 
@@ -89,6 +93,42 @@ conformance! {
             claims_meet_the_death_of_their_node
             nodes_register_at_once
         }
+        delivered {
+            what_it_names_is_taken
+            held_or_not
+            only_in_the_version_it_names
+            only_given_kinds
+            only_by_the_living
+            only_what_waits
+            the_same_row_twice_in_a_batch
+            old_and_new_deliveries_in_a_batch
+            two_nodes_share_without_overlap
+            five_hundred_at_once
+            nothing_named_nothing_taken
+        }
+        external {
+            handed_out_with_everything
+            best_first_and_no_more_than_asked
+            only_what_waits
+            taken_back_at_no_cost
+            done_is_gone
+            a_reply_is_left
+            a_reply_without_a_result
+            a_reply_of_bytes
+            nobody_asked_no_reply
+            only_the_current_hand_out_counts
+            each_verdict
+            an_error_names_no_node
+            attempts_run_out
+            a_lease_that_runs_out_costs_the_attempt
+            the_last_lease_ends_as_a_dead_letter
+            leases_run_out_in_batches
+            an_extended_lease_holds
+            a_very_long_lease
+            cancel_refuses_the_report
+            its_id_is_taken
+            takers_share_without_overlap
+        }
         extremes {
             seq_beyond_32_bits
             versions_beyond_32_bits
@@ -117,6 +157,18 @@ conformance! {
             hints_may_go_nowhere
             another_process_hears_them
             strangers_do_not_hear_them
+        }
+        holding {
+            claims_pass_over_it
+            a_full_look_finds_it
+            until_the_hold_runs_out
+            unhold_ends_it
+            unhold_names_queues_once
+            born_owned_is_not_held
+            what_is_due_later_is_not_held
+            in_batches_of_all_kinds
+            released_is_not_held
+            a_hold_hides_nothing_from_people
         }
         idempotence {
             while_waiting
@@ -153,7 +205,9 @@ conformance! {
             an_expired_node_loses_its_jobs
             retired_is_gone
             retired_with_jobs_in_hand
-            retired_but_not_yet_released
+            retired_beside_others
+            expired_but_not_yet_released
+            the_broker_is_shown
             a_detached_handle_lives_elsewhere
         }
         operating {
@@ -239,6 +293,17 @@ conformance! {
             delete_leaves_the_running
             thousands
         }
+        submissions {
+            stored_once
+            another_message_is_a_conflict
+            twice_in_one_batch
+            kept_for_later
+            of_a_live_job_of_ours
+            known_after_the_job_is_gone
+            racing_receivers
+            pruned_by_age
+            a_full_batch
+        }
         timers {
             nothing_to_promote
             in_batches
@@ -272,6 +337,9 @@ conformance! {
             a_claim_passes_over_them
             promoters_pass_over_them
             monitors_pass_over_them
+            deliveries_pass_over_them
+            hand_outs_pass_over_them
+            a_retiring_node_waits_for_its_claims
         }
     }
 }

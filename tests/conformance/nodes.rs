@@ -137,24 +137,47 @@ pub(crate) async fn retired_is_gone<T: TestDb>(db: &T) {
     assert!(!store.heartbeat(NOBODY).await.unwrap());
 }
 
-/// A node that stopped with jobs in hand did not stop in good order; the jobs are as lost as with a crash.
+/// What a node still owns when it stops is given back, whether it knows of it or not; no handler's failure ended it.
 pub(crate) async fn retired_with_jobs_in_hand<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let (node, claimed) = store.running(job()).await;
-    store.retire_node(node).await.unwrap();
-    assert_eq!(store.state(claimed.id).await, Some(JobState::Running), "left to release_lost");
-    assert_eq!(store.release_all_lost().await, (1, 0));
+    let (node, claimed) = store.running(job().max_attempts(1)).await;
+    assert_eq!(store.retire_node(node).await.unwrap(), 1);
     let detail = store.detail(claimed.id).await;
-    assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 1));
+    assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 0));
+    assert_eq!(detail.errors, []);
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [], "its report comes too late");
+    assert!(status(&store, node).await.is_none(), "nothing keeps it from being forgotten");
+    assert_eq!(store.release_all_lost().await, (0, 0));
 }
 
-/// Its outcomes count as long as nobody took the jobs away: what it did is done.
-pub(crate) async fn retired_but_not_yet_released<T: TestDb>(db: &T) {
+/// Only its own.
+pub(crate) async fn retired_beside_others<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
-    store.retire_node(node).await.unwrap();
+    let other = store.node().await;
+    assert_eq!(store.retire_node(other).await.unwrap(), 0);
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
+}
+
+/// The outcomes of a node count as long as nobody took its jobs away: what it did is done.
+pub(crate) async fn expired_but_not_yet_released<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    db.bury(node).await;
     assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
     assert_eq!(store.release_all_lost().await, (0, 0));
+}
+
+pub(crate) async fn the_broker_is_shown<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let shown = async || status(&store, node).await.unwrap().broker;
+    assert_eq!(shown().await, None);
+    for mode in [Some("up"), Some("blocked"), None] {
+        store.report_broker(node, mode).await.unwrap();
+        assert_eq!(shown().await.as_deref(), mode);
+    }
+    store.report_broker(NOBODY, Some("up")).await.unwrap();
 }
 
 /// The heartbeat has a thread and a runtime of its own.

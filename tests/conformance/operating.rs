@@ -9,7 +9,7 @@ use crate::support::jobs::{LATER, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// One job in each state, in the order of `JobState::ALL`.
-pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 5] {
+pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 6] {
     let store = db.jobs();
     let node = store.node().await;
     // The running and the dead one first, or the claim would take the waiting ones.
@@ -18,11 +18,13 @@ pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 5] {
     store.fail(node, &claimed, LATER, "failed").await;
     let running = store.send(job()).await;
     store.take_one(node).await;
+    let external = store.send(job()).await;
+    assert_eq!(store.hand_out("default", 1, LATER).await.unwrap().len(), 1);
     let timer = store.send(job().delay(LATER)).await;
     let suspended = store.send(job()).await;
     db.suspend(suspended).await;
     let waiting = store.send(job()).await;
-    let all = [waiting, running, timer, suspended, dead];
+    let all = [waiting, running, external, timer, suspended, dead];
     for (id, state) in all.into_iter().zip(JobState::ALL) {
         assert_eq!(store.state(id).await, Some(state));
     }
@@ -41,9 +43,9 @@ pub(crate) async fn pages<T: TestDb>(db: &T) {
         .send_all(jobs(20).into_iter().enumerate().map(|(n, job)| if n % 3 == 0 { job.delay(LATER) } else { job }))
         .await;
     let all = store.all().await;
-    assert_eq!(all.len(), 25);
+    assert_eq!(all.len(), 26);
     assert!(all.is_sorted_by(|a, b| a.seq < b.seq));
-    for limit in [1, 4, 25, 26] {
+    for limit in [1, 4, 26, 27] {
         let mut paged = Vec::new();
         let mut after = None;
         loop {
@@ -134,10 +136,10 @@ pub(crate) async fn status_counts<T: TestDb>(db: &T) {
     store.send_all((0..2).map(|_| job())).await;
     let mut queues = store.status().await.unwrap().queues;
     queues.sort_by(|a, b| a.queue.cmp(&b.queue));
-    let counts = |q: &QueueStatus| (q.waiting, q.running, q.timer, q.overdue, q.suspended, q.dead);
+    let counts = |q: &QueueStatus| (q.waiting, q.running, q.external, q.timer, q.overdue, q.suspended, q.dead);
     assert_eq!(queues.iter().map(|q| q.queue.as_str()).collect::<Vec<_>>(), ["default", "other"]);
-    assert_eq!(counts(&queues[0]), (3, 1, 1, 0, 1, 1));
-    assert_eq!(counts(&queues[1]), (0, 0, 3, 0, 0, 0));
+    assert_eq!(counts(&queues[0]), (3, 1, 1, 1, 0, 1, 1));
+    assert_eq!(counts(&queues[1]), (0, 0, 0, 3, 0, 0, 0));
     let oldest = queues[0].oldest_waiting_seconds.unwrap();
     assert!((0.0..300.0).contains(&oldest), "{oldest}");
     assert_eq!(queues[1].oldest_waiting_seconds, None, "nothing waits there");

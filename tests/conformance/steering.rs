@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState::{Dead, Running, Suspended, Timer, Waiting};
+use jobwright::store::JobState::{Dead, External, Running, Suspended, Timer, Waiting};
 use jobwright::store::{JobFilter, JobState, Steered};
 use jobwright::{JobId, NewJob};
 
@@ -16,8 +16,8 @@ fn counted(mut steered: Steered) -> Steered {
     steered
 }
 
-async fn states(store: &Jobs, ids: [JobId; 5]) -> [Option<JobState>; 5] {
-    let mut states = [None; 5];
+async fn states(store: &Jobs, ids: [JobId; 6]) -> [Option<JobState>; 6] {
+    let mut states = [None; 6];
     for (state, id) in states.iter_mut().zip(ids) {
         *state = store.state(id).await;
     }
@@ -36,7 +36,7 @@ pub(crate) async fn retry<T: TestDb>(db: &T) {
     assert_eq!(counted(wet), expected);
     assert_eq!(
         states(&store, ids).await,
-        [Some(Waiting), Some(Running), Some(Waiting), Some(Suspended), Some(Waiting)]
+        [Some(Waiting), Some(Running), Some(External), Some(Waiting), Some(Suspended), Some(Waiting)]
     );
     assert_eq!(store.retry(&JobFilter::default(), false).await.unwrap().total(), 0);
 }
@@ -44,13 +44,13 @@ pub(crate) async fn retry<T: TestDb>(db: &T) {
 pub(crate) async fn cancel<T: TestDb>(db: &T) {
     let store = db.jobs();
     let ids = one_of_each(db).await;
-    let expected = steered([(Waiting, 1), (Running, 1), (Timer, 1), (Suspended, 1)]);
+    let expected = steered([(Waiting, 1), (Running, 1), (External, 1), (Timer, 1), (Suspended, 1)]);
     let dry = store.cancel(&JobFilter::default(), true).await.unwrap();
     assert_eq!(counted(dry), expected);
     assert_eq!(states(&store, ids).await, JobState::ALL.map(Some), "a dry run changes nothing");
     let wet = store.cancel(&JobFilter::default(), false).await.unwrap();
     assert_eq!(counted(wet), expected);
-    assert_eq!(states(&store, ids).await, [None, None, None, None, Some(Dead)]);
+    assert_eq!(states(&store, ids).await, [None, None, None, None, None, Some(Dead)]);
 }
 
 pub(crate) async fn delete<T: TestDb>(db: &T) {
@@ -62,7 +62,7 @@ pub(crate) async fn delete<T: TestDb>(db: &T) {
     assert_eq!(states(&store, ids).await, JobState::ALL.map(Some), "a dry run changes nothing");
     let wet = store.delete(&JobFilter::default(), false).await.unwrap();
     assert_eq!(counted(wet), expected);
-    assert_eq!(states(&store, ids).await, [None, Some(Running), None, None, None]);
+    assert_eq!(states(&store, ids).await, [None, Some(Running), Some(External), None, None, None]);
 }
 
 /// A dead letter gets all its attempts again, and keeps what is known about it.

@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod delivering;
 mod expiry;
 mod ops;
 mod player;
@@ -45,6 +46,11 @@ fn plays<T: TestDb>(cases: u32) {
                 {
                     db.suspend(id).await;
                     oracle.suspend(id).await;
+                }
+                if let ops::Op::Perish { node } = op {
+                    let [here, there] = player.alive(*node);
+                    db.bury(here).await;
+                    oracle.bury(there).await;
                 }
                 player.play(op).await.map_err(|why| TestCaseError::fail(format!("step {n}: {why}")))?;
             }

@@ -27,6 +27,34 @@ pub(crate) enum Op {
         kinds: Option<Vec<usize>>,
         limit: usize,
         resume: bool,
+        held_too: bool,
+    },
+    /// Deliveries of jobs there are, some of them old.
+    Deliver {
+        node: usize,
+        jobs: Vec<(usize, bool)>,
+        kinds: Option<Vec<usize>>,
+    },
+    /// Deliveries that will not arrive.
+    Unhold {
+        jobs: Vec<usize>,
+    },
+    HandOut {
+        queue: usize,
+        limit: usize,
+    },
+    /// Hand-outs of long ago are reported too.
+    TakeBack {
+        outs: Vec<usize>,
+    },
+    CompleteExternal {
+        outs: Vec<usize>,
+    },
+    SettleExternal {
+        outcomes: Vec<(usize, Ending)>,
+    },
+    ExpireExternal {
+        limit: usize,
     },
     /// Claims of long ago are reported too: by their own node, or by another.
     Complete {
@@ -40,8 +68,12 @@ pub(crate) enum Op {
     Promote {
         limit: usize,
     },
-    /// The node is gone, its jobs are lost; another one takes its place.
+    /// The node stops, and gives back what it owns; another one takes its place.
     Retire {
+        node: usize,
+    },
+    /// The node is gone, its jobs are lost; another one takes its place.
+    Perish {
         node: usize,
     },
     ReleaseLost {
@@ -71,6 +103,8 @@ pub(crate) struct Message {
     pub(crate) later: bool,
     pub(crate) given: Option<usize>,
     pub(crate) own: bool,
+    pub(crate) held: bool,
+    pub(crate) asks: bool,
 }
 
 /// An outcome other than success.
@@ -105,8 +139,18 @@ pub(crate) struct Filter {
 
 fn message() -> impl Strategy<Value = Message> {
     let given = option::weighted(0.3, 0..GIVEN);
-    (0..KINDS.len(), 0..QUEUES.len(), -1_i16..=1, 1_u32..=3, prop::bool::weighted(0.2), given, any::<bool>()).prop_map(
-        |(kind, queue, priority, max_attempts, later, given, own)| Message {
+    (
+        0..KINDS.len(),
+        0..QUEUES.len(),
+        -1_i16..=1,
+        1_u32..=3,
+        prop::bool::weighted(0.2),
+        given,
+        any::<bool>(),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(kind, queue, priority, max_attempts, later, given, own, held, asks)| Message {
             kind,
             // Mostly one queue, so that there is something to choose from in it.
             queue: if kind == 0 { queue } else { 0 },
@@ -115,8 +159,9 @@ fn message() -> impl Strategy<Value = Message> {
             later,
             given,
             own,
-        },
-    )
+            held,
+            asks,
+        })
 }
 
 fn ending() -> impl Strategy<Value = Ending> {
@@ -145,12 +190,22 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (vec(message(), 1..4), option::weighted(0.3, 0..=NODES * 4))
             .prop_map(|(messages, owned_by)| Op::Send { messages, owned_by }),
-        8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5, prop::bool::weighted(0.3))
-            .prop_map(|(node, queue, kinds, limit, resume)| Op::Claim { node, queue, kinds, limit, resume }),
+        8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5,
+              prop::bool::weighted(0.3), prop::bool::weighted(0.3))
+            .prop_map(|(node, queue, kinds, limit, resume, held_too)| Op::Claim { node, queue, kinds, limit, resume, held_too }),
+        3 => (0..=NODES * 4, vec((0_usize..20, prop::bool::weighted(0.2)), 1..5), option::weighted(0.2, vec(0..KINDS.len(), 0..3)))
+            .prop_map(|(node, jobs, kinds)| Op::Deliver { node, jobs, kinds }),
+        1 => vec(0_usize..20, 1..4).prop_map(|jobs| Op::Unhold { jobs }),
+        3 => (0..QUEUES.len(), 1_usize..4).prop_map(|(queue, limit)| Op::HandOut { queue, limit }),
+        1 => vec(claim(), 1..4).prop_map(|outs| Op::TakeBack { outs }),
+        1 => vec(claim(), 1..4).prop_map(|outs| Op::CompleteExternal { outs }),
+        2 => vec((claim(), ending()), 1..4).prop_map(|outcomes| Op::SettleExternal { outcomes }),
+        1 => (1_usize..4).prop_map(|limit| Op::ExpireExternal { limit }),
         3 => (0..=NODES * 4, vec(claim(), 1..4)).prop_map(|(node, claims)| Op::Complete { node, claims }),
         6 => (0..=NODES * 4, vec((claim(), ending()), 1..6)).prop_map(|(node, outcomes)| Op::Settle { node, outcomes }),
         3 => (1_usize..4).prop_map(|limit| Op::Promote { limit }),
-        2 => node().prop_map(|node| Op::Retire { node }),
+        1 => node().prop_map(|node| Op::Retire { node }),
+        2 => node().prop_map(|node| Op::Perish { node }),
         2 => (1_usize..4).prop_map(|limit| Op::ReleaseLost { limit }),
         1 => (node(), 1_usize..4).prop_map(|(node, forgets)| Op::ReleaseUnknown { node, forgets }),
         1 => (0_usize..20).prop_map(|job| Op::Suspend { job }),

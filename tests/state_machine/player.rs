@@ -12,7 +12,7 @@ use crate::snapshot::{self, Snapshot};
 use crate::support::Jobs;
 use crate::support::jobs::{LATER, mark, message, node_info};
 
-type Outcome<T> = Result<T, String>;
+pub(crate) type Outcome<T> = Result<T, String>;
 
 /// One of the two that are compared, with the numbers it gave out itself.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(crate) struct Side {
 
 /// A claim that was handed out, perhaps long ago.
 #[derive(Clone, Copy, Debug)]
-struct Claim {
-    fence: Fence,
+pub(crate) struct Claim {
+    pub(crate) fence: Fence,
     /// Its place in `Side::nodes`.
-    node: usize,
+    pub(crate) node: usize,
 }
 
 #[derive(Debug)]
@@ -36,18 +36,27 @@ pub(crate) struct Player {
     pub(crate) sides: [Side; 2],
     /// The places in `Side::nodes` of the nodes that are alive.
     alive: [usize; NODES],
-    claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
+    /// What external workers were given, perhaps long ago.
+    pub(crate) outs: Vec<Fence>,
     given: [JobId; GIVEN],
     sent: u64,
     /// How many jobs there must be, by what the store itself reported.
-    balance: u64,
+    pub(crate) balance: u64,
     versions: BTreeMap<(JobId, i64), i64>,
     last: Snapshot,
 }
 
 /// Both sides must have answered the same.
-fn same<T: PartialEq + Debug>(what: &str, [store, oracle]: [T; 2]) -> Outcome<T> {
+pub(crate) fn same<T: PartialEq + Debug>(what: &str, [store, oracle]: [T; 2]) -> Outcome<T> {
     if store == oracle { Ok(store) } else { Err(format!("{what}: the store says {store:?}, the oracle {oracle:?}")) }
+}
+
+/// What a claim or a hand-out gave, in order: rank, fence, attempt and kind.
+pub(crate) fn taken(jobs: &[Job]) -> Vec<(i16, Fence, u32, String)> {
+    let mut jobs: Vec<_> = jobs.iter().map(|job| (-job.priority, job.seq, job)).collect();
+    jobs.sort_by_key(|(rank, seq, _)| (*rank, *seq));
+    jobs.into_iter().map(|(rank, _, job)| (rank, job.fence(), job.attempt, job.kind.clone())).collect()
 }
 
 /// Runs the same on both sides.
@@ -66,7 +75,9 @@ macro_rules! both {
     }};
 }
 
-fn sorted(ids: Vec<JobId>) -> Vec<JobId> {
+pub(crate) use both;
+
+pub(crate) fn sorted(ids: Vec<JobId>) -> Vec<JobId> {
     let mut ids = ids;
     ids.sort_unstable();
     ids
@@ -79,6 +90,7 @@ impl Player {
             sides: [side(store), side(oracle)],
             alive: [0; NODES],
             claims: Vec::new(),
+            outs: Vec::new(),
             given: std::array::from_fn(|_| JobId::new()),
             sent: 0,
             balance: 0,
@@ -150,8 +162,8 @@ impl Player {
     async fn apply(&mut self, op: &Op, before: &Snapshot) -> Outcome<bool> {
         match op {
             Op::Send { messages, owned_by } => self.send(messages, *owned_by).await,
-            Op::Claim { node, queue, kinds, limit, resume } => {
-                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *resume).await
+            Op::Claim { node, queue, kinds, limit, resume, held_too } => {
+                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, [*resume, *held_too]).await
             }
             Op::Complete { node, claims } => {
                 let (place, claims) = self.pick(*node, claims);
@@ -165,10 +177,23 @@ impl Player {
             Op::Promote { limit } => self.promote(*limit).await,
             Op::Retire { node } => {
                 let place = self.alive[*node];
-                both!(self, |side| side.jobs.retire_node(side.nodes[place]).await);
+                let released = both!(self, |side| side.jobs.retire_node(side.nodes[place]).await);
+                let released = same("retire_node", released)?;
+                self.register(*node).await?;
+                Ok(released > 0)
+            }
+            // Declared dead already, past both stores.
+            Op::Perish { node } => {
                 self.register(*node).await?;
                 Ok(false)
             }
+            Op::Deliver { node, jobs, kinds } => self.deliver(self.anyone(*node), jobs, kinds.as_deref(), before).await,
+            Op::Unhold { jobs } => self.unhold(jobs, before).await,
+            Op::HandOut { queue, limit } => self.hand_out(*queue, *limit).await,
+            Op::TakeBack { outs } => self.take_back(outs).await,
+            Op::CompleteExternal { outs } => self.complete_external(outs, before).await,
+            Op::SettleExternal { outcomes } => self.settle_external(outcomes).await,
+            Op::ExpireExternal { limit } => self.expire_external(*limit).await,
             Op::ReleaseLost { limit } => self.release_lost(*limit).await,
             Op::ReleaseUnknown { node, forgets } => {
                 let place = self.alive[*node];
@@ -212,11 +237,23 @@ impl Player {
         if let Some(given) = plan.given {
             job = job.id(self.given[given]);
         }
-        message(job)
+        if plan.asks {
+            job = job.reply_to("answers", "c");
+        }
+        let mut message = message(job);
+        if plan.held {
+            message.hold = LATER;
+        }
+        message
+    }
+
+    /// What both sides call the node in this place.
+    pub(crate) fn alive(&self, node: usize) -> [NodeId; 2] {
+        [0, 1].map(|side| self.sides[side].nodes[self.alive[node]])
     }
 
     /// Mostly a node that is alive, now and then the first there was, which may be gone.
-    fn anyone(&self, node: usize) -> usize {
+    pub(crate) fn anyone(&self, node: usize) -> usize {
         if node == NODES * 4 { 0 } else { self.alive[node % NODES] }
     }
 
@@ -226,7 +263,7 @@ impl Player {
         queue: usize,
         kinds: Option<&[usize]>,
         limit: usize,
-        resume: bool,
+        [resume, held_too]: [bool; 2],
     ) -> Outcome<bool> {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let answers = both!(self, |side| {
@@ -237,21 +274,14 @@ impl Player {
                 kinds: kinds.as_deref(),
                 limit,
                 after,
-                held_too: false,
+                held_too,
             };
             side.jobs.claim(&request).await
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {
             side.marks[queue] = jobs.iter().map(mark).max().or(side.marks[queue].filter(|_| resume));
         }
-        let summary = |jobs: &Vec<Job>| {
-            let mut jobs: Vec<_> = jobs.iter().map(|job| (-job.priority, job.seq, job)).collect();
-            jobs.sort_by_key(|(rank, seq, _)| (*rank, *seq));
-            jobs.into_iter()
-                .map(|(rank, _, job)| (rank, job.fence(), job.attempt, job.kind.clone()))
-                .collect::<Vec<_>>()
-        };
-        let claimed = same("claim", [summary(&answers[0]), summary(&answers[1])])?;
+        let claimed = same("claim", [taken(&answers[0]), taken(&answers[1])])?;
         self.claims.extend(claimed.iter().map(|(_, fence, _, _)| Claim { fence: *fence, node: place }));
         Ok(!claimed.is_empty())
     }
@@ -340,7 +370,7 @@ impl Player {
     }
 }
 
-fn settlement(fence: Fence, ending: Ending) -> Settlement {
+pub(crate) fn settlement(fence: Fence, ending: Ending) -> Settlement {
     let verdict = match ending {
         Ending::RetryNow | Ending::Silent => Verdict::Retry(Duration::ZERO),
         Ending::RetryLater => Verdict::Retry(LATER),

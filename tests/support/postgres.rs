@@ -1,6 +1,6 @@
 //! A schema of its own on a PostgreSQL server, for each test.
 
-use jobwright::{DatabaseConfig, JobId, Postgres, Secret};
+use jobwright::{DatabaseConfig, JobId, NodeId, Postgres, Secret};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
@@ -57,8 +57,10 @@ impl Pg<false> {
             Host::Unix(path) => panic!("a proxy needs TCP, not {}", path.display()),
         }
     }
+}
 
-    /// The schema, which is also the name of all connections made by [`config`](Self::config).
+impl<const POOLED: bool> Pg<POOLED> {
+    /// The schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
     pub(crate) fn schema(&self) -> &str {
         &self.schema.name
     }
@@ -125,6 +127,11 @@ impl<const POOLED: bool> Pg<POOLED> {
 pub(crate) struct Held(tokio_postgres::Client);
 
 impl Held {
+    /// Lets it take effect.
+    pub(crate) async fn commit(self) {
+        self.0.batch_execute("commit").await.unwrap();
+    }
+
     /// Ends it.
     pub(crate) async fn release(self) {
         self.0.batch_execute("rollback").await.unwrap();

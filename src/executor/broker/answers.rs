@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
-use crate::broker::{Broker, ExternalReport, Incoming, Lane, Refusal, wire};
+use crate::broker::{Broker, ExternalReport, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
 use crate::job::{Fence, REPLY_QUEUE, RetryAdvice, RetryPolicy};
@@ -20,7 +20,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe(Lane::Reports, BATCH as u16);
+    let mut subscription = broker.subscribe(broker.names().reply(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {

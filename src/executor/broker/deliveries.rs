@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation};
 use crate::backoff::Reconnect;
-use crate::broker::{Acks, Broker, Incoming, Lane, Subscription, Tag, wire};
+use crate::broker::{Acks, Broker, Incoming, Subscription, Tag, wire};
 use crate::executor::dispatcher::start;
 use crate::executor::queue::Queue;
 use crate::executor::stats::add;
@@ -40,7 +40,7 @@ struct Waiting {
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
     // As many wait as can run: the next are at hand when a slot becomes free, and no node hoards.
     let prefetch = u16::try_from((queue.concurrency() * 2).min(PREFETCH)).unwrap_or(u16::MAX);
-    let subscription = broker.subscribe(Lane::Deliveries(queue.name.clone()), prefetch);
+    let subscription = broker.subscribe(broker.names().deliveries(&queue.name), prefetch);
     let stop = node.stop_claiming.clone();
     let acks = subscription.acks();
     let kinds = node.registry.keys().cloned().collect();

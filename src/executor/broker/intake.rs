@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
-use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
+use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::jitter;
 use crate::executor::stats::add;
@@ -30,7 +30,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe(Lane::Submissions, BATCH as u16);
+    let mut subscription = broker.subscribe(broker.names().submit(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
@@ -88,8 +88,7 @@ async fn store<S: Store>(
             }
             Received::Known(id) => tracing::debug!(%id, "a submission came again"),
             Received::Conflict(id) => {
-                let text = format!("another message was submitted under the id {id} before");
-                aside.push(Aside::rejected(broker.names(), message, &Refusal { reason: "conflict", text }));
+                aside.push(Aside::rejected(broker.names(), message, &Refusal::conflict(id)));
                 continue;
             }
         }

@@ -12,7 +12,7 @@ use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_err
 use super::settle::REMOVE_JOB;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, JOB_ID, Job, JobId, JobMessage, Payload,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_OF,
     REPLY_QUEUE, REPLY_TO,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
@@ -92,7 +92,7 @@ impl Inner {
             let Fence { id, version } = extension.fence;
             let params = named_params! {
                 ":id": id.as_uuid().as_bytes(), ":version": version,
-                ":until": now.saturating_add(micros(extension.lease.unwrap_or(std::time::Duration::from_secs(300)))),
+                ":now": now, ":lease": extension.lease.map(micros),
             };
             Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
         })
@@ -217,7 +217,7 @@ impl External {
         let asked: BTreeMap<String, String> = serde_json::from_str(self.headers.as_deref()?).ok()?;
         let mut headers = BTreeMap::from([
             (REPLY_TO.to_owned(), asked.get(REPLY_TO)?.clone()),
-            (JOB_ID.to_owned(), done.fence.id.to_string()),
+            (REPLY_OF.to_owned(), done.fence.id.to_string()),
         ]);
         headers.extend(asked.get(CORRELATION_ID).map(|correlation| (CORRELATION_ID.to_owned(), correlation.clone())));
         let nothing = || Payload::Json(serde_json::value::RawValue::NULL.to_owned());

@@ -38,7 +38,9 @@ impl JobStore for Oracle {
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         let applied_at = self.lock().migrated;
-        Ok(vec![MigrationStatus { version: 1, name: "init".to_owned(), applied_at, known: true }])
+        let step =
+            |(version, name): (i32, &str)| MigrationStatus { version, name: name.to_owned(), applied_at, known: true };
+        Ok([(1, "init"), (2, "broker")].map(step).to_vec())
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
