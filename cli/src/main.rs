@@ -80,9 +80,10 @@ fn start_logging(cli: &Cli) {
         _ => "jobwright=trace,debug",
     };
     let filter = if cli.quiet || cli.verbose > 0 {
-        EnvFilter::new(default)
+        EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
     } else {
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default))
+        // Not the AMQP client's own log: it calls it an error when a queue that was looked for is not there.
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{default},lapin=off")))
     };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)

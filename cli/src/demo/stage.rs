@@ -115,7 +115,7 @@ impl Stage {
         let (Some(broker), Some(working)) = (self.messages.broker(), self.working.broker()) else { return Ok(()) };
         // First, so that no subscription declares its queue anew.
         working.close(FAREWELL).await;
-        let queues = [super::flood::QUEUE, super::takeover::QUEUE].map(str::to_owned);
+        let queues = [super::process::QUEUE, super::flood::QUEUE, super::takeover::QUEUE].map(str::to_owned);
         broker.remove(&queues, &[]).await?;
         broker.close(FAREWELL).await;
         Ok(())
