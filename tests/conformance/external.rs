@@ -83,7 +83,9 @@ pub(crate) async fn taken_back_at_no_cost<T: TestDb>(db: &T) {
     store.send_all(jobs(2)).await;
     let out = hand_out(&store, 2, LATER).await;
     let mut wrong = fences(&out);
-    wrong.iter_mut().for_each(|fence| fence.version += 1);
+    for fence in &mut wrong {
+        fence.version += 1;
+    }
     assert_eq!(store.take_back(&wrong).await.unwrap(), 0);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 2);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 0, "once");
@@ -282,6 +284,16 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().total() == 1).await;
     assert_eq!(store.extend_external(&[longer]).await.unwrap(), []);
     assert_eq!(store.extend_external(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn an_extension_without_a_length<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let out = handed(&store, job()).await;
+    let extension = |lease| Extension { fence: out.fence(), lease };
+    // It has run out, and is as long again as it was.
+    assert_eq!(store.extend_external(&[extension(Some(OVER)), extension(None)]).await.unwrap().last(), Some(&out.id));
+    assert_eq!(store.expire_external(10).await.unwrap().total(), 0);
+    assert!(finish(&store, out.fence()).await);
 }
 
 /// A foreign worker may ask for anything; it must not spoil the batch it is in.

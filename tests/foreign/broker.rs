@@ -55,7 +55,7 @@ impl Broker {
             while let Some(message) =
                 self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
             {
-                taken.push((message.delivery.properties, message.delivery.data.into()));
+                taken.push((message.delivery.properties, message.delivery.data));
             }
             taken.len() >= count
         })
@@ -72,15 +72,24 @@ impl Broker {
 
     /// Removes what this test made.
     pub(crate) async fn clear(&self) {
-        self.delete().await;
+        for queue in self.made() {
+            self.channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+        }
         self.connection.close(200, "done".into()).await.unwrap();
     }
 
-    async fn delete(&self) {
-        let queues = std::mem::take(&mut *self.queues.lock().unwrap());
-        for queue in queues {
-            self.channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    fn made(&self) -> Vec<String> {
+        std::mem::take(&mut *self.queues.lock().unwrap())
+    }
+
+    /// The same over another connection: what failed may have cost this one.
+    async fn clear_anew(&self) -> lapin::Result<()> {
+        let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        for queue in self.made() {
+            channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
         }
+        connection.close(200, "done".into()).await
     }
 }
 
@@ -88,7 +97,8 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(self.delete()));
+            let clear = tokio::time::timeout(PATIENCE, self.clear_anew());
+            let _ = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(clear));
         }
     }
 }

@@ -8,6 +8,7 @@ mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod envelope;
 mod producers;
 mod workers;
 

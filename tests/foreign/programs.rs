@@ -45,11 +45,10 @@ impl Ended {
 impl Stage {
     /// `None`: this run is to do without servers, or without other languages.
     pub(crate) async fn set(language: Language) -> Option<Self> {
-        if is_set("JOBWRIGHT_TEST_EMBEDDED_ONLY") || is_set("JOBWRIGHT_TEST_NO_FOREIGN") {
+        if is_set("JOBWRIGHT_TEST_NO_FOREIGN") {
             return None;
         }
-        let url = std::env::var("AMQP_URL").ok().filter(|url| !url.is_empty());
-        let url = url.expect("set AMQP_URL, or run `cargo xtask test`");
+        let url = broker_url()?;
         let stage = Self { language, broker: Broker::connect(url).await };
         // Says what is missing before anything else does.
         stage.command("producer");
@@ -98,6 +97,15 @@ async fn end(mut command: Command) -> Ended {
         lines: text(output.stdout).lines().map(str::to_owned).collect(),
         errors: text(output.stderr),
     }
+}
+
+/// The broker to test with; `None` if the run is to do without.
+pub(crate) fn broker_url() -> Option<String> {
+    if is_set("JOBWRIGHT_TEST_EMBEDDED_ONLY") {
+        return None;
+    }
+    let url = std::env::var("AMQP_URL").ok().filter(|url| !url.is_empty());
+    Some(url.expect("set AMQP_URL, or run `cargo xtask test`"))
 }
 
 fn is_set(variable: &str) -> bool {

@@ -14,17 +14,20 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     let longest = settings.database.max_payload;
     if args.lines || args.jsonl {
         let messages = connect(settings).await?;
+        messages.prepare(&args.options.queue).await;
         let input = BufReader::with_capacity(256 * 1024, tokio::io::stdin());
         let sent = send_lines(&messages, &args, input, longest, quiet).await;
         messages.wake_ups_sent().await;
         return sent;
     }
+    let queue = args.options.queue.clone();
     let payload = payload(args.payload.as_deref(), args.options.content_type.as_deref(), longest).await?;
     let mut job = dress(NewJob::new(&args.kind, payload), &args);
     if let Some(id) = args.options.id {
         job = job.id(id);
     }
     let messages = connect(settings).await?;
+    messages.prepare(&queue).await;
     let id = messages.send(job).await?;
     // This process ends now, and a delivery or wake-up that was not sent would end with it.
     messages.wake_ups_sent().await;
