@@ -70,11 +70,10 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
 /// explain themselves.
 fn start_logging(cli: &Cli) {
     let default = match (&cli.command, cli.quiet, cli.verbose) {
-        (_, true, _) => "error",
+        // What `status` and `broker` show says it.
+        (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
         (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
         (Command::Worker(_), _, 0) => "info",
-        // What they show says it.
-        (Command::Status(_) | Command::Broker(_), _, 0) => "error",
         (_, _, 0) => "warn",
         (_, _, 1) => "jobwright=debug,info",
         _ => "jobwright=trace,debug",

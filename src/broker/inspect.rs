@@ -58,7 +58,7 @@ impl Broker {
         let (name, rpc) = (part.name.as_str(), self.hub.rpc());
         match part.made {
             Made::Exchange(_) => {
-                within(rpc, channel.exchange_delete(name.into(), ExchangeDeleteOptions::default())).await?
+                within(rpc, channel.exchange_delete(name.into(), ExchangeDeleteOptions::default())).await?;
             }
             Made::Queue { .. } => {
                 within(rpc, channel.queue_delete(name.into(), QueueDeleteOptions::default())).await?;

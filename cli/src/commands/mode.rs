@@ -12,41 +12,42 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Serialize)]
 pub(crate) struct Mode {
     /// One word: `db-only`, `up`, `blocked`, `down`.
-    pub(crate) mode: &'static str,
+    #[serde(rename = "mode")]
+    state: &'static str,
     /// Where the broker is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) broker: Option<String>,
+    broker: Option<String>,
     /// Why it is not up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<String>,
+    why: Option<String>,
     /// For how long it has been down, as far as this process knows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) down_seconds: Option<f64>,
+    down_seconds: Option<f64>,
 }
 
 impl Mode {
     /// How it stands for this process.
     pub(crate) async fn of(messages: &MessageServices<AnyStore>) -> Self {
         let Some(broker) = messages.broker() else {
-            return Self { mode: "db-only", broker: None, why: None, down_seconds: None };
+            return Self { state: "db-only", broker: None, why: None, down_seconds: None };
         };
         // `connect` has waited for the first news; a connection that is just being made gets a moment more.
         let mut changes = broker.changes();
         let _ = tokio::time::timeout(PATIENCE, changes.wait_for(BrokerMode::is_up)).await;
-        let (mode, why, down) = match broker.mode() {
+        let (state, why, down) = match broker.mode() {
             BrokerMode::Up(_) => ("up", None, None),
             BrokerMode::Blocked(why) => ("blocked", Some(why), None),
             BrokerMode::Down { since, why } => ("down", Some(why), Some(since.elapsed().as_secs_f64())),
             _ => ("unknown", None, None),
         };
-        Self { mode, broker: Some(broker.describe()), why, down_seconds: down }
+        Self { state, broker: Some(broker.describe()), why, down_seconds: down }
     }
 
     /// For people.
     pub(crate) fn text(&self) -> String {
         let place = self.broker.as_deref().unwrap_or_default();
         let why = self.why.as_deref().unwrap_or_default();
-        match (self.mode, self.down_seconds) {
+        match (self.state, self.down_seconds) {
             ("db-only", _) => "DB-only (no broker configured)".to_owned(),
             ("up", _) => format!("broker up ({place})"),
             ("blocked", _) => format!("DB-only: broker {place} takes no messages ({why})"),

@@ -70,10 +70,11 @@ fn oldest(row: &Row) -> Finding {
     let age: i64 = row.try_get("age").unwrap_or_default();
     let seconds: f64 = row.try_get("seconds").unwrap_or_default();
     let hidden: i64 = row.try_get("hidden").unwrap_or_default();
-    let mut found = format!("{seconds:.0} s old, {age} transactions behind");
-    if hidden > 0 {
-        found += &format!("; {hidden} connections do not show theirs to this role (grant it pg_read_all_stats)");
-    }
+    let secret = match hidden {
+        0 => String::new(),
+        _ => format!("; {hidden} connections do not show theirs to this role (grant it pg_read_all_stats)"),
+    };
+    let found = format!("{seconds:.0} s old, {age} transactions behind{secret}");
     if seconds > OLD.as_secs_f64() {
         let todo = "end it: dead rows can't be cleaned up behind it, and claims get slower; the SQL to find it is in docs/operations.md";
         return Finding::warn(OLDEST, found, todo);
