@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::message::{MessageService, MessageServiceFactory};
+use crate::message::{Handoff, MessageService, MessageServiceFactory, WentTo};
 use crate::store::{Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
@@ -78,7 +78,21 @@ impl<S: Store> Context<S> {
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
     /// and the server could not be asked. In all other cases nothing was kept.
-    pub async fn commit(mut self) -> Result<()> {
+    pub async fn commit(self) -> Result<()> {
+        self.hand_off().await.map(drop)
+    }
+
+    /// Like [`commit`](Self::commit), and then waits until the broker has confirmed what went through it. What it did not
+    /// confirm in time is in the table, where executors find it: `Ok` means the same as for `commit`, and the answer tells
+    /// where the messages went.
+    ///
+    /// # Errors
+    /// As for `commit`. What happens after the commit is no error.
+    pub async fn commit_confirmed(self) -> Result<WentTo> {
+        Ok(self.hand_off().await?.settled().await)
+    }
+
+    async fn hand_off(mut self) -> Result<Handoff> {
         let mut service = self.take_service();
         match (self.transaction.take(), &mut service) {
             (Some(mut transaction), service) => {
@@ -90,10 +104,7 @@ impl<S: Store> Context<S> {
             (None, Some(service)) => service.flush_alone().await?,
             (None, None) => {}
         }
-        if let Some(mut service) = service {
-            service.committed();
-        }
-        Ok(())
+        Ok(service.map_or_else(Handoff::default, |mut service| service.committed()))
     }
 
     /// The commit of a handler: its writes, its messages and the removal of its job, or nothing. `false`: the claim is no longer
@@ -114,7 +125,7 @@ impl<S: Store> Context<S> {
         }
         transaction.commit().await?;
         if let Some(mut service) = service {
-            service.committed();
+            drop(service.committed());
         }
         Ok(true)
     }

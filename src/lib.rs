@@ -77,14 +77,15 @@ pub mod executor;
 pub mod job;
 pub mod message;
 pub mod store;
+mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, JobContext, KindOptions};
+pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
 pub use job::*;
-pub use message::{Enlisted, Flushed, MessageService, MessageServiceFactory, MessageServices};
+pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

@@ -1,24 +1,33 @@
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+
+  core              the database alone
+  amqp              over RabbitMQ, beside the bare broker and the database alone
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
-  --only CASE,…     drain, enqueue, send, latency, idle, transaction, sqlite
+  --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
+                    amqp: publish, commit, end-to-end, latency, external, celery
   --json FILE       all values of all runs
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
 
-DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/database.
+DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/database, and AMQP_URL the broker, as
+amqp://user:password@host:5672/vhost.
 ";
 
 /// The measurements, in the order they are taken.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
+/// The same over RabbitMQ.
+pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Core(Args),
+    Amqp(Args),
     Help,
 }
 
@@ -45,12 +54,13 @@ impl Args {
 
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, String> {
     let mut args = args.into_iter();
-    match args.next().as_deref() {
-        Some("core") => {}
+    let (cases, command): (&[&str], fn(Args) -> Command) = match args.next().as_deref() {
+        Some("core") => (&CASES, Command::Core),
+        Some("amqp") => (&AMQP_CASES, Command::Amqp),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
-        Some(other) => return Err(format!("unknown benchmark {other:?}; there is `core`")),
-        None => return Err("which benchmark? There is `core`".to_owned()),
-    }
+        Some(other) => return Err(format!("unknown benchmark {other:?}; there are `core` and `amqp`")),
+        None => return Err("which benchmark? There are `core` and `amqp`".to_owned()),
+    };
     let mut core =
         Args { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false };
     while let Some(arg) = args.next() {
@@ -61,7 +71,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         let mut value = || inline.clone().or_else(|| args.next()).ok_or_else(|| format!("{name} needs a value"));
         match name {
             "--runs" => core.runs = runs(&value()?)?,
-            "--only" => core.only = only(&value()?)?,
+            "--only" => core.only = only(&value()?, cases)?,
             "--json" => core.json = Some(value()?.into()),
             "--sqlite-dir" => core.sqlite_dir = value()?.into(),
             "--quick" => core.quick = true,
@@ -70,7 +80,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             other => return Err(format!("unknown option {other:?}")),
         }
     }
-    Ok(Command::Core(core))
+    Ok(command(core))
 }
 
 /// A median of less than three says nothing.
@@ -78,10 +88,10 @@ fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (3..=1000).contains(n)).ok_or_else(|| format!("--runs is {text:?}; use 3 to 1000"))
 }
 
-fn only(text: &str) -> Result<Vec<String>, String> {
+fn only(text: &str, cases: &[&str]) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    match names.iter().find(|name| !CASES.contains(&name.as_str())) {
-        Some(unknown) => Err(format!("unknown case {unknown:?}; there are {}", CASES.join(", "))),
+    match names.iter().find(|name| !cases.contains(&name.as_str())) {
+        Some(unknown) => Err(format!("unknown case {unknown:?}; there are {}", cases.join(", "))),
         None => Ok(names),
     }
 }
@@ -92,7 +102,7 @@ mod tests {
 
     fn core(args: &[&str]) -> Result<Args, String> {
         match parse(args.iter().map(|arg| (*arg).to_owned()))? {
-            Command::Core(args) => Ok(args),
+            Command::Core(args) | Command::Amqp(args) => Ok(args),
             Command::Help => Err("help".to_owned()),
         }
     }
@@ -114,6 +124,7 @@ mod tests {
             &["core", "--runs"],
             &["core", "--only", "x"],
             &["core", "-x"],
+            &["amqp", "--only", "drain"],
         ] {
             assert!(core(bad).is_err(), "{bad:?}");
         }

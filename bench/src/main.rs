@@ -1,6 +1,7 @@
 //! Benchmarks, each beside its limit: the least that PostgreSQL (or SQLite) itself needs for the same work, measured in the
 //! same run on the same server. See docs/performance.md.
 
+mod amqp;
 mod args;
 mod cases;
 mod limits;
@@ -20,8 +21,9 @@ use setup::Bench;
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
-    let args = match args::parse(std::env::args().skip(1)) {
-        Ok(Command::Core(args)) => args,
+    let (args, over_amqp) = match args::parse(std::env::args().skip(1)) {
+        Ok(Command::Core(args)) => (args, false),
+        Ok(Command::Amqp(args)) => (args, true),
         Ok(Command::Help) => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(core(&args)));
+        .and_then(|runtime| runtime.block_on(measure(&args, over_amqp)));
     match done {
         Ok(report) if args.check && !report.missed().is_empty() => {
             eprintln!("below what is required: {}", report.missed().join(", "));
@@ -49,11 +51,13 @@ fn main() -> ExitCode {
     }
 }
 
-async fn core(args: &Args) -> Result<Report> {
+async fn measure(args: &Args, over_amqp: bool) -> Result<Report> {
     let bench = Bench::open(args).await?;
     let mut report = Report::new(bench.describe().await?);
+    let cases =
+        async { if over_amqp { amqp::run(&bench, &mut report).await } else { cases::run(&bench, &mut report).await } };
     let measured = tokio::select! {
-        measured = cases::run(&bench, &mut report) => measured,
+        measured = cases => measured,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into).and(Err("interrupted".into())),
     };
     // Also after a failure: nothing of ours stays on the server.

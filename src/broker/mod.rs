@@ -1,19 +1,45 @@
 //! The broker (AMQP 0-9-1, RabbitMQ): two supervised connections, a publisher with confirms, subscriptions, names and wire
 //! format. Knows jobs, and no store.
 
+mod acks;
+mod address;
+mod declare;
+mod failure;
+mod hub;
+mod link;
+mod message;
+mod mode;
 mod names;
+mod publisher;
+mod session;
+mod stats;
+mod subscription;
+#[doc(hidden)]
+pub mod testing;
+mod topology;
 pub(crate) mod wire;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lapin::BasicProperties;
-use tokio::sync::watch;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
 
+pub(crate) use self::acks::Acks;
+use self::address::Address;
+use self::hub::Hub;
+pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
+use self::mode::Side;
 pub use self::names::Names;
+use self::publisher::Batch;
+pub(crate) use self::subscription::Subscription;
+pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
+#[doc(hidden)]
+pub use self::wire::testing as wire_testing;
 pub(crate) use self::wire::{ExternalReport, Refusal};
 use crate::config::BrokerConfig;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How the broker stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,9 +87,17 @@ pub struct BrokerStats {
     pub redelivered: u64,
 }
 
+/// How long the last handle's drop lets answers and confirms go out.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// What a publish may take beyond the deadline for its confirms.
+const A_BIT: Duration = Duration::from_secs(2);
+
 /// A broker: two supervised connections. Dropping the last handle closes them.
-#[derive(Debug)]
-pub struct Broker {}
+pub struct Broker {
+    hub: Arc<Hub>,
+    batches: mpsc::UnboundedSender<Batch>,
+    runtime: Handle,
+}
 
 impl Broker {
     /// Starts to connect, and keeps trying. Needs a tokio runtime.
@@ -71,18 +105,27 @@ impl Broker {
     /// # Errors
     /// When the configuration can't be used.
     pub fn start(config: &BrokerConfig) -> Result<Arc<Self>> {
-        let _ = config;
-        todo!()
+        config.validate()?;
+        let address = Address::new(config)?;
+        let runtime =
+            Handle::try_current().map_err(|_| Error::config("a broker is started from inside a tokio runtime"))?;
+        let hub = Arc::new(Hub::new(config.clone(), address));
+        for side in [Side::Publish, Side::Consume] {
+            hub.links.spawn(link::run(hub.clone(), side));
+        }
+        let (batches, receiver) = mpsc::unbounded_channel();
+        hub.workers.spawn(publisher::run(hub.clone(), receiver));
+        Ok(Arc::new(Self { hub, batches, runtime }))
     }
 
     /// How it stands now.
     pub fn mode(&self) -> BrokerMode {
-        todo!()
+        self.hub.board.mode()
     }
 
     /// Each change of the mode.
     pub fn changes(&self) -> watch::Receiver<BrokerMode> {
-        todo!()
+        self.hub.board.watch()
     }
 
     /// Waits until it is up.
@@ -90,150 +133,109 @@ impl Broker {
     /// # Errors
     /// When it is not within `patience`, with the reason.
     pub async fn up_within(&self, patience: Duration) -> Result<()> {
-        let _ = patience;
-        todo!()
+        let mut changes = self.changes();
+        if let Ok(Ok(_)) = tokio::time::timeout(patience, changes.wait_for(BrokerMode::is_up)).await {
+            return Ok(());
+        }
+        let why = match self.mode() {
+            BrokerMode::Down { why, .. } => why,
+            BrokerMode::Blocked(why) => format!("it takes no messages: {why}"),
+            BrokerMode::Up(_) => return Ok(()),
+        };
+        Err(Error::new(
+            ErrorKind::Unreachable,
+            format!("the broker {} is not up after {patience:?}: {why}", self.hub.address),
+        ))
     }
 
     /// What went through.
     pub fn stats(&self) -> BrokerStats {
-        todo!()
+        self.hub.counters.snapshot(self.hub.board.changes())
     }
 
     /// Names of queues and exchanges.
     pub fn names(&self) -> &Names {
-        todo!()
+        &self.hub.names
     }
 
     /// What and where, for people: no password.
     pub fn describe(&self) -> String {
-        todo!()
+        self.hub.address.to_string()
+    }
+
+    /// What [`apply`](Self::apply) would declare for a configuration: for queues with executors of ours, and for those
+    /// with external workers. Needs no connection.
+    pub fn plan(config: &BrokerConfig, queues: &[String], external: &[String]) -> Vec<TopologyItem> {
+        let names = Names::new(config.prefix.clone());
+        topology::all(config, &names, queues, external).iter().map(|part| part.item(TopologyState::Planned)).collect()
+    }
+
+    /// Declares what is missing, and says of each part how it stands. Never deletes or changes what is there.
+    ///
+    /// # Errors
+    /// When the broker can't be asked. What it refuses is in the items.
+    pub async fn apply(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
+        declare::apply(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
+    }
+
+    /// Says of each part how it stands. Whether one differs can only be seen with the right to configure it.
+    ///
+    /// # Errors
+    /// When the broker can't be asked.
+    pub async fn check(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
+        declare::check(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
     }
 
     /// Waits for outstanding confirms and closes both connections, for at most `patience`.
     pub async fn close(&self, patience: Duration) {
-        let _ = patience;
-        todo!()
+        self.hub.shut_down(patience).await;
     }
 
     /// Publishes and waits for what became of each, in their order. Never longer than `confirm_timeout` and a bit.
     pub(crate) async fn publish(&self, messages: Vec<Outgoing>) -> Vec<Published> {
-        let _ = messages;
-        todo!()
+        let count = messages.len();
+        if count == 0 || !self.hub.board.is_up() {
+            return vec![Published::NotSent; count];
+        }
+        let (answer, answered) = oneshot::channel();
+        let deadline = tokio::time::Instant::now() + self.hub.config.confirm_timeout;
+        if self.batches.send(Batch { messages, deadline, answer }).is_err() {
+            return vec![Published::NotSent; count];
+        }
+        match tokio::time::timeout_at(deadline + A_BIT, answered).await {
+            Ok(Ok(outcomes)) => outcomes,
+            Ok(Err(_)) | Err(_) => vec![Published::Unknown; count],
+        }
     }
 
-    /// Receives from a queue, over all reconnections, until the subscription is dropped.
+    /// Receives from a queue, over all reconnections, until the subscription is dropped. A queue of ours that is missing
+    /// is declared if the configuration lets us, else waited for.
     pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
-        let _ = (queue, prefetch);
-        todo!()
+        Subscription::start(&self.hub, queue, prefetch)
     }
 
     /// What waits in a queue, and who consumes it; `None`: there is no such queue.
     pub(crate) async fn depth(&self, queue: &str) -> Result<Option<Depth>> {
-        let _ = queue;
-        todo!()
+        declare::depth(&self.hub, queue).await
     }
 
     /// Makes sure that the queues of this lane exist, as far as the configuration lets us; does nothing if they do.
     pub(crate) async fn ensure(&self, lane: &Lane) -> Result<()> {
-        let _ = lane;
-        todo!()
+        declare::ensure(&self.hub, lane).await
     }
 }
 
-/// What one part of the work needs at the broker.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Lane {
-    /// Deliveries of this queue to executors of ours.
-    Deliveries(String),
-    /// Jobs of this queue for external workers, and where they report.
-    External(String),
-    /// Submissions, and those that are refused.
-    Submissions,
-    /// Events.
-    Events,
-}
-
-/// A message on its way out.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) exchange: String,
-    pub(crate) routing_key: String,
-    /// To be returned if no queue takes it.
-    pub(crate) mandatory: bool,
-    pub(crate) properties: BasicProperties,
-    pub(crate) body: Vec<u8>,
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Published {
-    /// The broker has it.
-    Acked,
-    /// The broker refused it: the queue is full.
-    Nacked,
-    /// No queue took it.
-    Returned,
-    /// It was sent, and no answer came: the broker may have it.
-    Unknown,
-    /// It was not sent: the broker is not up.
-    NotSent,
-}
-
-/// What waits in a queue of the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Depth {
-    pub(crate) messages: u32,
-    pub(crate) consumers: u32,
-}
-
-/// A message that came in.
-#[derive(Clone, Debug)]
-pub(crate) struct Incoming {
-    pub(crate) properties: BasicProperties,
-    pub(crate) body: Vec<u8>,
-    pub(crate) redelivered: bool,
-    pub(crate) received: Instant,
-    pub(crate) tag: Tag,
-}
-
-/// Names a message to the channel that delivered it; means nothing to any other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag {
-    pub(crate) generation: u64,
-    pub(crate) tag: u64,
-}
-
-/// Messages of one queue.
-#[derive(Debug)]
-pub(crate) struct Subscription {}
-
-impl Subscription {
-    /// Waits for messages and takes up to `most`. 0: the broker handle is gone, and nothing will come any more.
-    pub(crate) async fn recv_many(&mut self, into: &mut Vec<Incoming>, most: usize) -> usize {
-        let _ = (into, most);
-        todo!()
-    }
-
-    /// For answering.
-    pub(crate) fn acks(&self) -> Acks {
-        todo!()
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish_non_exhaustive()
     }
 }
 
-/// Answers to messages. Never waits: answers go out in batches, and one for a channel that is gone is dropped.
-#[derive(Clone, Debug)]
-pub(crate) struct Acks {}
-
-impl Acks {
-    /// Done with these.
-    pub(crate) fn ack(&self, tags: impl IntoIterator<Item = Tag>) {
-        let _ = tags.into_iter().count();
-        todo!()
-    }
-
-    /// Back into the queue.
-    pub(crate) fn requeue(&self, tag: Tag) {
-        let _ = tag;
-        todo!()
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if !self.hub.hang_up.is_cancelled() {
+            let hub = self.hub.clone();
+            self.runtime.spawn(async move { hub.shut_down(FAREWELL).await });
+        }
     }
 }

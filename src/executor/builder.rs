@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
 };
-use super::{Command, CommandExecutor, JobContext, KindOptions, Settings};
+use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
 use crate::job::{DEFAULT_QUEUE, Job};
@@ -35,6 +35,7 @@ pub struct ExecutorBuilder<S: Store> {
     planned: Vec<Planned<S>>,
     states: States,
     queues: BTreeMap<String, usize>,
+    external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
 }
 
@@ -46,6 +47,7 @@ impl<S: Store> ExecutorBuilder<S> {
             planned: Vec::new(),
             states: States::default(),
             queues: BTreeMap::new(),
+            external: Vec::new(),
             options: HashMap::new(),
         }
     }
@@ -136,6 +138,13 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
+    /// the jobs wait.
+    pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
+        self.external.push(queue);
+        self
+    }
+
     /// Registers the node and starts to run jobs.
     ///
     /// # Errors
@@ -143,7 +152,7 @@ impl<S: Store> ExecutorBuilder<S> {
     /// needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, mut options } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options } = self;
         let mut registry: Registry<S> = HashMap::new();
         for Planned { names, options: defaults, make } in planned {
             let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
@@ -169,7 +178,8 @@ impl<S: Store> ExecutorBuilder<S> {
                 "options are set for the kind {unknown:?}, but no handler is registered for it"
             )));
         }
-        if queues.is_empty() {
+        check_external(&external, &queues, messages.broker().is_some())?;
+        if queues.is_empty() && external.is_empty() {
             queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
         }
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
@@ -184,6 +194,7 @@ impl<S: Store> ExecutorBuilder<S> {
             messages,
             registry: Arc::new(registry),
             queues: queues.into_iter().collect(),
+            external,
             node,
             poll_interval: config.poll_interval,
             counters: Arc::default(),
@@ -191,6 +202,24 @@ impl<S: Store> ExecutorBuilder<S> {
         })
         .await
     }
+}
+
+fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, broker: bool) -> Result<()> {
+    for (position, queue) in external.iter().enumerate() {
+        queue.validate()?;
+        let name = queue.name();
+        if !broker {
+            return Err(Error::config(format!(
+                "the jobs of queue {name:?} are for external workers, but there is no broker: set `broker.url` (AMQP_URL)"
+            )));
+        }
+        if queues.contains_key(name) || external[..position].iter().any(|other| other.name() == name) {
+            return Err(Error::config(format!(
+                "queue {name:?} is named twice; its jobs are run either here or by external workers"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// For people only, so a missing name is no error.

@@ -135,7 +135,8 @@ impl<S: Store> Dispatcher<S> {
             kinds: Some(&group.kinds),
             limit,
             after: if from_mark { group.mark } else { None },
-            held_too: false,
+            // Nothing is delivered at the moment, so nothing is kept back for it.
+            held_too: self.node.cut_off(),
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?;

@@ -15,7 +15,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, listener, monitor, timers};
+use super::{Settings, broker, listener, monitor, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -42,6 +42,8 @@ pub(super) struct Incarnation<S: Store> {
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
+    /// What those wait for who send jobs of a queue to the broker.
+    bells: HashMap<String, Notify>,
     /// Itself, for offers that may outlive the borrow.
     this: Weak<Self>,
 }
@@ -81,6 +83,9 @@ impl<S: Store> Incarnation<S> {
         let dispatchers = TaskTracker::new();
         for queue in node.queues.values() {
             dispatchers.spawn(Dispatcher::new(node.clone(), queue.clone()).run());
+        }
+        if let Some(broker) = node.messages.broker() {
+            broker::start(&node, broker, &settings.external, &dispatchers);
         }
         dispatchers.close();
         let quit = CancellationToken::new();
@@ -125,6 +130,7 @@ impl<S: Store> Incarnation<S> {
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
+            bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
         })
     }
@@ -136,7 +142,7 @@ impl<S: Store> Incarnation<S> {
         let local: Arc<dyn LocalExecutor> = self.clone();
         let local = Arc::downgrade(&local);
         wakeup.register(local.clone());
-        helpers.spawn(listener::run(store.clone(), local, quit.clone()));
+        helpers.spawn(listener::run(store.clone(), local.clone(), quit.clone()));
         helpers.spawn(timers::run(
             store.clone(),
             wakeup.clone(),
@@ -145,11 +151,30 @@ impl<S: Store> Incarnation<S> {
             quit.clone(),
         ));
         helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
+        if let Some(broker) = self.messages.broker() {
+            helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
+        }
         let (in_flight, store, id) = (self.in_flight.clone(), store.clone(), self.id);
         let (straggler, quit) = (settings.call_timeout, quit.clone());
         helpers.spawn(async move { in_flight.reconcile(store, id, straggler, quit).await });
         helpers.close();
         helpers
+    }
+
+    /// There is a broker, and it delivers nothing at the moment.
+    pub(super) fn cut_off(&self) -> bool {
+        self.messages.broker().is_some_and(|broker| !broker.mode().is_up())
+    }
+
+    /// Waits until there may be something to send to the broker, at most for `patience`.
+    pub(super) async fn rung(&self, queue: &str, patience: Duration) {
+        let bell = async {
+            match self.bells.get(queue) {
+                Some(bell) => bell.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        let _ = tokio::time::timeout(patience, bell).await;
     }
 
     /// Lets running handlers finish within the grace period, then tells them to stop.
@@ -202,11 +227,14 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
             Hint::Queue(name) | Hint::Rescan(name) => {
                 if let Some(queue) = self.queues.get(name) {
                     queue.wake();
+                } else if let Some(bell) = self.bells.get(name) {
+                    bell.notify_one();
                 }
             }
             Hint::Timer => self.timer_hint.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());
+                self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
             }
         }

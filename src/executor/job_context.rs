@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::job::{IntoJob, Job, JobId, JobMessage};
+use crate::job::{IntoJob, Job, JobId, JobMessage, Payload};
 use crate::store::{Postgres, Store};
 
 /// What a handler works with: its job, the application's state, and a unit of work of its own.
@@ -44,6 +44,15 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// When the message is refused; the context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
         self.context.send(job)
+    }
+
+    /// Sends a result to who asked for one ([`NewJob::reply_to`](crate::NewJob::reply_to)), if, and only if, this job succeeds.
+    /// `None`: nobody asked. The result is kept in the database until the broker has confirmed it.
+    ///
+    /// # Errors
+    /// When the result is refused (too large); the context stays usable.
+    pub fn reply(&mut self, result: Payload) -> Result<Option<JobId>> {
+        self.job.reply(result).map(|reply| self.context.send(reply)).transpose()
     }
 
     /// What would be flushed now.

@@ -5,6 +5,7 @@
 //!  job table ────────────▶ Dispatcher ──▶ workers ──▶ Completer ────────▶ job table
 //!      ▲      one a queue      ▲            │ handler used its transaction: its own commit
 //!      │                       └── hints: commits here, LISTEN, polls
+//!      ├── Broker: deliveries, submissions, external workers (see `broker`)
 //!      ├── Timers: due timers to waiting
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
 //!      └── Heart: renews the node's lease, on a thread of its own
@@ -13,6 +14,7 @@
 //! An executor lives under a node id, which is new for each start. When it can't renew its lease in time it stops all its
 //! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
 
+mod broker;
 mod builder;
 mod command;
 mod completer;
@@ -36,6 +38,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
 use self::in_flight::InFlight;
@@ -55,6 +58,8 @@ struct Settings<S: Store> {
     messages: MessageServices<S>,
     registry: Arc<Registry<S>>,
     queues: Vec<(String, usize)>,
+    /// Queues whose jobs go to external workers.
+    external: Vec<ExternalQueue>,
     node: NodeInfo,
     poll_interval: Duration,
     call_timeout: Duration,

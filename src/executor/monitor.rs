@@ -1,4 +1,4 @@
-//! The lock monitor: releases what dead owners hold.
+//! The lock monitor: releases what dead owners hold, and what external workers did not report in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, lease: Du
 }
 
 async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp, sweep: bool) -> crate::Result<()> {
+    expire_external(store, wakeup).await?;
     let dead = store.expire_nodes().await?;
     if dead.is_empty() && !sweep {
         return Ok(());
@@ -43,6 +44,24 @@ async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp, sweep: bool) -> crate
         let released = store.release_lost(BATCH).await?;
         if released.total() > 0 {
             tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
+            wakeup.tell([Hint::Any]);
+        }
+        if released.total() < BATCH as u64 {
+            return Ok(());
+        }
+    }
+}
+
+/// Jobs whose external worker let its lease run out. Here and not beside the broker: it goes on when no node reaches that.
+async fn expire_external(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
+    loop {
+        let released = store.expire_external(BATCH).await?;
+        if released.total() > 0 {
+            tracing::warn!(
+                waiting = released.waiting,
+                dead_letters = released.dead,
+                "external workers did not report in time; their jobs were released"
+            );
             wakeup.tell([Hint::Any]);
         }
         if released.total() < BATCH as u64 {

@@ -35,6 +35,11 @@ impl Queue {
         }
     }
 
+    /// How many jobs of it this node runs at the same time.
+    pub(super) fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
     /// There may be work.
     pub(super) fn wake(&self) {
         self.heard.fetch_add(1, Ordering::AcqRel);

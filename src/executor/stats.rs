@@ -22,6 +22,24 @@ pub struct ExecutorStats {
     pub in_flight: u64,
     /// How often this executor lost its lease and had to start anew.
     pub leases_lost: u64,
+    /// Of the claimed: those that came through the broker.
+    pub delivered: u64,
+    /// Deliveries whose row was gone, owned or newer.
+    pub stale: u64,
+    /// Deliveries that found no free slot, or no handler here, in time: their rows were left to the table.
+    pub left_to_table: u64,
+    /// Jobs taken in from foreign producers.
+    pub submitted: u64,
+    /// Messages that could not be used: put aside with the reason.
+    pub messages_refused: u64,
+    /// Jobs handed to external workers.
+    pub handed_out: u64,
+    /// Ends that external workers reported in time.
+    pub reported: u64,
+    /// Reports of external workers that came too late, or twice.
+    pub reports_refused: u64,
+    /// Events and replies that the broker has confirmed.
+    pub relayed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +52,15 @@ pub(super) struct Counters {
     pub(super) released: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) leases_lost: AtomicU64,
+    pub(super) delivered: AtomicU64,
+    pub(super) stale: AtomicU64,
+    pub(super) left_to_table: AtomicU64,
+    pub(super) submitted: AtomicU64,
+    pub(super) messages_refused: AtomicU64,
+    pub(super) handed_out: AtomicU64,
+    pub(super) reported: AtomicU64,
+    pub(super) reports_refused: AtomicU64,
+    pub(super) relayed: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, n: usize) {
@@ -53,6 +80,15 @@ impl Counters {
             refused: get(&self.refused),
             in_flight: in_flight as u64,
             leases_lost: get(&self.leases_lost),
+            delivered: get(&self.delivered),
+            stale: get(&self.stale),
+            left_to_table: get(&self.left_to_table),
+            submitted: get(&self.submitted),
+            messages_refused: get(&self.messages_refused),
+            handed_out: get(&self.handed_out),
+            reported: get(&self.reported),
+            reports_refused: get(&self.reports_refused),
+            relayed: get(&self.relayed),
         }
     }
 }

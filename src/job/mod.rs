@@ -14,6 +14,6 @@ pub use id::JobId;
 pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, JobMessage, NewJob, Submission};
 pub use outcome::{JobError, Outcome, RetryAdvice};
 pub use payload::Payload;
-pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_QUEUE, REPLY_TO};
+pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO};
 pub use retry::{RetryPolicy, parse_duration};
 pub use validate::Limits;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::NewJob;
+use super::{Job, NewJob, Payload};
 
 /// Queue of events: each is published as it is, then removed.
 pub const EVENT_QUEUE: &str = "jobwright.event";
@@ -11,6 +11,8 @@ pub const EVENT_QUEUE: &str = "jobwright.event";
 pub const REPLY_QUEUE: &str = "jobwright.reply";
 /// Header of a job: the queue in the broker that its result goes to.
 pub const REPLY_TO: &str = "replyTo";
+/// Header of a reply: the job whose result it is.
+pub const REPLY_OF: &str = "jobId";
 /// Header of a job: what its result is to be recognised by.
 pub const CORRELATION_ID: &str = "correlationId";
 
@@ -23,5 +25,20 @@ impl NewJob {
     /// Asks for the result to be sent to this queue of the broker, recognisable by `correlation`.
     pub fn reply_to(self, queue: impl Into<String>, correlation: impl Into<String>) -> Self {
         self.header(REPLY_TO, queue).header(CORRELATION_ID, correlation)
+    }
+}
+
+impl Job {
+    /// The message that brings this job's result to who asked for it; `None`: nobody asked.
+    pub fn reply(&self, result: Payload) -> Option<NewJob> {
+        let to = self.headers.get(REPLY_TO)?;
+        let reply = NewJob::new(self.kind.clone(), result)
+            .queue(REPLY_QUEUE)
+            .header(REPLY_TO, to)
+            .header(REPLY_OF, self.id.to_string());
+        Some(match self.headers.get(CORRELATION_ID) {
+            Some(correlation) => reply.header(CORRELATION_ID, correlation),
+            None => reply,
+        })
     }
 }

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use super::db::hints;
-use super::{Collected, WakeUp};
+use super::flush::spread;
+use super::pipe::Pipe;
+use super::{Collected, Handoff, WakeUp};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::store::{Hint, Store};
+use crate::store::Store;
 
 /// Collects messages for a transaction that the caller owns, began, and will commit.
 ///
@@ -25,6 +26,7 @@ use crate::store::{Hint, Store};
 pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) collected: Collected,
     pub(super) wakeup: Arc<WakeUp>,
+    pub(super) pipe: Option<Arc<Pipe>>,
     pub(super) store: S,
     pub(super) transaction: &'t T,
 }
@@ -43,8 +45,15 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
         self.collected.messages()
     }
 
+    /// Marks what goes through the broker.
+    fn plan(&mut self) {
+        if let Some(pipe) = &self.pipe {
+            pipe.hold(self.collected.messages_mut(), |_| false);
+        }
+    }
+
     fn flushed(mut self) -> Flushed {
-        Flushed { hints: hints(&self.collected.take()), wakeup: self.wakeup }
+        Flushed { messages: self.collected.take(), wakeup: self.wakeup, pipe: self.pipe }
     }
 }
 
@@ -53,7 +62,8 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     ///
     /// # Errors
     /// When the statement fails; then the caller's transaction is aborted.
-    pub async fn flush(self) -> Result<Flushed> {
+    pub async fn flush(mut self) -> Result<Flushed> {
+        self.plan();
         self.store.insert_into(self.transaction, self.collected.messages()).await?;
         Ok(self.flushed())
     }
@@ -65,23 +75,25 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     ///
     /// # Errors
     /// When a statement fails.
-    pub fn flush(self) -> Result<Flushed> {
+    pub fn flush(mut self) -> Result<Flushed> {
+        self.plan();
         crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
         Ok(self.flushed())
     }
 }
 
-/// Messages that are in the caller's transaction. After its commit, [`committed`](Self::committed) wakes the executors; without
-/// it they find the jobs when they poll.
+/// Messages that are in the caller's transaction. After its commit, [`committed`](Self::committed) delivers them or wakes the
+/// executors; without it they find the jobs when they poll.
 #[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
 pub struct Flushed {
-    hints: Vec<Hint>,
+    messages: Vec<JobMessage>,
     wakeup: Arc<WakeUp>,
+    pipe: Option<Arc<Pipe>>,
 }
 
 impl Flushed {
-    /// The caller's transaction has committed: wake the executors.
-    pub fn committed(self) {
-        self.wakeup.tell(self.hints);
+    /// The caller's transaction has committed: spread the word. Does not wait for it.
+    pub fn committed(self) -> Handoff {
+        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0)
     }
 }

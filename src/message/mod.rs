@@ -4,23 +4,30 @@
 //!  Context::send ─▶ MessageService::send        checks and collects; nothing leaves
 //!  Context::commit ─▶ MessageService::flush     one statement in the context's transaction
 //!                  ─▶ COMMIT, proven
-//!                  ─▶ MessageService::committed hand-over, wake-up (later: delivery)
+//!                  ─▶ MessageService::committed hand-over, delivery, wake-up
 //!  dropped, rolled back, failed                 the messages are discarded
 //! ```
 //!
-//! [`DbMessageService`] flushes into the job table. A service that also publishes does the same and delivers from
-//! [`MessageService::committed`]: a row decides what exists, a broker only who works how soon.
+//! [`DbMessageService`] flushes into the job table. [`AmqpMessageService`] does the same and delivers through a broker once the
+//! commit is proven: a row decides what exists, a broker only who works how soon. Which way a message goes is decided anew for
+//! each commit, so both change over to the other while running, and there is nothing to move.
 
+mod amqp;
 mod db;
 mod enlist;
+mod flush;
+mod handoff;
 pub(crate) mod local;
+pub(crate) mod pipe;
 mod services;
 mod wakeup;
 
 use async_trait::async_trait;
 
+pub use self::amqp::{AmqpMessageService, AmqpMessageServiceFactory};
 pub use self::db::{DbMessageService, DbMessageServiceFactory};
 pub use self::enlist::{Enlisted, Flushed};
+pub use self::handoff::{Handoff, WentTo};
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
 use crate::error::Result;
@@ -45,8 +52,8 @@ pub trait MessageService<S: Store>: Send {
     /// The same in a transaction of its own, for a context that opened none: one round trip.
     async fn flush_alone(&mut self) -> Result<()>;
 
-    /// The transaction has really committed: now, and only now, others may hear of it.
-    fn committed(&mut self);
+    /// The transaction has really committed: now, and only now, others may hear of it. Does not wait for it.
+    fn committed(&mut self) -> Handoff;
 }
 
 /// Opens a message service for each context.
@@ -79,6 +86,10 @@ impl Collected {
 
     pub(crate) fn messages(&self) -> &[JobMessage] {
         &self.messages
+    }
+
+    pub(crate) fn messages_mut(&mut self) -> &mut [JobMessage] {
+        &mut self.messages
     }
 
     pub(crate) fn take(&mut self) -> Vec<JobMessage> {

@@ -1,10 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
-use crate::config::{Config, DatabaseConfig};
+use super::flush::Means;
+use super::pipe::Pipe;
+use super::{AmqpMessageServiceFactory, Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
+use crate::broker::Broker;
+use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::{IntoJob, JobId, Limits};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
@@ -14,7 +17,10 @@ pub struct MessageServices<S: Store = Postgres> {
     pub(crate) jobs: Arc<dyn JobStore>,
     pub(crate) wakeup: Arc<WakeUp>,
     factory: Arc<dyn MessageServiceFactory<S>>,
-    limits: Limits,
+    pipe: Option<Arc<Pipe>>,
+    /// Executors take in what foreign producers submit.
+    pub(crate) intake: bool,
+    pub(crate) limits: Limits,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
@@ -26,6 +32,8 @@ impl<S: Store> Clone for MessageServices<S> {
             jobs: self.jobs.clone(),
             wakeup: self.wakeup.clone(),
             factory: self.factory.clone(),
+            pipe: self.pipe.clone(),
+            intake: self.intake,
             limits: self.limits,
             call_timeout: self.call_timeout,
         }
@@ -38,8 +46,45 @@ impl<S: Store> MessageServices<S> {
         let jobs = store.jobs();
         let wakeup = Arc::new(WakeUp::new(jobs.clone()));
         let limits = Limits { payload: config.max_payload.max(1) };
-        let factory = Arc::new(DbMessageServiceFactory::new(jobs.clone(), wakeup.clone(), limits));
-        Self { store, jobs, wakeup, factory, limits, call_timeout: config.call_timeout }
+        let means = Means { jobs: jobs.clone(), wakeup: wakeup.clone(), limits, pipe: None };
+        let factory = Arc::new(DbMessageServiceFactory::new(means));
+        Self { store, jobs, wakeup, factory, pipe: None, intake: false, limits, call_timeout: config.call_timeout }
+    }
+
+    /// Delivers through a broker from now on, whenever it is up; without a URL in `config` everything stays as it is. Waits until
+    /// the broker has answered once, at most [`connect_timeout`](BrokerConfig::connect_timeout).
+    ///
+    /// # Errors
+    /// When the configuration can't be used; or, if the broker is [`required`](BrokerConfig::required), when it does not answer.
+    /// Otherwise one that does not answer is no error: messages go by the table until it does.
+    pub async fn with_broker(mut self, config: &BrokerConfig) -> Result<Self> {
+        if config.url.is_none() {
+            if config.required {
+                return Err(Error::config("broker.required is set, but there is no broker.url"));
+            }
+            return Ok(self);
+        }
+        let broker = Broker::start(config)?;
+        if config.required {
+            broker.up_within(config.connect_timeout).await?;
+        } else {
+            let mut changes = broker.changes();
+            // The first news decides, good or bad; the supervisor logs it and keeps trying.
+            if !changes.borrow_and_update().is_up() {
+                let _ = tokio::time::timeout(config.connect_timeout, changes.changed()).await;
+            }
+        }
+        let pipe = Pipe::new(broker, self.jobs.clone(), self.wakeup.clone(), config.depth);
+        let means = Means { jobs: self.jobs.clone(), wakeup: self.wakeup.clone(), limits: self.limits, pipe: None };
+        self.factory = Arc::new(AmqpMessageServiceFactory::new(means, pipe.clone()));
+        self.pipe = Some(pipe);
+        self.intake = config.intake;
+        Ok(self)
+    }
+
+    /// The broker, if there is one.
+    pub fn broker(&self) -> Option<&Arc<Broker>> {
+        self.pipe.as_ref().map(|pipe| pipe.broker())
     }
 
     /// Opens a unit of work. Costs nothing until it is used.
@@ -66,12 +111,18 @@ impl<S: Store> MessageServices<S> {
         self.jobs.migrate().await
     }
 
-    /// Waits until the wake-ups that commits so far caused have been sent to other processes. A program that ends right after a
+    /// Waits until the deliveries and wake-ups that commits so far caused have been sent to other processes. A program that ends right after a
     /// commit should call it; otherwise executors elsewhere may find its jobs only at their next poll. Bounded by
     /// `database.call_timeout`.
     pub async fn wake_ups_sent(&self) {
-        // Each is one call to the store, which has its deadline; what is late is only a hint.
-        let _ = tokio::time::timeout(self.call_timeout, self.wakeup.sent()).await;
+        // Each is one call to the broker or the store, which have their deadlines; what is late is only a hint.
+        let sent = async {
+            if let Some(pipe) = &self.pipe {
+                pipe.settled().await;
+            }
+            self.wakeup.sent().await;
+        };
+        let _ = tokio::time::timeout(self.call_timeout, sent).await;
     }
 
     /// The management side of the store.
@@ -93,6 +144,7 @@ impl<S: Store> MessageServices<S> {
         Enlisted {
             collected: Collected::new(self.limits),
             wakeup: self.wakeup.clone(),
+            pipe: self.pipe.clone(),
             store: self.store.clone(),
             transaction,
         }
@@ -118,16 +170,16 @@ impl MessageServices<Postgres> {
 }
 
 impl MessageServices<AnyStore> {
-    /// Connects to whatever the URL names. The schema of an embedded database is brought up at once: nobody else will do it.
+    /// Connects to whatever the URLs name: the database, and the broker if there is one. The schema of an embedded database is brought up at once: nobody else will do it.
     ///
     /// # Errors
-    /// When the configuration can't be used, or the database can't be reached.
+    /// When the configuration can't be used, or the database (or a broker that is required) can't be reached.
     pub async fn connect(config: &Config) -> Result<Self> {
         let services = Self::new(AnyStore::connect(&config.database).await?, &config.database);
         if services.store.is_embedded() {
             services.migrate().await?;
         }
-        Ok(services)
+        services.with_broker(&config.broker).await
     }
 }
 

@@ -19,8 +19,8 @@ pub struct ExternalDone {
 pub struct Extension {
     /// Which hand-out.
     pub fence: Fence,
-    /// From now on, by the database's clock.
-    pub lease: Duration,
+    /// From now on, by the database's clock; `None` = as long as it was handed out for.
+    pub lease: Option<Duration>,
 }
 
 /// What became of a submission.

@@ -6,6 +6,7 @@ pub(crate) mod jobs;
 pub(crate) mod oracle;
 pub(crate) mod postgres;
 pub(crate) mod private_pg;
+pub(crate) mod private_rabbit;
 pub(crate) mod process;
 pub(crate) mod proxy;
 #[cfg(feature = "sqlite")]
@@ -89,6 +90,11 @@ pub(crate) fn postgres_url() -> Option<String> {
 /// A pgbouncer in transaction mode in front of it; `None` if the run is to do without.
 pub(crate) fn pgbouncer_url() -> Option<String> {
     server("PGBOUNCER_URL")
+}
+
+/// The RabbitMQ server to test with, for tests that do not disturb it; `None` if the run is to do without.
+pub(crate) fn amqp_url() -> Option<String> {
+    server("AMQP_URL")
 }
 
 /// Leaving servers out has to be asked for: a test that skips itself looks like one that passed.

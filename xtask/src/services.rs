@@ -2,6 +2,7 @@
 
 mod amqp;
 mod folder;
+pub(crate) mod foreign;
 mod pgbouncer;
 mod postgres;
 mod process;

@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// All steps run, whatever fails on the way: one run tells everything that is broken. Only without servers there is
 /// nothing to run.
 pub(crate) fn steps(options: &Options, report: &mut Report) {
+    let mut foreign = Vec::new();
     let urls = if options.embedded_only {
         None
     } else {
@@ -36,9 +37,13 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         if !up || !report.step("tools", services::tools) {
             return;
         }
+        report.step("foreign clients", || {
+            foreign = services::foreign::variables();
+            Ok(())
+        });
         found
     };
-    let environment = Environment { urls };
+    let environment = Environment { urls, foreign };
 
     report.step("tests", || {
         let mut command = if installed("nextest") {
@@ -77,12 +82,17 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
 /// What the tests and the examples find in their environment.
 struct Environment {
     urls: Option<Urls>,
+    /// Where the clients in other languages are.
+    foreign: Vec<(&'static str, String)>,
 }
 
 impl Environment {
     fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.urls {
-            Some(urls) => command.envs(urls.variables()).env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
+            Some(urls) => command
+                .envs(urls.variables())
+                .envs(self.foreign.iter().cloned())
+                .env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY"),
             None => {
                 for name in Urls::NAMES {
                     command.env_remove(name);

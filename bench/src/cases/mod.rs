@@ -37,10 +37,10 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// Longest time for one run of a case: an error is better than a harness that hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until an executor says that the database has accepted so many outcomes. The caller still looks into the table.
-async fn wait_done<S: Store>(executor: &CommandExecutor<S>, jobs: usize) -> Result<()> {
+pub(crate) async fn wait_done<S: Store>(executor: &CommandExecutor<S>, jobs: usize) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let stats = executor.stats();
@@ -54,14 +54,14 @@ async fn wait_done<S: Store>(executor: &CommandExecutor<S>, jobs: usize) -> Resu
     }
 }
 
-fn emptied(left: i64) -> Result<()> {
+pub(crate) fn emptied(left: i64) -> Result<()> {
     if left == 0 { Ok(()) } else { Err(format!("{left} jobs are left in the table").into()) }
 }
 
-fn per_second(n: usize, elapsed: Duration) -> f64 {
+pub(crate) fn per_second(n: usize, elapsed: Duration) -> f64 {
     n as f64 / elapsed.as_secs_f64()
 }
 
-fn millis(duration: Duration) -> f64 {
+pub(crate) fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

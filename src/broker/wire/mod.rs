@@ -1,9 +1,32 @@
-//! From jobs to AMQP messages and back. The contract is broker/README.md.
+//! From jobs to AMQP messages and back: pure functions. The contract is broker/README.md.
+//!
+//! Nothing that comes in is trusted: whatever properties, headers and bodies a message has, the result is a value or a
+//! [`Refusal`]. What goes out fits into the frames of AMQP, whatever is in the database: an overlong name or too many headers
+//! would otherwise cost the connection, again and again.
+
+mod body;
+mod delivery;
+mod digest;
+mod envelope;
+mod fields;
+mod headers;
+mod priority;
+mod refused;
+mod report;
+mod submission;
+pub mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
+pub(crate) use self::delivery::{delivery, read_delivery};
+pub(crate) use self::envelope::{event, external, reply};
+pub(crate) use self::refused::{dead, rejected};
+pub(crate) use self::report::report;
+pub(crate) use self::submission::submission;
 use super::{Incoming, Names, Outgoing};
-use crate::job::{Fence, Job, Limits, Payload, RetryAdvice, Submission};
+use crate::job::{Fence, JobId, Payload, RetryAdvice};
 
 /// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +35,22 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     /// For people.
     pub(crate) text: String,
+}
+
+impl Refusal {
+    fn new(reason: &'static str, text: impl Into<String>) -> Self {
+        Self { reason, text: text.into() }
+    }
+
+    /// Another message was taken in under this id before.
+    pub(crate) fn conflict(id: JobId) -> Self {
+        Self::new(
+            "conflict",
+            format!(
+                "another message with other content was taken in as job {id} before; give each job an id of its own"
+            ),
+        )
+    }
 }
 
 /// What an external worker says.
@@ -23,58 +62,4 @@ pub(crate) enum ExternalReport {
     Failed { fence: Fence, error: String, detail: Option<String>, advice: RetryAdvice },
     /// It needs longer: this long from now; `None` = as long as the lease was.
     Extend { fence: Fence, lease: Option<Duration> },
-}
-
-/// A delivery of a row to an executor of ours: a pointer.
-pub(crate) fn delivery(names: &Names, queue: &str, kind: &str, fence: Fence) -> Outgoing {
-    let _ = (names, queue, kind, fence);
-    todo!()
-}
-
-/// Which row a delivery is of, and the kind of the job.
-pub(crate) fn read_delivery(message: &Incoming) -> Result<(Fence, String), Refusal> {
-    let _ = message;
-    todo!()
-}
-
-/// A whole job for an external worker.
-pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
-    let _ = (names, job);
-    todo!()
-}
-
-/// An event.
-pub(crate) fn event(names: &Names, job: &Job) -> Outgoing {
-    let _ = (names, job);
-    todo!()
-}
-
-/// A result on its way to who asked for it; `None`: the job does not say where to.
-pub(crate) fn reply(names: &Names, job: &Job) -> Option<Outgoing> {
-    let _ = (names, job);
-    todo!()
-}
-
-/// A job that a foreign producer submits.
-pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submission, Refusal> {
-    let _ = (message, limits);
-    todo!()
-}
-
-/// A submission on its way to those that are refused, as it came, with the reason in headers.
-pub(crate) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
-    let _ = (names, message, why);
-    todo!()
-}
-
-/// Any other message that can't be used, as it came, with the reason in headers.
-pub(crate) fn dead(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
-    let _ = (names, message, why);
-    todo!()
-}
-
-/// What an external worker reports.
-pub(crate) fn report(message: &Incoming, limits: Limits) -> Result<ExternalReport, Refusal> {
-    let _ = (message, limits);
-    todo!()
 }

@@ -95,7 +95,7 @@ pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Re
         let round = first_of_each(&mut left, |one| one.fence.id);
         let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
         let (ids, versions) = columns(&fences);
-        let leases: Vec<i64> = round.iter().map(|one| rows::micros(one.lease)).collect();
+        let leases: Vec<Option<i64>> = round.iter().map(|one| one.lease.map(rows::micros)).collect();
         let rows = shared
             .engine("extend leases of external workers", &shared.sql.extend_external, &[&ids, &versions, &leases])
             .await?;

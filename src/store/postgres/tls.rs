@@ -24,7 +24,7 @@ pub(super) enum Verify {
 }
 
 pub(super) fn connector(verify: Verify, root_file: Option<&str>) -> Result<MakeRustlsConnect> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = crate::tls::provider();
     let verifier: Arc<dyn ServerCertVerifier> = if verify == Verify::Nothing {
         Arc::new(Lenient { provider: provider.clone(), chain: None })
     } else {
@@ -43,15 +43,16 @@ pub(super) fn connector(verify: Verify, root_file: Option<&str>) -> Result<MakeR
 }
 
 fn roots(file: Option<&str>) -> Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    if let Some(file) = file {
+    let store = if let Some(file) = file {
+        let mut store = RootCertStore::empty();
         let refuse = |e: &dyn std::fmt::Display| Error::config(format!("sslrootcert {file:?} can't be used: {e}"));
         for certificate in CertificateDer::pem_file_iter(file).map_err(|e| refuse(&e))? {
             store.add(certificate.map_err(|e| refuse(&e))?).map_err(|e| refuse(&e))?;
         }
+        store
     } else {
-        store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
+        crate::tls::native_roots()
+    };
     if store.is_empty() {
         return Err(Error::config(
             "no root certificate was found to verify the database with: name a file with `sslrootcert=` in the URL",

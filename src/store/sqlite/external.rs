@@ -12,8 +12,8 @@ use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_err
 use super::settle::REMOVE_JOB;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_QUEUE,
-    REPLY_TO,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_OF,
+    REPLY_QUEUE, REPLY_TO,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};
@@ -28,9 +28,6 @@ const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
 const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
-
-/// Header of a reply: the job it is the result of.
-const JOB_ID: &str = "jobId";
 
 impl Inner {
     pub(super) async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
@@ -95,7 +92,7 @@ impl Inner {
             let Fence { id, version } = extension.fence;
             let params = named_params! {
                 ":id": id.as_uuid().as_bytes(), ":version": version,
-                ":until": now.saturating_add(micros(extension.lease)),
+                ":now": now, ":lease": extension.lease.map(micros),
             };
             Ok((connection.prepare_cached(EXTEND)?.execute(params)? == 1).then_some(id))
         })
@@ -220,7 +217,7 @@ impl External {
         let asked: BTreeMap<String, String> = serde_json::from_str(self.headers.as_deref()?).ok()?;
         let mut headers = BTreeMap::from([
             (REPLY_TO.to_owned(), asked.get(REPLY_TO)?.clone()),
-            (JOB_ID.to_owned(), done.fence.id.to_string()),
+            (REPLY_OF.to_owned(), done.fence.id.to_string()),
         ]);
         headers.extend(asked.get(CORRELATION_ID).map(|correlation| (CORRELATION_ID.to_owned(), correlation.clone())));
         let nothing = || Payload::Json(serde_json::value::RawValue::NULL.to_owned());

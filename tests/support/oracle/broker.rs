@@ -51,7 +51,7 @@ impl State {
 
     pub(super) fn hand_out(&mut self, queue: &str, limit: usize, lease: Duration) -> Vec<Job> {
         let until = after(Timestamp::now(), lease);
-        self.best(limit, |row| row.message.queue == queue, |row| row.hand_out(until))
+        self.best(limit, |row| row.message.queue == queue, |row| row.hand_out(until, lease))
     }
 
     pub(super) fn take_back(&mut self, fence: Fence) -> bool {
@@ -88,8 +88,11 @@ impl State {
     }
 
     pub(super) fn extend_external(&mut self, extension: &Extension) -> bool {
-        let until = after(Timestamp::now(), extension.lease);
-        self.external(extension.fence).map(|row| row.place = Place::External { until }).is_some()
+        let Some(row) = self.external(extension.fence) else { return false };
+        if let Place::External { until, lease } = &mut row.place {
+            *until = after(Timestamp::now(), extension.lease.unwrap_or(*lease));
+        }
+        true
     }
 
     pub(super) fn expire_external(&mut self, limit: usize) -> Released {
@@ -98,7 +101,7 @@ impl State {
             .jobs
             .values()
             .filter_map(|row| match row.place {
-                Place::External { until } if until <= now => Some((until, row.seq)),
+                Place::External { until, .. } if until <= now => Some((until, row.seq)),
                 _ => None,
             })
             .collect();

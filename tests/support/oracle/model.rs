@@ -42,7 +42,7 @@ pub(super) struct Row {
 pub(super) enum Place {
     Waiting,
     Running { owner: NodeId, since: Timestamp },
-    External { until: Timestamp },
+    External { until: Timestamp, lease: Duration },
     Timer { due: Timestamp },
     Suspended,
     Dead { at: Timestamp, reason: String },
@@ -101,10 +101,10 @@ impl Row {
         self.held.is_some_and(|until| until > Timestamp::now())
     }
 
-    pub(super) fn hand_out(&mut self, until: Timestamp) -> Job {
+    pub(super) fn hand_out(&mut self, until: Timestamp, lease: Duration) -> Job {
         self.version += 1;
         self.attempt += 1;
-        self.place = Place::External { until };
+        self.place = Place::External { until, lease };
         self.held = None;
         self.job()
     }

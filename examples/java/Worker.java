@@ -1,0 +1,163 @@
+import com.rabbitmq.client.AMQP;
+import com.rabbitmq.client.CancelCallback;
+import com.rabbitmq.client.Channel;
+import com.rabbitmq.client.Connection;
+import com.rabbitmq.client.Delivery;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * An external worker: takes jobs of one queue from the broker, does them, and reports. It needs no database.
+ *
+ * <p>The work is in {@link #onMessage}, which is given a message and either returns a result or throws, as a
+ * message-driven bean would. Three things keep it correct:
+ * <ul>
+ * <li>the report is confirmed by the broker before the job is acknowledged, so a crash in between means twice, not never;</li>
+ * <li>the report names the version of this hand-out, so a late one of an earlier attempt is refused;</li>
+ * <li>what takes long asks for a longer lease, or somebody else gets the job.</li>
+ * </ul>
+ * So a job can be done twice, and has to be made for that: see {@code jobId}, which stays the same.
+ *
+ * <p>Environment: AMQP_URL (required), JOBWRIGHT_PREFIX (default jobwright).
+ * Exit codes: 0 ended after COUNT jobs, or idle as long as said; 1 failed; 2 wrong usage.
+ */
+public final class Worker {
+    private static final long PATIENCE = TimeUnit.SECONDS.toMillis(10);
+
+    private final Channel channel;
+    private volatile boolean returned;
+
+    private Worker(Channel channel) {
+        this.channel = channel;
+        channel.addReturnListener((code, text, exchange, key, properties, body) -> returned = true);
+    }
+
+    /** The work: returns the result as JSON, null for none; throws if it did not succeed. */
+    private String onMessage(String kind, byte[] body, Map<String, Object> headers) throws Exception {
+        switch (kind) {
+            case "fail":
+                throw new PermanentFailure("told to fail");
+            case "retry":
+                throw new IOException("told to try again");
+            case "slow":
+                extend(headers, 60_000);
+                return null;
+            default:
+                return "{\"bytes\":" + body.length + ",\"by\":\"java\"}";
+        }
+    }
+
+    /** No further attempt makes sense. */
+    private static final class PermanentFailure extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        PermanentFailure(String why) {
+            super(why);
+        }
+    }
+
+    /** One job: done, reported, acknowledged. */
+    private void handle(Delivery delivery) throws Exception {
+        AMQP.BasicProperties properties = delivery.getProperties();
+        Map<String, Object> headers = properties.getHeaders();
+        String kind = String.valueOf(headers.get("jobKind"));
+        Map<String, Object> report = about(headers);
+        byte[] result = new byte[0];
+        try {
+            String json = onMessage(kind, delivery.getBody(), headers);
+            report.put("status", "done");
+            if (json != null) {
+                result = json.getBytes(StandardCharsets.UTF_8);
+            }
+        } catch (Exception e) {
+            report.put("status", "failed");
+            report.put("error", e.getMessage() == null ? e.toString() : e.getMessage());
+            report.put("detail", e.getClass().getName());
+            report.put("retry", e instanceof PermanentFailure ? "never" : "policy");
+        }
+        send(report, result);
+        channel.basicAck(delivery.getEnvelope().getDeliveryTag(), false);
+        System.out.println(report.get("status") + " " + headers.get("jobId") + " " + kind + " attempt "
+                + headers.get("attempt"));
+    }
+
+    /** Asks to keep the job this long from now. */
+    private void extend(Map<String, Object> headers, long millis) throws Exception {
+        Map<String, Object> report = about(headers);
+        report.put("status", "extend");
+        report.put("lease", millis);
+        send(report, new byte[0]);
+        System.out.println("extend " + headers.get("jobId"));
+    }
+
+    /** Which hand-out of which job: goes back as it came. */
+    private static Map<String, Object> about(Map<String, Object> headers) {
+        Map<String, Object> report = new HashMap<>();
+        report.put("jobId", headers.get("jobId"));
+        report.put("version", headers.get("version"));
+        return report;
+    }
+
+    private void send(Map<String, Object> headers, byte[] body) throws Exception {
+        AMQP.BasicProperties properties = new AMQP.BasicProperties.Builder()
+                .contentType("application/json")
+                .deliveryMode(2)
+                .headers(headers)
+                .build();
+        channel.basicPublish("", Broker.prefix() + ".reply", true, properties, body);
+        channel.waitForConfirmsOrDie(PATIENCE);
+        // What no queue takes comes back, and is confirmed all the same.
+        if (returned) {
+            throw new IOException("there is no queue " + Broker.prefix() + ".reply");
+        }
+    }
+
+    public static void main(String[] args) {
+        if (args.length < 1 || args.length > 3) {
+            System.err.println("usage: Worker QUEUE [COUNT] [IDLE-SECONDS]   (COUNT 0 = no end)");
+            System.exit(2);
+        }
+        try {
+            long count = args.length > 1 ? Long.parseLong(args[1]) : 0;
+            long idle = args.length > 2 ? Long.parseLong(args[2]) : Long.MAX_VALUE / 1_000_000_000L;
+            work(args[0], count, idle);
+        } catch (NumberFormatException e) {
+            System.err.println("COUNT and IDLE-SECONDS are numbers: " + e.getMessage());
+            System.exit(2);
+        } catch (Exception e) {
+            System.err.println("working failed: " + Broker.explain(e));
+            System.exit(1);
+        }
+    }
+
+    private static void work(String queue, long count, long idleSeconds) throws Exception {
+        try (Connection connection = Broker.factory().newConnection("jobwright example worker")) {
+            Channel channel = connection.createChannel();
+            channel.confirmSelect();
+            // As many as this program may hold: the lease of a job runs while it waits here.
+            channel.basicQos(4);
+            BlockingQueue<Delivery> waiting = new ArrayBlockingQueue<>(16);
+            Worker worker = new Worker(channel);
+            Delivery end = new Delivery(null, null, null);
+            CancelCallback cancelled = tag -> waiting.offer(end);
+            channel.addShutdownListener(why -> waiting.offer(end));
+            channel.basicConsume(Broker.prefix() + ".x." + queue, false, (tag, delivery) -> waiting.offer(delivery), cancelled);
+            System.out.println("ready " + queue);
+            for (long done = 0; count == 0 || done < count; done++) {
+                Delivery delivery = waiting.poll(idleSeconds, TimeUnit.SECONDS);
+                if (delivery == null) {
+                    return;
+                }
+                if (delivery == end) {
+                    throw new IOException("the broker ended the subscription (queue deleted, or connection lost)");
+                }
+                worker.handle(delivery);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Answers to messages, in as few frames as can be.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::mpsc;
+
+use super::message::Tag;
+
+/// Answers to messages. Never waits: answers go out in batches, and one for a channel that is gone is dropped.
+#[derive(Clone, Debug)]
+pub struct Acks(pub(super) mpsc::UnboundedSender<Answer>);
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Ack(Vec<Tag>),
+    Requeue(Tag),
+}
+
+impl Acks {
+    /// Done with these.
+    pub fn ack(&self, tags: impl IntoIterator<Item = Tag>) {
+        let tags: Vec<_> = tags.into_iter().collect();
+        if !tags.is_empty() {
+            let _ = self.0.send(Answer::Ack(tags));
+        }
+    }
+
+    /// Back into the queue. Counts as a delivery for brokers that limit them.
+    pub fn requeue(&self, tag: Tag) {
+        let _ = self.0.send(Answer::Requeue(tag));
+    }
+}
+
+/// What a channel has delivered and has no answer for.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    generation: u64,
+    tags: BTreeSet<u64>,
+}
+
+/// One frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    Reject(u64),
+    Ack { tag: u64, multiple: bool },
+}
+
+impl Outstanding {
+    pub(super) fn new(generation: u64) -> Self {
+        Self { generation, tags: BTreeSet::new() }
+    }
+
+    pub(super) fn delivered(&mut self, tag: u64) -> Tag {
+        self.tags.insert(tag);
+        Tag { generation: self.generation, tag }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
+    /// Nobody will answer for this one.
+    pub(super) fn forget(&mut self, tag: Tag) {
+        if tag.generation == self.generation {
+            self.tags.remove(&tag.tag);
+        }
+    }
+
+    /// The frames for these answers. Those for other channels, and second answers, are left out: a tag means nothing to
+    /// another channel, and a second answer would cost this one its life.
+    pub(super) fn frames(&mut self, answers: impl IntoIterator<Item = Answer>) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let mut acked = BTreeSet::new();
+        for answer in answers {
+            match answer {
+                Answer::Ack(tags) => {
+                    let own = tags.into_iter().filter(|tag| tag.generation == self.generation);
+                    acked.extend(own.map(|tag| tag.tag).filter(|tag| self.tags.contains(tag)));
+                }
+                Answer::Requeue(tag) => {
+                    if tag.generation == self.generation && !acked.contains(&tag.tag) && self.tags.remove(&tag.tag) {
+                        frames.push(Frame::Reject(tag.tag));
+                    }
+                }
+            }
+        }
+        self.tags.retain(|tag| !acked.contains(tag));
+        // `multiple` answers for all up to a tag, so it may only be used up to the first one that is still open.
+        let open = self.tags.first().copied().unwrap_or(u64::MAX);
+        let run: Vec<_> = acked.range(..open).copied().collect();
+        if let Some(last) = run.last() {
+            frames.push(Frame::Ack { tag: *last, multiple: run.len() > 1 });
+        }
+        frames.extend(acked.range(open..).map(|tag| Frame::Ack { tag: *tag, multiple: false }));
+        frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(generation: u64, tags: &[u64]) -> Answer {
+        Answer::Ack(tags.iter().map(|tag| Tag { generation, tag: *tag }).collect())
+    }
+
+    fn one(tag: u64) -> Frame {
+        Frame::Ack { tag, multiple: false }
+    }
+
+    fn open(tags: std::ops::RangeInclusive<u64>) -> Outstanding {
+        let mut outstanding = Outstanding::new(7);
+        for tag in tags {
+            outstanding.delivered(tag);
+        }
+        outstanding
+    }
+
+    #[test]
+    fn multiple_covers_only_what_was_acked() {
+        let mut outstanding = open(1..=10);
+        assert_eq!(
+            outstanding.frames([ack(7, &[2, 1]), ack(7, &[3, 5])]),
+            [Frame::Ack { tag: 3, multiple: true }, one(5)]
+        );
+        assert_eq!(outstanding.frames([ack(7, &[6, 7])]), [one(6), one(7)]);
+        assert_eq!(outstanding.frames([ack(7, &[4, 8])]), [Frame::Ack { tag: 8, multiple: true }]);
+        assert_eq!(outstanding.frames([ack(7, &[9, 10])]), [Frame::Ack { tag: 10, multiple: true }]);
+        assert!(outstanding.is_empty());
+    }
+
+    #[test]
+    fn rejects_go_first_and_are_not_covered() {
+        let mut outstanding = open(1..=4);
+        let requeue = Answer::Requeue(Tag { generation: 7, tag: 2 });
+        assert_eq!(
+            outstanding.frames([ack(7, &[1, 3, 4]), requeue]),
+            [Frame::Reject(2), Frame::Ack { tag: 4, multiple: true }]
+        );
+    }
+
+    #[test]
+    fn stale_and_second_answers_are_left_out() {
+        let mut outstanding = open(1..=3);
+        assert_eq!(outstanding.frames([ack(6, &[1, 2, 3]), ack(7, &[99])]), []);
+        assert_eq!(outstanding.frames([ack(7, &[1, 1])]), [one(1)]);
+        assert_eq!(outstanding.frames([ack(7, &[1]), Answer::Requeue(Tag { generation: 7, tag: 1 })]), []);
+        assert_eq!(outstanding.frames([ack(7, &[2]), Answer::Requeue(Tag { generation: 7, tag: 2 })]), [one(2)]);
+    }
+}

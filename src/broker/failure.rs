@@ -1,0 +1,76 @@
+//! Errors of the AMQP client as errors of ours.
+
+use std::time::Duration;
+
+use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// For closing anything: a peer that does not answer is not worth more.
+pub(super) const CLOSING: Duration = Duration::from_secs(2);
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// 404.
+    Missing(String),
+    /// 406: it exists, and is something else.
+    Differs(String),
+    /// 403: a right is missing.
+    Forbidden(String),
+    /// Anything else the broker said.
+    Refused(String),
+    /// No connection.
+    Lost(String),
+    /// No answer in this time.
+    Timeout(Duration),
+}
+
+impl Failure {
+    pub(super) fn into_error(self, tried: &str) -> Error {
+        match self {
+            Self::Lost(why) => Error::new(ErrorKind::Unreachable, format!("can't {tried}: {why}")),
+            Self::Timeout(after) => {
+                Error::new(ErrorKind::Timeout, format!("can't {tried}: the broker did not answer within {after:?}"))
+            }
+            Self::Missing(why) | Self::Differs(why) | Self::Forbidden(why) | Self::Refused(why) => {
+                Error::new(ErrorKind::Broker, format!("can't {tried}: {why}"))
+            }
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Timeout(after) => format!("no answer within {after:?}"),
+            Self::Missing(why) | Self::Differs(why) | Self::Forbidden(why) | Self::Refused(why) | Self::Lost(why) => {
+                why.clone()
+            }
+        }
+    }
+}
+
+impl From<lapin::Error> for Failure {
+    fn from(error: lapin::Error) -> Self {
+        match error.kind() {
+            lapin::ErrorKind::ProtocolError(said) => {
+                let text = said.get_message().to_string();
+                match said.kind() {
+                    AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => Self::Missing(text),
+                    AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => Self::Differs(text),
+                    AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => Self::Forbidden(text),
+                    _ => Self::Refused(text),
+                }
+            }
+            lapin::ErrorKind::IOError(why) => Self::Lost(why.to_string()),
+            _ => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+/// A call with a deadline.
+pub(super) async fn within<T>(deadline: Duration, call: impl Future<Output = lapin::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(deadline, call).await {
+        Ok(answer) => answer.map_err(Failure::from),
+        Err(_) => Err(Failure::Timeout(deadline)),
+    }
+}

@@ -1,0 +1,99 @@
+//! What the tasks of one broker handle share.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lapin::Channel;
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::address::Address;
+use super::failure::Failure;
+use super::message::Lane;
+use super::mode::{Board, Side};
+use super::names::Names;
+use super::session::Session;
+use super::stats::Counters;
+use crate::config::BrokerConfig;
+
+pub(super) struct Hub {
+    pub(super) config: BrokerConfig,
+    pub(super) address: Address,
+    pub(super) names: Names,
+    pub(super) board: Board,
+    pub(super) counters: Counters,
+    publish: watch::Sender<Option<Arc<Session>>>,
+    consume: watch::Sender<Option<Arc<Session>>>,
+    numbers: AtomicU64,
+    /// Lanes that were seen to exist, in this session.
+    pub(super) ensured: Mutex<(u64, HashSet<Lane>)>,
+    /// The channel that asks for depths, of this session.
+    pub(super) asking: Mutex<Option<(u64, Channel)>>,
+    /// No new work; subscriptions and the publisher end.
+    pub(super) stop: CancellationToken,
+    /// The connections end.
+    pub(super) hang_up: CancellationToken,
+    pub(super) workers: TaskTracker,
+    pub(super) links: TaskTracker,
+}
+
+impl Hub {
+    pub(super) fn new(config: BrokerConfig, address: Address) -> Self {
+        Self {
+            names: Names::new(config.prefix.clone()),
+            board: Board::new(address.to_string()),
+            counters: Counters::default(),
+            publish: watch::Sender::new(None),
+            consume: watch::Sender::new(None),
+            numbers: AtomicU64::new(0),
+            ensured: Mutex::default(),
+            asking: Mutex::default(),
+            stop: CancellationToken::new(),
+            hang_up: CancellationToken::new(),
+            workers: TaskTracker::new(),
+            links: TaskTracker::new(),
+            config,
+            address,
+        }
+    }
+
+    /// A number that no connection and no channel had before.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn line(&self, side: Side) -> &watch::Sender<Option<Arc<Session>>> {
+        match side {
+            Side::Publish => &self.publish,
+            Side::Consume => &self.consume,
+        }
+    }
+
+    /// The connection of now.
+    pub(super) fn session(&self, side: Side) -> Result<Arc<Session>, Failure> {
+        let session = self.line(side).borrow().clone();
+        session.ok_or_else(|| match self.board.mode() {
+            super::BrokerMode::Down { why, .. } => Failure::Lost(why),
+            _ => Failure::Lost("not connected".to_owned()),
+        })
+    }
+
+    /// How long one call may take.
+    pub(super) fn rpc(&self) -> Duration {
+        self.config.connect_timeout
+    }
+
+    /// Ends everything, in good order as far as `patience` goes.
+    pub(super) async fn shut_down(&self, patience: Duration) {
+        let end = tokio::time::Instant::now() + patience;
+        self.stop.cancel();
+        self.workers.close();
+        let _ = tokio::time::timeout_at(end, self.workers.wait()).await;
+        self.hang_up.cancel();
+        self.links.close();
+        let _ = tokio::time::timeout_at(end, self.links.wait()).await;
+    }
+}

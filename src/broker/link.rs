@@ -1,0 +1,106 @@
+//! Keeps one connection up. See ADR 0023.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use lapin::Event;
+
+use super::failure::Failure;
+use super::hub::Hub;
+use super::mode::{LinkState, Side};
+use super::session::Session;
+use crate::backoff::Reconnect;
+
+/// Longest delay between two attempts.
+const RECONNECT: Duration = Duration::from_secs(5);
+/// Events say when a connection ends. This is in case one does not.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Until it is told to hang up.
+pub(super) async fn run(hub: Arc<Hub>, side: Side) {
+    let mut delays = Reconnect::new(RECONNECT);
+    let name = format!("jobwright {} {}", side.as_str(), std::process::id());
+    loop {
+        let started = Instant::now();
+        let connecting = Session::connect(&hub.address, &name, hub.number(), hub.config.connect_timeout);
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            () = hub.hang_up.cancelled() => break,
+        };
+        let why = match connected {
+            Ok(session) => {
+                let session = Arc::new(session);
+                let why = attend(&hub, side, &session).await;
+                hub.line(side).send_replace(None);
+                // Before it is closed, which can take a while.
+                if let Some(why) = &why {
+                    hub.board.set(side, LinkState::Down(why.clone()));
+                }
+                session.close().await;
+                let Some(why) = why else { break };
+                why
+            }
+            Err(failure) => {
+                let why = advice(&failure);
+                hub.board.set(side, LinkState::Down(why.clone()));
+                why
+            }
+        };
+        // A connection that breaks at once is not a reason to hurry.
+        if started.elapsed() > RECONNECT {
+            delays.reset();
+        }
+        let delay = delays.next_delay();
+        tracing::debug!("broker {} ({name}): {why}; next attempt in {delay:?}", hub.address);
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = hub.hang_up.cancelled() => break,
+        }
+    }
+    hub.board.set(side, LinkState::Down("closed".to_owned()));
+}
+
+/// Until it ends, with the reason, or is to hang up.
+async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String> {
+    // The one listener of this connection: an event reaches only one.
+    let mut events = pin!(session.connection().events_listener());
+    let mut look = tokio::time::interval(LOOK);
+    hub.line(side).send_replace(Some(session.clone()));
+    hub.board.set(side, LinkState::Up);
+    // Errors of channels come here too, and mean nothing to the connection.
+    let mut last = None;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = look.tick() => None,
+            () = hub.hang_up.cancelled() => return None,
+        };
+        match event {
+            Some(Event::ConnectionBlocked(why)) => hub.board.set(side, LinkState::Blocked(why)),
+            Some(Event::ConnectionUnblocked) => hub.board.set(side, LinkState::Up),
+            Some(Event::Error(error)) if !error.is_amqp_soft_error() => last = Some(Failure::from(error)),
+            _ => {}
+        }
+        if !session.connection().status().connected() {
+            return Some(last.map_or_else(|| "the connection ended".to_owned(), |failure| advice(&failure)));
+        }
+    }
+}
+
+/// The reason, with what to do where that can be known.
+fn advice(failure: &Failure) -> String {
+    let why = failure.text();
+    let lower = why.to_ascii_lowercase();
+    let todo = if lower.contains("login was refused") || lower.contains("access_refused") {
+        "check user and password in broker.url"
+    } else if lower.contains("vhost") && lower.contains("not found") {
+        "check the vhost at the end of broker.url (`%2F` is the default one), or create it"
+    } else if lower.contains("vhost") {
+        "give the user permissions in this vhost"
+    } else {
+        return why;
+    };
+    format!("{why}; {todo}")
+}

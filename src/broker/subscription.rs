@@ -1,0 +1,255 @@
+//! Receives from one queue, over all reconnections.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, Consumer};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::acks::{Acks, Answer, Frame, Outstanding};
+use super::declare;
+use super::failure::{CLOSING, Failure, within};
+use super::hub::Hub;
+use super::message::Incoming;
+use super::mode::Side;
+use crate::backoff::Reconnect;
+
+/// Longest delay between two attempts to consume.
+const RESUBSCRIBE: Duration = Duration::from_secs(5);
+/// How long answers still go out when nobody receives any more.
+const GRACE: Duration = Duration::from_secs(2);
+/// Answers that are put into frames together.
+const ANSWERS: usize = 10_000;
+
+/// Messages of one queue. Dropped, it takes no more; answers still go out for a moment.
+#[derive(Debug)]
+pub struct Subscription {
+    inbox: Arc<Inbox>,
+    acks: Acks,
+    dropped: CancellationToken,
+}
+
+/// What came and was not taken yet. The prefetch bounds it.
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: Mutex<(VecDeque<Incoming>, bool)>,
+    news: Notify,
+}
+
+impl Inbox {
+    fn put(&self, message: Incoming) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).0.push_back(message);
+        self.news.notify_one();
+    }
+
+    /// Takes out what nobody needs any more.
+    fn clear(&self) -> VecDeque<Incoming> {
+        std::mem::take(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    fn close(&self) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.news.notify_one();
+    }
+}
+
+impl Subscription {
+    pub(super) fn start(hub: &Arc<Hub>, queue: String, prefetch: u16) -> Self {
+        let inbox = Arc::new(Inbox::default());
+        let (acks, answers) = mpsc::unbounded_channel();
+        let dropped = CancellationToken::new();
+        let task = Task {
+            hub: hub.clone(),
+            queue,
+            prefetch: prefetch.max(1),
+            inbox: inbox.clone(),
+            answers,
+            dropped: dropped.clone(),
+        };
+        hub.workers.spawn(task.run());
+        Self { inbox, acks: Acks(acks), dropped }
+    }
+
+    /// Waits for messages and takes up to `most`. 0: the broker handle is gone, and nothing will come any more.
+    pub async fn recv_many(&mut self, into: &mut Vec<Incoming>, most: usize) -> usize {
+        loop {
+            {
+                let mut inbox = self.inbox.messages.lock().unwrap_or_else(PoisonError::into_inner);
+                let taken = inbox.0.len().min(most.max(1));
+                if taken > 0 {
+                    into.extend(inbox.0.drain(..taken));
+                    return taken;
+                }
+                if inbox.1 {
+                    return 0;
+                }
+            }
+            // One that was told before this waits is kept, because only one ever waits.
+            self.inbox.news.notified().await;
+        }
+    }
+
+    /// For answering.
+    pub fn acks(&self) -> Acks {
+        self.acks.clone()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.dropped.cancel();
+    }
+}
+
+struct Task {
+    hub: Arc<Hub>,
+    queue: String,
+    prefetch: u16,
+    inbox: Arc<Inbox>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    dropped: CancellationToken,
+}
+
+/// How a channel ended.
+enum End {
+    /// Nobody wants any more.
+    Done,
+    Broken(Failure),
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut delays = Reconnect::new(RESUBSCRIBE);
+        let mut sessions = self.hub.line(Side::Consume).subscribe();
+        while !self.over() {
+            let started = Instant::now();
+            let ended = match self.consume().await {
+                Ok((channel, consumer)) => {
+                    let ended = self.attend(&channel, consumer).await;
+                    // Useless now: the broker will deliver them again, to somebody.
+                    self.inbox.clear();
+                    ended
+                }
+                Err(failure) => End::Broken(failure),
+            };
+            let End::Broken(failure) = ended else { break };
+            tracing::debug!("no messages from {}: {}", self.queue, failure.text());
+            if matches!(failure, Failure::Missing(_)) && self.hub.config.declare {
+                match declare::ensure_queue(&self.hub, &self.queue).await {
+                    Ok(()) if started.elapsed() > RESUBSCRIBE => continue,
+                    Ok(()) => {}
+                    Err(error) => tracing::debug!("{error}"),
+                }
+            }
+            if started.elapsed() > RESUBSCRIBE {
+                delays.reset();
+            }
+            sessions.mark_unchanged();
+            tokio::select! {
+                () = tokio::time::sleep(delays.next_delay()) => {}
+                // A new connection is worth a try at once.
+                _ = sessions.wait_for(Option::is_some), if sessions.borrow().is_none() => {}
+                () = self.dropped.cancelled() => {}
+                () = self.hub.stop.cancelled() => {}
+            }
+        }
+        self.inbox.close();
+    }
+
+    fn over(&self) -> bool {
+        self.dropped.is_cancelled() || self.hub.stop.is_cancelled()
+    }
+
+    async fn consume(&self) -> Result<(Channel, Consumer), Failure> {
+        let channel = self.hub.session(Side::Consume)?.channel().await?;
+        let rpc = self.hub.rpc();
+        within(rpc, channel.basic_qos(self.prefetch, BasicQosOptions::default())).await?;
+        let options = BasicConsumeOptions::default();
+        let call = channel.basic_consume(self.queue.as_str().into(), "".into(), options, FieldTable::default());
+        let consumer = within(rpc, call).await?;
+        Ok((channel, consumer))
+    }
+
+    /// Until the channel ends.
+    async fn attend(&mut self, channel: &Channel, mut consumer: Consumer) -> End {
+        let mut outstanding = Outstanding::new(self.hub.number());
+        let mut answers = Vec::new();
+        loop {
+            answers.clear();
+            tokio::select! {
+                delivery = consumer.next() => match delivery {
+                    Some(Ok(delivery)) => self.receive(delivery, &mut outstanding),
+                    Some(Err(error)) => return End::Broken(Failure::from(error)),
+                    // The broker cancelled: the queue is gone, or moved to another node.
+                    None => {
+                        let _ = within(CLOSING, channel.close(200, "OK".into())).await;
+                        return End::Broken(Failure::Missing("the broker cancelled the subscription".to_owned()));
+                    }
+                },
+                // The task has no sender of its own: when all are gone there is nobody to answer.
+                some = self.answers.recv_many(&mut answers, ANSWERS), if !self.answers.is_closed() || !self.answers.is_empty() => {
+                    if some > 0
+                        && let Err(failure) = self.answer(channel, outstanding.frames(answers.drain(..))).await
+                    {
+                        return End::Broken(failure);
+                    }
+                }
+                () = self.dropped.cancelled() => break,
+                () = self.hub.stop.cancelled() => break,
+            }
+        }
+        self.wind_up(channel, &consumer, outstanding).await;
+        End::Done
+    }
+
+    fn receive(&self, delivery: Delivery, outstanding: &mut Outstanding) {
+        self.hub.counters.received(delivery.redelivered);
+        self.inbox.put(Incoming {
+            tag: outstanding.delivered(delivery.delivery_tag),
+            properties: delivery.properties,
+            body: delivery.data,
+            redelivered: delivery.redelivered,
+            received: Instant::now(),
+        });
+    }
+
+    async fn answer(&self, channel: &Channel, frames: Vec<Frame>) -> Result<(), Failure> {
+        let calls = frames.into_iter().map(async |frame| match frame {
+            Frame::Ack { tag, multiple } => channel.basic_ack(tag, BasicAckOptions { multiple }).await,
+            Frame::Reject(tag) => channel.basic_reject(tag, BasicRejectOptions { requeue: true }).await,
+        });
+        let all = async { join_all(calls).await.into_iter().collect::<lapin::Result<Vec<_>>>() };
+        within(self.hub.rpc(), all).await.map(drop)
+    }
+
+    /// Lets the answers out that are still to come, and closes the channel: the broker takes back what is left.
+    async fn wind_up(&mut self, channel: &Channel, consumer: &Consumer, mut outstanding: Outstanding) {
+        let end = tokio::time::Instant::now() + GRACE;
+        let _ = within(CLOSING, channel.basic_cancel(consumer.tag(), BasicCancelOptions::default())).await;
+        if self.dropped.is_cancelled() {
+            for message in self.inbox.clear() {
+                outstanding.forget(message.tag);
+            }
+        }
+        let mut answers = Vec::new();
+        while !outstanding.is_empty() {
+            answers.clear();
+            match tokio::time::timeout_at(end, self.answers.recv_many(&mut answers, ANSWERS)).await {
+                Ok(1..) => {
+                    if self.answer(channel, outstanding.frames(answers.drain(..))).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(0) | Err(_) => break,
+            }
+        }
+        let _ = within(CLOSING, channel.close(200, "OK".into())).await;
+    }
+}

@@ -1,0 +1,115 @@
+//! Messages that carry a whole job: for external workers, for listeners to events, and for those who wait for a result.
+//!
+//! The body is the payload alone, so any client can read it; everything else is in properties and headers, in the forms that
+//! JMS clients, Spring and plain AMQP clients look for.
+
+use lapin::BasicProperties;
+
+use super::delivery::PERSISTENT;
+use super::headers::{Headers, short};
+use super::{Names, Outgoing, priority};
+use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO};
+
+/// A whole job for an external worker.
+pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
+    let headers = Headers::default()
+        .number("attempt", job.attempt.into())
+        .number("maxAttempts", job.max_attempts.into())
+        .number("version", job.version)
+        .text("queue", &job.queue);
+    let mut properties = envelope(job, &job.id.to_string(), headers);
+    if let Some(queue) = job.headers.get(REPLY_TO).and_then(|queue| short(queue)) {
+        properties = properties.with_reply_to(queue);
+    }
+    Outgoing {
+        exchange: String::new(),
+        routing_key: names.external(&job.queue),
+        mandatory: true,
+        properties,
+        body: job.payload.as_bytes().to_vec(),
+    }
+}
+
+/// An event.
+pub(crate) fn event(names: &Names, job: &Job) -> Outgoing {
+    Outgoing {
+        exchange: names.events(),
+        routing_key: names.event(&job.kind),
+        // Nobody has to listen.
+        mandatory: false,
+        properties: envelope(job, &job.id.to_string(), Headers::default()),
+        body: job.payload.as_bytes().to_vec(),
+    }
+}
+
+/// A result on its way to who asked for it; `None`: the job does not say where to, or names one of our own queues.
+///
+/// Header `jobId` is that of the job whose result it is, if the row says so in a header of that name; else the row's own.
+pub(crate) fn reply(names: &Names, job: &Job) -> Option<Outgoing> {
+    let queue = job.headers.get(REPLY_TO).filter(|queue| !queue.is_empty() && short(queue).is_some())?;
+    // Who may only submit must not be able to make us report, submit or deliver in their place.
+    if is_ours(names, queue) {
+        return None;
+    }
+    let about = job.headers.get("jobId").map_or_else(|| job.id.to_string(), Clone::clone);
+    Some(Outgoing {
+        exchange: String::new(),
+        routing_key: queue.clone(),
+        mandatory: true,
+        properties: envelope(job, &about, Headers::default()),
+        body: job.payload.as_bytes().to_vec(),
+    })
+}
+
+fn is_ours(names: &Names, queue: &str) -> bool {
+    [names.submit(), names.rejected(), names.reply(), names.dead()].iter().any(|name| name == queue)
+        || queue.starts_with(&names.deliveries(""))
+        || queue.starts_with(&names.external(""))
+}
+
+/// What all of them have: `about` is the id of the job that readers are told.
+fn envelope(job: &Job, about: &str, headers: Headers) -> BasicProperties {
+    let id = job.id.to_string();
+    let headers = headers
+        .text("jobKind", &job.kind)
+        .text("jobId", about)
+        // With exactly this value a JMS client makes a text message; the job's kind can't travel here.
+        .text("JMSType", "TextMessage")
+        .text("JMSMessageID", &format!("ID:{id}"))
+        // The property has seconds, and JMS clients read them as milliseconds: they prefer this one.
+        .number("JMSTimestamp", job.created_at.as_millisecond())
+        .own(&job.headers);
+    let mut properties = BasicProperties::default()
+        .with_delivery_mode(PERSISTENT)
+        .with_priority(priority::to_wire(job.priority))
+        .with_message_id(id.into())
+        .with_app_id("jobwright".into())
+        .with_headers(headers.table());
+    if let Ok(seconds) = u64::try_from(job.created_at.as_second()) {
+        properties = properties.with_timestamp(seconds);
+    }
+    if let Some(content_type) = short(job.payload.content_type()) {
+        properties = properties.with_content_type(content_type);
+    }
+    if is_text(&job.payload) {
+        properties = properties.with_content_encoding("utf-8".into());
+    }
+    if let Some(kind) = short(&job.kind) {
+        properties = properties.with_type(kind);
+    }
+    if let Some(correlation) = job.headers.get(CORRELATION_ID).and_then(|text| short(text)) {
+        properties = properties.with_correlation_id(correlation);
+    }
+    properties
+}
+
+/// JSON, or text that is what it says.
+fn is_text(payload: &Payload) -> bool {
+    match payload {
+        Payload::Json(_) => true,
+        Payload::Bytes { content_type, body } => {
+            content_type.trim_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"))
+                && std::str::from_utf8(body).is_ok()
+        }
+    }
+}

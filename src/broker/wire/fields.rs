@@ -1,0 +1,117 @@
+//! Reading what a message says besides its body.
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+
+use super::Refusal;
+
+/// Longest piece of foreign text that an explanation repeats, in characters.
+const QUOTED: usize = 60;
+
+/// Properties and headers of a message that came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a> {
+    pub(super) properties: &'a BasicProperties,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn headers(self) -> Option<&'a FieldTable> {
+        self.properties.headers().as_ref()
+    }
+
+    fn value(self, name: &str) -> Option<&'a AMQPValue> {
+        self.headers()?.inner().get(name).filter(|value| !matches!(value, AMQPValue::Void))
+    }
+
+    pub(super) fn has(self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// A header as text. Numbers and booleans are written as such.
+    pub(super) fn text(self, name: &str) -> Result<Option<String>, Refusal> {
+        self.value(name).map(|value| as_text(name, value)).transpose()
+    }
+
+    /// The same, with an empty one taken as none.
+    pub(super) fn filled(self, name: &str) -> Result<Option<String>, Refusal> {
+        Ok(self.text(name)?.filter(|text| !text.is_empty()))
+    }
+
+    /// A whole number, also written as text: some clients can set nothing else.
+    pub(super) fn number(self, name: &str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        if let Some(number) = whole(value) {
+            return Ok(Some(number));
+        }
+        let text = as_text(name, value)?;
+        text.trim()
+            .parse()
+            .map(Some)
+            .map_err(|_| bad(format!("header {name} is {}, not a whole number", quoted(&text))))
+    }
+
+    /// A moment: RFC 3339 as text, or an AMQP timestamp.
+    pub(super) fn moment(self, name: &str) -> Result<Option<jiff::Timestamp>, Refusal> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let text = as_text(name, value)?;
+        text.trim().parse().map(Some).map_err(|_| {
+            Refusal::new(
+                "bad-due",
+                format!("header {name} is {}, not a moment such as 2027-01-31T12:00:00Z", quoted(&text)),
+            )
+        })
+    }
+}
+
+/// A bad header.
+pub(super) fn bad(text: impl Into<String>) -> Refusal {
+    Refusal::new("bad-header", text)
+}
+
+/// Foreign text for an explanation: its beginning, escaped.
+pub(super) fn quoted(text: &str) -> String {
+    if text.chars().nth(QUOTED).is_none() {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(QUOTED).collect();
+    format!("{start:?}…")
+}
+
+fn whole(value: &AMQPValue) -> Option<i64> {
+    match *value {
+        AMQPValue::ShortShortInt(n) => Some(n.into()),
+        AMQPValue::ShortShortUInt(n) => Some(n.into()),
+        AMQPValue::ShortInt(n) => Some(n.into()),
+        AMQPValue::ShortUInt(n) => Some(n.into()),
+        AMQPValue::LongInt(n) => Some(n.into()),
+        AMQPValue::LongUInt(n) => Some(n.into()),
+        AMQPValue::LongLongInt(n) => Some(n),
+        _ => None,
+    }
+}
+
+/// What a header says, as text. Lists, tables and bytes have no such form.
+pub(super) fn as_text(name: &str, value: &AMQPValue) -> Result<String, Refusal> {
+    if let Some(number) = whole(value) {
+        return Ok(number.to_string());
+    }
+    match value {
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes())
+            .map(str::to_owned)
+            .map_err(|_| bad(format!("header {} is not UTF-8", quoted(name)))),
+        AMQPValue::ShortString(text) => Ok(text.as_str().to_owned()),
+        AMQPValue::Boolean(value) => Ok(value.to_string()),
+        AMQPValue::Float(number) => Ok(number.to_string()),
+        AMQPValue::Double(number) => Ok(number.to_string()),
+        AMQPValue::Timestamp(seconds) => i64::try_from(*seconds)
+            .ok()
+            .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+            .map(|moment| moment.to_string())
+            .ok_or_else(|| bad(format!("header {} is a timestamp beyond the year 9999", quoted(name)))),
+        other => Err(bad(format!(
+            "header {} is a {:?}; use a string, a number or a boolean, and put anything else into the body",
+            quoted(name),
+            other.get_type()
+        ))),
+    }
+}

@@ -1,0 +1,78 @@
+//! Messages that can't be used, on their way to where people look at them: as they came, with the reason in headers.
+
+use lapin::BasicProperties;
+
+use super::delivery::PERSISTENT;
+use super::headers::Headers;
+use super::{Incoming, Names, Outgoing, Refusal};
+
+/// Longest explanation in a header, in bytes.
+const TEXT_MAX: usize = 1024;
+
+/// A submission on its way to those that are refused, as it came, with the reason in headers.
+pub(crate) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+    passed_on(String::new(), names.rejected(), message, why)
+}
+
+/// Any other message that can't be used, as it came, with the reason in headers.
+pub(crate) fn dead(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+    passed_on(names.dead(), names.dead(), message, why)
+}
+
+fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Refusal) -> Outgoing {
+    let came = &message.properties;
+    let mut headers = Headers::copied(came.headers().as_ref())
+        .text("jobwright-reason", why.reason)
+        .text("jobwright-error", cut(&why.text));
+    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    // It must stay until somebody has looked, so it does not expire.
+    if let Some(expiration) = came.expiration() {
+        headers = headers.text("jobwright-expiration", expiration.as_str());
+    }
+    // The broker accepts none but the name of the connection's own user here, and closes the channel otherwise.
+    if let Some(user) = came.user_id() {
+        headers = headers.text("jobwright-user-id", user.as_str());
+    }
+    if let Some(value) = came.content_type() {
+        properties = properties.with_content_type(value.clone());
+    }
+    if let Some(value) = came.content_encoding() {
+        properties = properties.with_content_encoding(value.clone());
+    }
+    if let Some(value) = came.priority() {
+        properties = properties.with_priority(*value);
+    }
+    if let Some(value) = came.correlation_id() {
+        properties = properties.with_correlation_id(value.clone());
+    }
+    if let Some(value) = came.reply_to() {
+        properties = properties.with_reply_to(value.clone());
+    }
+    if let Some(value) = came.message_id() {
+        properties = properties.with_message_id(value.clone());
+    }
+    if let Some(value) = came.timestamp() {
+        properties = properties.with_timestamp(*value);
+    }
+    if let Some(value) = came.kind() {
+        properties = properties.with_type(value.clone());
+    }
+    if let Some(value) = came.app_id() {
+        properties = properties.with_app_id(value.clone());
+    }
+    Outgoing {
+        exchange,
+        routing_key,
+        mandatory: true,
+        properties: properties.with_headers(headers.table()),
+        body: message.body.clone(),
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,212 @@
+//! Jobs that foreign producers submit: any client, any language. What is not understood is refused, never guessed at or
+//! silently dropped, except for headers that belong to the broker or to JMS.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lapin::types::{AMQPValue, ShortString};
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid, Variant, Version};
+
+use super::fields::{Fields, as_text, bad, quoted};
+use super::headers::is_reserved;
+use super::{Incoming, Refusal, body, digest, priority};
+use crate::job::{
+    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, parse_duration,
+};
+
+/// Longest id, in bytes.
+const ID_MAX: usize = 255;
+/// Headers that say what the job is, or described the job they were copied from: not kept as headers.
+const CONSUMED: [&str; 11] = [
+    "jobKind",
+    "jobPriority",
+    "queue",
+    "delay",
+    "dueAt",
+    "maxAttempts",
+    "submissionId",
+    "jobId",
+    "attempt",
+    "version",
+    "headersLeftOut",
+];
+/// What JMS clients put into `JMSType` when they mean the class of the message, not what it is about.
+const JMS_CLASSES: [&str; 6] =
+    ["Message", "TextMessage", "BytesMessage", "ObjectMessage", "MapMessage", "StreamMessage"];
+
+/// A job that a foreign producer submits.
+pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submission, Refusal> {
+    let fields = Fields { properties: &message.properties };
+    if let Some(expiration) = fields.properties.expiration() {
+        return Err(Refusal::new(
+            "expiration",
+            format!("the message expires ({} ms), which jobs can't; send it without", quoted(expiration.as_str())),
+        ));
+    }
+    let (id, name) = id(fields)?;
+    let kind = kind(fields)?;
+    let payload = body::payload(fields, &message.body, limits)?;
+    let mut job = NewJob::new(kind, payload).id(id).priority(job_priority(fields)?);
+    if let Some(queue) = fields.filled("queue")? {
+        job = job.queue(queue);
+    }
+    if let Some(attempts) = fields.number("maxAttempts")? {
+        job = job.max_attempts(
+            u32::try_from(attempts).map_err(|_| bad(format!("header maxAttempts is {attempts}; use 1 or more")))?,
+        );
+    }
+    job = due(fields, job)?;
+    for (name, value) in own_headers(fields, name)? {
+        job = job.header(name, value);
+    }
+    checked(job, limits)
+}
+
+/// Its id, and the producer's name for it if that is not a UUID.
+fn id(fields: Fields<'_>) -> Result<(JobId, Option<String>), Refusal> {
+    let property = fields.properties.message_id().as_ref().map(|id| id.as_str().to_owned());
+    let given = match property.filter(|id| !id.is_empty()) {
+        Some(id) => Some(id),
+        None => match fields.filled("submissionId")? {
+            Some(id) => Some(id),
+            None => fields.filled("JMSMessageID")?,
+        },
+    };
+    let given = given.ok_or_else(|| {
+        Refusal::new("missing-id", "the message has no id: set message_id, so that sending it twice makes one job")
+    })?;
+    // JMS begins all ids like this.
+    let text = given.strip_prefix("ID:").unwrap_or(&given);
+    if let Ok(id) = Uuid::parse_str(text) {
+        return Ok((id.into(), None));
+    }
+    if text.is_empty() || given.len() > ID_MAX || given.contains('\0') {
+        return Err(Refusal::new(
+            "bad-id",
+            format!("{} is not an id: use a UUID, or 1 to {ID_MAX} bytes of text", quoted(&given)),
+        ));
+    }
+    Ok((named(text), Some(given)))
+}
+
+/// The same id for the same text, always: a `UUIDv8` from its SHA-256.
+fn named(text: &str) -> JobId {
+    let hash = Sha256::new().chain_update(b"jobwright message id\0").chain_update(text).finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    Builder::from_bytes(bytes).with_variant(Variant::RFC4122).with_version(Version::Custom).into_uuid().into()
+}
+
+fn kind(fields: Fields<'_>) -> Result<String, Refusal> {
+    if let Some(kind) = fields.filled("jobKind")? {
+        return Ok(kind);
+    }
+    if let Some(kind) = fields.properties.kind().as_ref().map(|kind| kind.as_str()).filter(|kind| !kind.is_empty()) {
+        return Ok(kind.to_owned());
+    }
+    if let Some(kind) = fields.filled("cloudEvents_type")? {
+        return Ok(kind);
+    }
+    fields.filled("JMSType")?.filter(|kind| !JMS_CLASSES.contains(&kind.as_str())).ok_or_else(|| {
+        Refusal::new("missing-kind", "the message does not say what is to be done: set header jobKind or property type")
+    })
+}
+
+fn job_priority(fields: Fields<'_>) -> Result<i16, Refusal> {
+    match fields.number("jobPriority")? {
+        Some(value) => i16::try_from(value)
+            .ok()
+            .filter(|value| *value != i16::MIN)
+            .ok_or_else(|| bad(format!("header jobPriority is {value}; use -32767 to 32767"))),
+        None => Ok(priority::from_wire(*fields.properties.priority())),
+    }
+}
+
+fn due(fields: Fields<'_>, job: NewJob) -> Result<NewJob, Refusal> {
+    let bad = |text: String| Refusal::new("bad-due", text);
+    match (fields.filled("delay")?, fields.moment("dueAt")?) {
+        (Some(_), Some(_)) => Err(bad("both delay and dueAt are set; use one".to_owned())),
+        (None, None) => Ok(job),
+        (None, Some(moment)) => Ok(job.at(moment)),
+        (Some(delay), None) => {
+            duration(&delay).map(|delay| job.delay(delay)).map_err(|why| bad(format!("header delay: {why}")))
+        }
+    }
+}
+
+/// Milliseconds, or a text such as `90s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    match text.trim().parse::<u64>() {
+        Ok(millis) => Ok(Duration::from_millis(millis)),
+        Err(_) if text.chars().count() > 60 => Err(format!("{} is not a duration", quoted(text))),
+        Err(_) => parse_duration(text.trim()),
+    }
+}
+
+fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<String, String>, Refusal> {
+    let mut kept = BTreeMap::new();
+    let mut properties = vec![
+        (CORRELATION_ID, fields.properties.correlation_id().as_ref()),
+        (REPLY_TO, fields.properties.reply_to().as_ref()),
+    ];
+    properties.retain(|(_, value)| value.is_some_and(|value| !value.as_str().is_empty()));
+    for (header, value) in fields.headers().into_iter().flat_map(|table| table.inner()) {
+        let header = header.as_str();
+        if matches!(value, AMQPValue::Void) || is_reserved(header) || CONSUMED.contains(&header) {
+            continue;
+        }
+        kept.insert(header.to_owned(), as_text(header, value)?);
+    }
+    for (header, value) in properties {
+        kept.insert(header.to_owned(), value.map(ShortString::to_string).unwrap_or_default());
+    }
+    // JMS's own names of the same things, where nothing else says them.
+    for (header, jms) in [("groupId", "JMSXGroupID"), (CORRELATION_ID, "JMSCorrelationID")] {
+        if !kept.contains_key(header)
+            && let Some(value) = fields.filled(jms)?
+        {
+            kept.insert(header.to_owned(), value);
+        }
+    }
+    if let Some(content_type) = special_json(fields) {
+        kept.insert("contentType".to_owned(), content_type);
+    }
+    if let Some(name) = name {
+        kept.insert("messageId".to_owned(), name);
+    }
+    if let Some(queue) = kept.get(REPLY_TO).filter(|queue| queue.len() > 255) {
+        return Err(bad(format!("{REPLY_TO} has {} bytes; the name of a queue has at most 255", queue.len())));
+    }
+    Ok(kept)
+}
+
+/// A JSON type of its own, such as `application/cloudevents+json`: the payload will say `application/json`.
+fn special_json(fields: Fields<'_>) -> Option<String> {
+    let content_type = fields.properties.content_type().as_ref()?.as_str().trim();
+    let media = content_type.split(';').next()?.trim().to_ascii_lowercase();
+    (media.ends_with("+json") && body::is_json(&media)).then(|| content_type.to_owned())
+}
+
+/// Checks what any sender's job is checked for, each part by itself to say which word it is refused with.
+fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
+    if [EVENT_QUEUE, REPLY_QUEUE].contains(&job.queue_name()) {
+        return Err(Refusal::new(
+            "bad-queue",
+            format!("the queue {:?} is kept for what goes out; use another", job.queue_name()),
+        ));
+    }
+    let plain = || NewJob::new("kind", Payload::text(""));
+    let refuse =
+        |reason, part: NewJob| part.validate(limits).map(drop).map_err(|error| Refusal::new(reason, error.to_string()));
+    refuse("bad-kind", NewJob::new(job.kind(), Payload::text("")))?;
+    refuse("bad-queue", plain().queue(job.queue_name()))?;
+    refuse("bad-due", NewJob { due: job.due, ..plain() })?;
+    refuse("bad-header", NewJob { headers: job.headers.clone(), max_attempts: job.max_attempts, ..plain() })?;
+    let json = matches!(job.payload, Ok(Payload::Json(_)));
+    let message = job
+        .validate(limits)
+        .map_err(|error| Refusal::new(if json { "bad-json" } else { "bad-content-type" }, error.to_string()))?;
+    let digest = digest::digest(&message);
+    Ok(Submission { message, digest })
+}

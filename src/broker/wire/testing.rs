@@ -1,0 +1,65 @@
+//! The codec for tests of this project's own: not part of the API.
+
+use std::time::Instant;
+
+use lapin::BasicProperties;
+
+use super::{ExternalReport, Refusal};
+use crate::broker::{Incoming, Names, Outgoing, Tag};
+use crate::job::{Fence, Job, Limits, Payload, Submission};
+
+/// Why a message is refused: the word for programs, and the text for people.
+pub type Refused = (&'static str, String);
+
+/// A message as it would be published: exchange, routing key, properties, body.
+pub type Message = (String, String, BasicProperties, Vec<u8>);
+
+/// What an external worker says: which claim, the word, and the result or the error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Which claim.
+    pub fence: Fence,
+    /// `done`, `failed` or `extend`.
+    pub status: &'static str,
+    /// What it gave back.
+    pub result: Option<Payload>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// Reads a submission.
+///
+/// # Errors
+/// When it is refused.
+pub fn submission(properties: BasicProperties, body: Vec<u8>) -> Result<Submission, Refused> {
+    super::submission(&incoming(properties, body), Limits::default()).map_err(words)
+}
+
+/// Reads a report.
+///
+/// # Errors
+/// When it is refused.
+pub fn report(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refused> {
+    let report = super::report(&incoming(properties, body), Limits::default()).map_err(words)?;
+    Ok(match report {
+        ExternalReport::Done { fence, result } => Report { fence, status: "done", result, error: None },
+        ExternalReport::Failed { fence, error, .. } => {
+            Report { fence, status: "failed", result: None, error: Some(error) }
+        }
+        ExternalReport::Extend { fence, .. } => Report { fence, status: "extend", result: None, error: None },
+    })
+}
+
+/// Writes a job for an external worker.
+pub fn external(names: &Names, job: &Job) -> Message {
+    let Outgoing { exchange, routing_key, properties, body, .. } = super::external(names, job);
+    (exchange, routing_key, properties, body)
+}
+
+fn words(refusal: Refusal) -> Refused {
+    (refusal.reason, refusal.text)
+}
+
+pub(super) fn incoming(properties: BasicProperties, body: Vec<u8>) -> Incoming {
+    Incoming { properties, body, redelivered: false, received: Instant::now(), tag: Tag { generation: 1, tag: 1 } }
+}

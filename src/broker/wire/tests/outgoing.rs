@@ -1,0 +1,141 @@
+use super::*;
+use crate::broker::wire::{dead, delivery, event, external, read_delivery, rejected, reply};
+
+#[test]
+fn a_delivery_is_a_pointer_and_is_read_back() {
+    let fence = job(&[]).fence();
+    let sent = delivery(&names(), "billing", "send-invoice", fence);
+    assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.q.billing"));
+    assert!(sent.mandatory && sent.body.is_empty());
+    assert_eq!(sent.properties.delivery_mode(), &Some(2));
+    assert_eq!(sent.properties.message_id().as_ref().unwrap().as_str(), fence.id.to_string());
+    assert_eq!(sent.properties.kind().as_ref().unwrap().as_str(), "send-invoice");
+    assert_eq!(read_delivery(&arrived(&sent)).unwrap(), (fence, "send-invoice".to_owned()));
+    // What the database may hold must not end the program.
+    let long = delivery(&names(), "billing", &"k".repeat(300), fence);
+    assert_eq!(read_delivery(&arrived(&long)).unwrap().1.len(), 300);
+}
+
+#[test]
+fn deliveries_that_are_none_are_refused() {
+    let (id, version) = (text("0198c0de-0000-7000-8000-000000000001"), AMQPValue::LongLongInt(1));
+    let kind = ("jobKind", text("k"));
+    for (headers, reason) in [
+        (vec![("version", version.clone()), kind.clone()], "missing-id"),
+        (vec![("jobId", id.clone()), kind.clone()], "missing-version"),
+        (vec![("jobId", id.clone()), ("version", version.clone())], "missing-kind"),
+        (vec![("jobId", text("seven")), ("version", version.clone()), kind.clone()], "bad-id"),
+        (vec![("jobId", id.clone()), ("version", text("x")), kind.clone()], "bad-header"),
+        (vec![("jobId", AMQPValue::Double(1.0)), ("version", version), kind], "bad-id"),
+    ] {
+        refused(read_delivery(&message(BasicProperties::default(), &headers, "")), reason);
+    }
+}
+
+#[test]
+fn an_external_worker_gets_the_whole_job() {
+    let job =
+        job(&[("tenant", "acme"), ("replyTo", "answers"), ("correlationId", "c-1"), ("groupId", "g"), ("JMSX", "no")]);
+    let sent = external(&names(), &job);
+    assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.x.billing"));
+    assert!(sent.mandatory);
+    assert_eq!(sent.body, br#"{"order":42}"#);
+    let id = job.id.to_string();
+    let expected = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_content_encoding("utf-8".into())
+        .with_delivery_mode(2)
+        .with_priority(4)
+        .with_correlation_id("c-1".into())
+        .with_reply_to("answers".into())
+        .with_message_id(id.as_str().into())
+        .with_timestamp(1_795_262_400)
+        .with_type("send-invoice".into())
+        .with_app_id("jobwright".into())
+        .with_headers(table(&[
+            ("jobId", text(&id)),
+            ("jobKind", text("send-invoice")),
+            ("queue", text("billing")),
+            ("attempt", AMQPValue::LongLongInt(2)),
+            ("maxAttempts", AMQPValue::LongLongInt(10)),
+            ("version", AMQPValue::LongLongInt(3)),
+            ("JMSType", text("TextMessage")),
+            ("JMSMessageID", text(&format!("ID:{id}"))),
+            ("JMSTimestamp", AMQPValue::LongLongInt(1_795_262_400_250)),
+            ("tenant", text("acme")),
+            ("replyTo", text("answers")),
+            ("correlationId", text("c-1")),
+            ("groupId", text("g")),
+        ]));
+    assert_eq!(sent.properties, expected);
+}
+
+#[test]
+fn bytes_are_sent_as_they_are_and_only_text_says_utf8() {
+    for (payload, encoding) in [
+        (Payload::text("grüezi"), Some("utf-8")),
+        (Payload::bytes("Text/Plain", [0xff]), None),
+        (Payload::bytes("image/png", [1, 2]), None),
+        (Payload::bytes("x".repeat(300), [1]), None),
+    ] {
+        let job = Job { payload, kind: "k".repeat(400), ..job(&[("replyTo", &"q".repeat(300))]) };
+        let sent = external(&names(), &job);
+        assert_eq!(sent.body, job.payload.as_bytes());
+        assert_eq!(sent.properties.content_encoding().as_ref().map(|text| text.as_str()), encoding);
+        assert_eq!(sent.properties.reply_to(), &None);
+    }
+}
+
+#[test]
+fn events_go_to_the_exchange_by_kind() {
+    let sent = event(&names(), &job(&[]));
+    assert_eq!(
+        (sent.exchange.as_str(), sent.routing_key.as_str()),
+        ("jobwright.event", "jobwright.event.send-invoice")
+    );
+    assert!(!sent.mandatory);
+    assert_eq!(header(&sent, "version"), None);
+}
+
+#[test]
+fn a_reply_goes_where_the_job_says_but_never_to_us() {
+    let sent = reply(&names(), &job(&[("replyTo", "answers"), ("correlationId", "c-1"), ("jobId", "asked")])).unwrap();
+    assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "answers"));
+    assert!(sent.mandatory);
+    assert_eq!(sent.properties.correlation_id().as_ref().unwrap().as_str(), "c-1");
+    assert_eq!(header(&sent, "jobId"), Some(&text("asked")));
+    assert!(reply(&names(), &job(&[])).is_none());
+    for ours in ["jobwright.reply", "jobwright.submit", "jobwright.dead", "jobwright.q.default", "jobwright.x.a", ""] {
+        assert!(reply(&names(), &job(&[("replyTo", ours)])).is_none(), "{ours}");
+    }
+    assert!(reply(&names(), &job(&[("replyTo", &"q".repeat(256))])).is_none());
+}
+
+#[test]
+fn refused_messages_are_passed_on_with_the_reason_and_stay() {
+    let why = Refusal { reason: "bad-json", text: "ä".repeat(1000) };
+    let came = message(
+        BasicProperties::default()
+            .with_expiration("1000".into())
+            .with_user_id("app".into())
+            .with_message_id("m-1".into())
+            .with_type("kind".into())
+            .with_delivery_mode(1),
+        &[("tenant", text("acme")), ("CC", text("elsewhere"))],
+        "{",
+    );
+    let sent = rejected(&names(), &came, &why);
+    assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.submit.rejected"));
+    assert_eq!(sent.body, b"{");
+    assert_eq!((sent.properties.expiration(), sent.properties.user_id()), (&None, &None));
+    assert_eq!(sent.properties.delivery_mode(), &Some(2));
+    assert_eq!(sent.properties.message_id().as_ref().unwrap().as_str(), "m-1");
+    assert_eq!(header(&sent, "jobwright-reason"), Some(&text("bad-json")));
+    assert_eq!(header(&sent, "jobwright-error"), Some(&text(&"ä".repeat(512))));
+    assert_eq!(header(&sent, "jobwright-expiration"), Some(&text("1000")));
+    assert_eq!(header(&sent, "jobwright-user-id"), Some(&text("app")));
+    assert_eq!(header(&sent, "tenant"), Some(&text("acme")));
+    assert_eq!(header(&sent, "CC"), None);
+    let sent = dead(&names(), &came, &why);
+    assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("jobwright.dead", "jobwright.dead"));
+}

@@ -1,0 +1,86 @@
+use std::time::Duration;
+
+use super::*;
+use crate::broker::wire::{ExternalReport, report};
+use crate::job::{Limits, RetryAdvice};
+
+fn said(headers: &[(&str, AMQPValue)], body: &str) -> Result<ExternalReport, Refusal> {
+    let job = job(&[]);
+    let mut all = vec![("jobId", text(&job.id.to_string())), ("version", AMQPValue::LongLongInt(job.version))];
+    all.extend_from_slice(headers);
+    report(&message(BasicProperties::default(), &all, body), Limits { payload: 100 })
+}
+
+#[test]
+fn done_with_and_without_a_result() {
+    let fence = job(&[]).fence();
+    let done = ("status", text("done"));
+    assert_eq!(said(&[done.clone()], "").unwrap(), ExternalReport::Done { fence, result: None });
+    let result = Some(Payload::json_text("[1]").unwrap());
+    assert_eq!(said(&[done.clone()], "[1]").unwrap(), ExternalReport::Done { fence, result });
+    refused(said(&[done.clone()], &"x".repeat(101)), "too-large");
+    // A client that can set nothing but strings, and one that uses the property.
+    assert!(said(&[done, ("version", text("3"))], "").is_ok());
+    let typed =
+        BasicProperties::default().with_type("done".into()).with_correlation_id(format!("{}:3", fence.id).into());
+    assert_eq!(
+        report(&message(typed, &[], ""), Limits::default()).unwrap(),
+        ExternalReport::Done { fence, result: None }
+    );
+}
+
+#[test]
+fn failures_say_why_and_when_to_try_again() {
+    let failed = |headers: &[(&str, AMQPValue)]| {
+        let all: Vec<_> = [("status", text("failed"))].into_iter().chain(headers.iter().cloned()).collect();
+        said(&all, "").map(|report| match report {
+            ExternalReport::Failed { error, detail, advice, .. } => (error, detail, advice),
+            other => panic!("{other:?}"),
+        })
+    };
+    let (error, detail, advice) = failed(&[("error", text("no paper")), ("detail", text("tray 2"))]).unwrap();
+    assert_eq!((error.as_str(), detail.as_deref(), advice), ("no paper", Some("tray 2"), RetryAdvice::ByPolicy));
+    assert_eq!(failed(&[]).unwrap().0, "the external worker gave no reason");
+    for (headers, expected) in [
+        (vec![("retry", text("never"))], RetryAdvice::Never),
+        (vec![("retry", text("policy"))], RetryAdvice::ByPolicy),
+        (vec![("retryAfter", AMQPValue::LongInt(500))], RetryAdvice::After(Duration::from_millis(500))),
+        (vec![("retry", text("after")), ("retryAfter", text("2m"))], RetryAdvice::After(Duration::from_secs(120))),
+    ] {
+        assert_eq!(failed(&headers).unwrap().2, expected);
+    }
+    for headers in [
+        vec![("retry", text("after"))],
+        vec![("retry", text("never")), ("retryAfter", text("1"))],
+        vec![("retry", text("maybe"))],
+        vec![("retryAfter", text("-1"))],
+        vec![("retryAfter", text("400d"))],
+    ] {
+        refused(failed(&headers), "bad-header");
+    }
+}
+
+#[test]
+fn a_longer_lease_may_say_how_long() {
+    let fence = job(&[]).fence();
+    let extend = ("status", text("extend"));
+    assert_eq!(said(&[extend.clone()], "").unwrap(), ExternalReport::Extend { fence, lease: None });
+    let lease = Some(Duration::from_secs(60));
+    assert_eq!(
+        said(&[extend.clone(), ("lease", AMQPValue::LongLongInt(60_000))], "").unwrap(),
+        ExternalReport::Extend { fence, lease }
+    );
+    for lease in ["0", "8d", "long"] {
+        refused(said(&[extend.clone(), ("lease", text(lease))], ""), "bad-header");
+    }
+}
+
+#[test]
+fn reports_that_are_none_are_refused() {
+    refused(said(&[("status", text("Done"))], ""), "bad-status");
+    refused(said(&[], ""), "bad-status");
+    let done = ("status", text("done"));
+    refused(report(&message(BasicProperties::default(), &[done.clone()], ""), Limits::default()), "missing-id");
+    refused(said(&[done.clone(), ("jobId", text("x"))], ""), "bad-id");
+    refused(said(&[done, ("version", AMQPValue::Boolean(true))], ""), "bad-header");
+}

@@ -1,0 +1,157 @@
+//! Jobs for external workers: handed out from the table, as the broker's queue has room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{BATCH, Incarnation, insist, up};
+use crate::backoff::Reconnect;
+use crate::broker::{Broker, Lane, Published, wire};
+use crate::error::{Error, Result};
+use crate::executor::jitter;
+use crate::executor::stats::add;
+use crate::job::{Fence, Job};
+use crate::store::Store;
+
+/// Time between two looks at a queue that is full, or that nobody consumes.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A queue whose jobs are run by external workers, over the broker.
+///
+/// Each job is published whole, with a lease: if the worker has not reported when it ends, the attempt counts as failed and the
+/// job is handed out again. What does not fit into the broker's queue waits in the table, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalQueue {
+    name: String,
+    lease: Duration,
+    depth: u32,
+}
+
+impl ExternalQueue {
+    /// With a lease of 5 minutes and at most 100 jobs waiting in the broker.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), lease: Duration::from_secs(300), depth: 100 }
+    }
+
+    /// How long a worker has for a job, the time it waits in the broker included; workers ask for more by `extend`. 1 s to 24 h;
+    /// default 5 min.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Most jobs that wait in the broker's queue. 1 to 1,000,000; default 100.
+    #[must_use]
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(in crate::executor) fn validate(&self) -> Result<()> {
+        let Self { name, lease, depth } = self;
+        if *lease < Duration::from_secs(1) || *lease > Duration::from_secs(24 * 3600) {
+            return Err(Error::config(format!("the lease of the external queue {name:?} is {lease:?}; use 1s to 24h")));
+        }
+        if *depth == 0 || *depth > 1_000_000 {
+            return Err(Error::config(format!(
+                "the depth of the external queue {name:?} is {depth}; use 1 to 1000000"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Hands out until the node stops claiming.
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue) {
+    let stop = node.stop_claiming.clone();
+    let feed = Feed { node, broker, queue };
+    let mut delays = Reconnect::new(Duration::from_secs(5));
+    while !stop.is_cancelled() {
+        // Only waits are cut short by a stop: what was handed out must be published, or taken back.
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = up(&feed.broker) => {}
+        }
+        let pause = match feed.round().await {
+            Ok(Round::More) => {
+                delays.reset();
+                continue;
+            }
+            Ok(Round::Full) => LOOK,
+            Ok(Round::Empty) => {
+                delays.reset();
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = feed.node.rung(&feed.queue.name, jitter(feed.node.poll_interval)) => continue,
+                }
+            }
+            Err(error) => {
+                tracing::warn!(queue = %feed.queue.name, %error, "jobs could not be handed to external workers; trying again");
+                delays.next_delay()
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+struct Feed<S: Store> {
+    node: Arc<Incarnation<S>>,
+    broker: Arc<Broker>,
+    queue: ExternalQueue,
+}
+
+enum Round {
+    /// There may be more jobs, and there may be room.
+    More,
+    /// The broker's queue is full, or nobody consumes it.
+    Full,
+    /// No job waits.
+    Empty,
+}
+
+impl<S: Store> Feed<S> {
+    async fn round(&self) -> Result<Round> {
+        let ExternalQueue { name, lease, depth } = &self.queue;
+        let names = self.broker.names();
+        self.broker.ensure(&Lane::External(name.clone())).await?;
+        let room = match self.broker.depth(&names.external(name)).await? {
+            // A lease runs from the moment a job is handed out: none is before there is somebody to take it.
+            Some(found) if found.consumers > 0 => depth.saturating_sub(found.messages) as usize,
+            _ => 0,
+        };
+        if room == 0 {
+            return Ok(Round::Full);
+        }
+        let limit = room.min(BATCH);
+        let jobs = self.node.store.hand_out(name, limit, *lease).await?;
+        if jobs.is_empty() {
+            return Ok(Round::Empty);
+        }
+        let outcomes = self.broker.publish(jobs.iter().map(|job| wire::external(names, job)).collect()).await;
+        // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
+        let back: Vec<Fence> = jobs
+            .iter()
+            .zip(outcomes)
+            .filter(|(_, outcome)| *outcome != Published::Acked)
+            .map(|(job, _)| Job::fence(job))
+            .collect();
+        add(&self.node.counters.handed_out, jobs.len() - back.len());
+        if back.is_empty() {
+            return Ok(if jobs.len() < limit { Round::Empty } else { Round::More });
+        }
+        let store = &self.node.store;
+        tokio::select! {
+            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|_| Round::Full),
+            // The database does not answer either: their leases run out.
+            () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Jobs that foreign producers submit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::refuse::{self, Aside};
+use super::{BATCH, Incarnation, insist};
+use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
+use crate::error::Result;
+use crate::executor::jitter;
+use crate::executor::stats::add;
+use crate::job::{Due, Submission};
+use crate::store::{Hint, Received, Store};
+
+/// How long the ids of submissions are remembered: a producer that sends the same one again later makes a new job.
+const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
+const PRUNE: Duration = Duration::from_secs(3600);
+const PRUNE_BATCH: usize = 10_000;
+
+/// Takes in submissions until the node stops claiming.
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
+    let stop = node.stop_claiming.clone();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = take(&node, &broker) => {}
+        () = prune(&node) => {}
+    }
+}
+
+async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
+    let mut subscription = broker.subscribe(broker.names().submit(), BATCH as u16);
+    let acks = subscription.acks();
+    let mut buffer = Vec::new();
+    while subscription.recv_many(&mut buffer, BATCH).await > 0 {
+        let mut aside = Vec::new();
+        let mut good: Vec<(&Incoming, Submission)> = Vec::new();
+        for message in &buffer {
+            match wire::submission(message, node.messages.limits) {
+                Ok(submission) => good.push((message, submission)),
+                Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
+            }
+        }
+        if store(node, broker, &good, &acks, &mut aside).await.is_err() {
+            // One of them the database does not take: one by one, so that it does not hold up the others.
+            for (message, submission) in good {
+                if let Err(error) = store(node, broker, &[(message, submission)], &acks, &mut aside).await {
+                    let why = Refusal { reason: "not-stored", text: error.to_string() };
+                    aside.push(Aside::rejected(broker.names(), message, &why));
+                }
+            }
+        }
+        if !aside.is_empty() {
+            add(&node.counters.messages_refused, aside.len());
+            // Waited for: a producer of rubbish alone is slowed down by it.
+            refuse::set_aside(broker.clone(), acks.clone(), aside).await;
+        }
+        buffer.clear();
+    }
+}
+
+/// Stores a batch, acks what is stored, and puts aside what is in conflict.
+async fn store<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    broker: &Broker,
+    batch: &[(&Incoming, Submission)],
+    acks: &Acks,
+    aside: &mut Vec<Aside>,
+) -> Result<()> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let submissions: Vec<Submission> = batch.iter().map(|(_, submission)| submission.clone()).collect();
+    let answers = insist("store submissions", || node.store.receive(&submissions)).await?;
+    let mut hints = Vec::new();
+    for ((message, submission), answer) in batch.iter().zip(answers) {
+        match answer {
+            Received::Stored(_) => {
+                add(&node.counters.submitted, 1);
+                let hint = match submission.message.due {
+                    Due::Now => Hint::Queue(submission.message.queue.clone()),
+                    Due::In(_) | Due::At(_) => Hint::Timer,
+                };
+                if !hints.contains(&hint) {
+                    hints.push(hint);
+                }
+            }
+            Received::Known(id) => tracing::debug!(%id, "a submission came again"),
+            Received::Conflict(id) => {
+                aside.push(Aside::rejected(broker.names(), message, &Refusal::conflict(id)));
+                continue;
+            }
+        }
+        acks.ack([message.tag]);
+    }
+    node.messages.wakeup.tell(hints);
+    Ok(())
+}
+
+/// Forgets old ids.
+async fn prune<S: Store>(node: &Arc<Incarnation<S>>) {
+    let mut next = Instant::now() + jitter(PRUNE / 10);
+    loop {
+        tokio::time::sleep_until(next).await;
+        next = match node.store.prune_submissions(REMEMBERED, PRUNE_BATCH).await {
+            // A full batch says that there is more.
+            Ok(n) if n >= PRUNE_BATCH as u64 => Instant::now() + Duration::from_secs(1),
+            Ok(_) => Instant::now() + jitter(PRUNE),
+            Err(error) => {
+                tracing::warn!(%error, "old ids of submissions could not be forgotten; trying again later");
+                Instant::now() + jitter(PRUNE / 10)
+            }
+        };
+    }
+}

@@ -1,0 +1,130 @@
+//! What an executor does with a broker.
+//!
+//! ```text
+//!  PREFIX.q.QUEUE   ──▶ Deliveries   claim by id ─▶ the same workers as everything else
+//!  PREFIX.submit    ──▶ intake       store ─▶ a job like all others
+//!  PREFIX.x.QUEUE   ◀── external     jobs handed out, each with a lease
+//!  PREFIX.reply     ──▶ answers      done, failed, extend
+//!  PREFIX.event …   ◀── relay        events and replies, removed once confirmed
+//! ```
+//!
+//! None of it is needed for a job to run: while the broker is not up, the dispatchers claim everything from the table, rows
+//! that are held for a delivery too.
+
+mod answers;
+mod deliveries;
+mod external;
+mod intake;
+mod refuse;
+mod relay;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::external::ExternalQueue;
+use super::incarnation::Incarnation;
+use crate::backoff::Reconnect;
+use crate::broker::{Broker, BrokerMode};
+use crate::error::Result;
+use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
+use crate::message::local::LocalExecutor;
+use crate::store::{Hint, JobStore, Store};
+
+/// Messages taken from a queue of the broker at a time, and jobs given to it.
+const BATCH: usize = 500;
+
+/// The queues of the table that are not run here but sent to the broker.
+pub(super) fn outbound(external: &[ExternalQueue]) -> impl Iterator<Item = String> {
+    [EVENT_QUEUE, REPLY_QUEUE].into_iter().chain(external.iter().map(ExternalQueue::name)).map(str::to_owned)
+}
+
+/// Starts everything that takes work from the broker or gives it some, until the node stops claiming.
+pub(super) fn start<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    broker: &Arc<Broker>,
+    external: &[ExternalQueue],
+    tasks: &TaskTracker,
+) {
+    for queue in node.queues.values() {
+        tasks.spawn(deliveries::run(node.clone(), broker.clone(), queue.clone()));
+    }
+    for queue in [EVENT_QUEUE, REPLY_QUEUE] {
+        tasks.spawn(relay::run(node.clone(), broker.clone(), queue));
+    }
+    if node.messages.intake {
+        tasks.spawn(intake::run(node.clone(), broker.clone()));
+    }
+    for queue in external {
+        tasks.spawn(external::run(node.clone(), broker.clone(), queue.clone()));
+    }
+    if !external.is_empty() {
+        tasks.spawn(answers::run(node.clone(), broker.clone()));
+    }
+}
+
+/// Makes a node follow the broker's mode: its dispatchers look at once, and its row tells how it stands.
+pub(super) async fn follow(
+    broker: Arc<Broker>,
+    store: Arc<dyn JobStore>,
+    node: NodeId,
+    executor: Weak<dyn LocalExecutor>,
+    quit: CancellationToken,
+) {
+    let mut changes = broker.changes();
+    // The task does not keep the broker: its connections end with the last who uses them.
+    drop(broker);
+    let follow = async {
+        loop {
+            let mode = word(&changes.borrow_and_update());
+            // What is held for deliveries that will not come is claimed now, and what waited for the broker goes out.
+            if let Some(executor) = executor.upgrade() {
+                executor.hint(&Hint::Any);
+            }
+            if let Err(error) = store.report_broker(node, Some(mode)).await {
+                tracing::debug!(%error, "the node's row does not show how it stands with the broker");
+            }
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = quit.cancelled() => {}
+        () = follow => {}
+    }
+}
+
+/// The mode in a word, for the node's row.
+fn word(mode: &BrokerMode) -> &'static str {
+    match mode {
+        BrokerMode::Up(_) => "up",
+        BrokerMode::Blocked(_) => "blocked",
+        BrokerMode::Down { .. } => "down",
+    }
+}
+
+/// Waits until the broker is up.
+async fn up(broker: &Broker) {
+    let mut changes = broker.changes();
+    // An error means that the broker is gone for good, and so is this executor, in a moment.
+    if changes.wait_for(BrokerMode::is_up).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Repeats a call to the store for as long as it may succeed later.
+async fn insist<T, F: Future<Output = Result<T>>>(what: &'static str, mut call: impl FnMut() -> F) -> Result<T> {
+    let mut delays = Reconnect::new(Duration::from_secs(2));
+    loop {
+        match call().await {
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, what, "the store did not take what came from the broker; trying again");
+                tokio::time::sleep(delays.next_delay()).await;
+            }
+            other => return other,
+        }
+    }
+}

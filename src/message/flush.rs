@@ -1,0 +1,186 @@
+//! What both message services do: one insert at the flush, and the word spread after the commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::local::Offer;
+use super::pipe::{Pipe, Pointer};
+use super::{Collected, Handoff, WakeUp, WentTo};
+use crate::error::Result;
+use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
+use crate::store::{Hint, Inserted, JobStore, Preclaim, UnitOfWork};
+
+/// What services open with.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(super) jobs: Arc<dyn JobStore>,
+    pub(super) wakeup: Arc<WakeUp>,
+    pub(super) limits: Limits,
+    /// To the broker, if there is one.
+    pub(super) pipe: Option<Arc<Pipe>>,
+}
+
+/// The messages of one context, from the first `send` until after the commit.
+pub(super) struct Flush {
+    means: Means,
+    collected: Collected,
+    /// What the commit under way would hand to an executor in this process.
+    handover: Option<Handover>,
+}
+
+/// Slots reserved in this process for some of the messages.
+struct Handover {
+    offer: Box<dyn Offer>,
+    slots: HashMap<usize, OwnedSemaphorePermit>,
+    inserted: Option<Inserted>,
+}
+
+impl Handover {
+    /// Reserves a slot for each message that is due now, as far as there are free ones.
+    fn reserve(wakeup: &WakeUp, messages: &[JobMessage]) -> Option<Self> {
+        if messages.iter().all(|message| message.due != Due::Now) {
+            return None;
+        }
+        let offer = wakeup.offer()?;
+        let slots: HashMap<_, _> = messages
+            .iter()
+            .enumerate()
+            .filter(|(_, message)| message.due == Due::Now)
+            .map_while(|(position, message)| Some((position, offer.reserve(&message.queue, &message.kind)?)))
+            .collect();
+        if slots.is_empty() {
+            offer.withdraw();
+            return None;
+        }
+        Some(Self { offer, slots, inserted: None })
+    }
+
+    fn preclaim(&self) -> Preclaim {
+        Preclaim { node: self.offer.node(), positions: self.slots.keys().copied().collect() }
+    }
+}
+
+impl Flush {
+    pub(super) fn new(means: Means) -> Self {
+        Self { collected: Collected::new(means.limits), means, handover: None }
+    }
+
+    pub(super) fn send(&mut self, job: NewJob) -> Result<JobId> {
+        self.collected.send(job)
+    }
+
+    pub(super) fn messages(&self) -> &[JobMessage] {
+        self.collected.messages()
+    }
+
+    pub(super) async fn within(&mut self, transaction: &mut impl UnitOfWork) -> Result<()> {
+        let (handover, preclaim) = self.plan();
+        let inserted = transaction.insert(self.collected.messages(), preclaim.as_ref()).await?;
+        self.inserted(handover, inserted);
+        Ok(())
+    }
+
+    pub(super) async fn alone(&mut self) -> Result<()> {
+        let (handover, preclaim) = self.plan();
+        let inserted = self.means.jobs.insert(self.collected.messages(), preclaim.as_ref()).await?;
+        self.inserted(handover, inserted);
+        Ok(())
+    }
+
+    /// Decides which way each message goes: a free slot here first, then the pipe, else the table.
+    fn plan(&mut self) -> (Option<Handover>, Option<Preclaim>) {
+        let handover = Handover::reserve(&self.means.wakeup, self.collected.messages());
+        if let Some(pipe) = &self.means.pipe {
+            let taken = |position| handover.as_ref().is_some_and(|handover| handover.slots.contains_key(&position));
+            pipe.hold(self.collected.messages_mut(), taken);
+        }
+        let preclaim = handover.as_ref().map(Handover::preclaim);
+        (handover, preclaim)
+    }
+
+    fn inserted(&mut self, handover: Option<Handover>, inserted: Inserted) {
+        self.handover = handover.map(|mut handover| {
+            handover.inserted = Some(inserted);
+            handover
+        });
+    }
+
+    pub(super) fn committed(&mut self) -> Handoff {
+        let messages = self.collected.take();
+        let (taken, left) = match self.handover.take() {
+            Some(handover) => hand_over(handover, messages),
+            None => (None, messages),
+        };
+        let executor = taken.as_ref().map_or(0, |(_, jobs)| jobs.len());
+        let handoff = spread(&self.means.wakeup, self.means.pipe.as_ref(), left, executor);
+        if let Some((offer, jobs)) = taken {
+            offer.deliver(jobs);
+        }
+        handoff
+    }
+}
+
+type Delivery = (Box<dyn Offer>, Vec<(Job, OwnedSemaphorePermit)>);
+
+/// Splits committed messages into those an executor in this process owns, and the rest.
+fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>, Vec<JobMessage>) {
+    let Handover { offer, mut slots, inserted } = handover;
+    let owned: HashMap<JobId, _> =
+        inserted.unwrap_or_default().owned.into_iter().map(|row| (row.id, (row.seq, row.created_at))).collect();
+    let mut jobs = Vec::with_capacity(owned.len());
+    let mut left = Vec::new();
+    for (position, message) in messages.into_iter().enumerate() {
+        match (owned.get(&message.id), slots.remove(&position)) {
+            (Some(&(seq, created_at)), Some(slot)) => {
+                let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, .. } = message;
+                let job = Job {
+                    id,
+                    seq,
+                    version: 1,
+                    kind,
+                    queue,
+                    priority,
+                    attempt: 1,
+                    max_attempts,
+                    payload,
+                    headers,
+                    created_at,
+                };
+                jobs.push((job, slot));
+            }
+            _ => left.push(message),
+        }
+    }
+    if jobs.is_empty() {
+        offer.withdraw();
+        return (None, left);
+    }
+    (Some((offer, jobs)), left)
+}
+
+/// Spreads the word of committed messages: deliveries of those that are held for one, wake-ups for the others.
+pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<JobMessage>, executor: usize) -> Handoff {
+    let (held, waiting): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| !message.hold.is_zero());
+    wakeup.tell(hints(&waiting));
+    let handoff = Handoff::known(WentTo { executor, broker: 0, table: waiting.len() });
+    let pointers: Vec<_> =
+        held.into_iter().map(|JobMessage { id, queue, kind, .. }| Pointer { id, queue, kind }).collect();
+    match pipe {
+        Some(pipe) if !pointers.is_empty() => handoff.published(pipe.publish(pointers)),
+        _ => handoff,
+    }
+}
+
+/// Who has to hear of these messages: each queue once, and those who wait for timers.
+fn hints(messages: &[JobMessage]) -> Vec<Hint> {
+    let mut hints = Vec::new();
+    for message in messages {
+        let hint = if message.due == Due::Now { Hint::Queue(message.queue.clone()) } else { Hint::Timer };
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints
+}

@@ -1,0 +1,48 @@
+use tokio::sync::oneshot;
+
+/// Committed messages on their way. Dropping it changes nothing; [`settled`](Self::settled) waits until it is known where each
+/// of them went.
+#[derive(Debug, Default)]
+pub struct Handoff {
+    known: WentTo,
+    published: Option<oneshot::Receiver<WentTo>>,
+}
+
+impl Handoff {
+    /// Nothing is under way: it is known where all of them are.
+    pub(crate) fn known(known: WentTo) -> Self {
+        Self { known, published: None }
+    }
+
+    pub(crate) fn published(mut self, published: oneshot::Receiver<WentTo>) -> Self {
+        self.published = Some(published);
+        self
+    }
+
+    /// Waits until the broker has answered for every message, at most about `broker.confirm_timeout`.
+    pub async fn settled(self) -> WentTo {
+        let mut all = self.known;
+        if let Some(published) = self.published
+            // The task that publishes always answers, unless the runtime is ending.
+            && let Ok(more) = published.await
+        {
+            all.executor += more.executor;
+            all.broker += more.broker;
+            all.table += more.table;
+        }
+        all
+    }
+}
+
+/// How many messages of a commit went where. All of them are rows; this is about who hears of them how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WentTo {
+    /// Straight to an executor in this process.
+    pub executor: usize,
+    /// Through the broker, which has confirmed them.
+    pub broker: usize,
+    /// Into the table alone: due later, of a priority of their own, refused by the broker, or not confirmed in time. Executors
+    /// claim them there.
+    pub table: usize,
+}

@@ -1,0 +1,259 @@
+//! The pipe to the executors: deliveries of committed rows, through the broker.
+//!
+//! ```text
+//!  flush:   hold()     marks what may go through the pipe; the row is kept back from claims of the table for HOLD
+//!  commit:  publish()  one delivery a row, confirms pipelined
+//!             acked     an executor claims the row by id
+//!             refused   (full, no queue, unknown) the hold is ended: executors claim the row from the table
+//!             lost      nobody does anything: the hold ends by itself
+//! ```
+//!
+//! A delivery is a head start and never more: whatever becomes of it, the row is there, and nobody has to repair anything.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::{WakeUp, WentTo};
+use crate::broker::{Broker, Published, wire};
+use crate::job::{Due, EVENT_QUEUE, Fence, JobId, JobMessage, REPLY_QUEUE};
+use crate::store::{Hint, JobStore};
+
+/// How long a row is kept back for its delivery. Long enough for a pipe that is full to its limit to be worked off by handlers
+/// that take a few milliseconds; short enough to be no outage when a delivery gets lost.
+pub(crate) const HOLD: Duration = Duration::from_secs(5);
+/// Deliveries that may wait for their confirm in this process. What goes beyond stays in the table.
+const UNCONFIRMED: usize = 5_000;
+/// Time between two looks at a queue of the broker that is open, or has nobody who consumes it.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same after the broker refused something, because the queue was full.
+const LOOK_FULL: Duration = Duration::from_millis(100);
+/// A queue that nobody sent to for this long is not looked at any more.
+const FORGET: Duration = Duration::from_secs(30);
+
+/// A row on its way through the pipe.
+pub(super) struct Pointer {
+    pub(super) id: JobId,
+    pub(super) queue: String,
+    pub(super) kind: String,
+}
+
+/// Deliveries of this process.
+pub(crate) struct Pipe {
+    broker: Arc<Broker>,
+    jobs: Arc<dyn JobStore>,
+    wakeup: Arc<WakeUp>,
+    /// Most that may wait in a queue of the broker.
+    depth: u32,
+    lanes: Mutex<HashMap<String, Arc<Lane>>>,
+    unconfirmed: AtomicUsize,
+    /// Deliveries are published, or their holds ended.
+    idle: Notify,
+}
+
+/// What is known about one queue of the broker.
+#[derive(Debug)]
+struct Lane {
+    state: Mutex<State>,
+    /// It was refused, or used again: look now.
+    look: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Somebody consumes it, and it has room.
+    open: bool,
+    full: bool,
+    used: Instant,
+}
+
+impl Pipe {
+    pub(super) fn new(broker: Arc<Broker>, jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, depth: u32) -> Arc<Self> {
+        Arc::new(Self {
+            broker,
+            jobs,
+            wakeup,
+            depth,
+            lanes: Mutex::default(),
+            unconfirmed: AtomicUsize::new(0),
+            idle: Notify::new(),
+        })
+    }
+
+    pub(super) fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Marks the messages that go through the pipe, unless `taken` says that they go another way. Returns whether there are any.
+    pub(super) fn hold(self: &Arc<Self>, messages: &mut [JobMessage], taken: impl Fn(usize) -> bool) -> bool {
+        if !self.broker.mode().is_up() {
+            return false;
+        }
+        let mut room = UNCONFIRMED.saturating_sub(self.unconfirmed.load(Ordering::Relaxed));
+        let mut lanes: HashMap<&str, bool> = HashMap::new();
+        let mut any = false;
+        for (position, message) in messages.iter_mut().enumerate() {
+            // A broker's queue knows no order but that of arrival, so what has a priority of its own is claimed from the
+            // table. Events and replies are relayed whole.
+            let goes = room > 0
+                && message.due == Due::Now
+                && message.priority == 0
+                && message.queue != EVENT_QUEUE
+                && message.queue != REPLY_QUEUE
+                && !taken(position);
+            if !goes {
+                continue;
+            }
+            let JobMessage { queue, hold, .. } = message;
+            if *lanes.entry(queue).or_insert_with_key(|queue| self.open(queue)) {
+                *hold = HOLD;
+                room -= 1;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Publishes what was held, in the background, and tells what became of it.
+    pub(super) fn publish(self: &Arc<Self>, pointers: Vec<Pointer>) -> oneshot::Receiver<WentTo> {
+        let (tell, told) = oneshot::channel();
+        self.unconfirmed.fetch_add(pointers.len(), Ordering::Relaxed);
+        let pipe = self.clone();
+        tokio::spawn(async move {
+            let count = pointers.len();
+            // Nobody listens, unless asked to wait for it.
+            let _ = tell.send(pipe.deliver(pointers).await);
+            if pipe.unconfirmed.fetch_sub(count, Ordering::Relaxed) == count {
+                pipe.idle.notify_waiters();
+            }
+        });
+        told
+    }
+
+    async fn deliver(&self, pointers: Vec<Pointer>) -> WentTo {
+        let names = self.broker.names();
+        let messages = pointers
+            .iter()
+            // A row that was just inserted has never been claimed.
+            .map(|row| wire::delivery(names, &row.queue, &row.kind, Fence { id: row.id, version: 0 }))
+            .collect();
+        let outcomes = self.broker.publish(messages).await;
+        let back: Vec<(&Pointer, Published)> =
+            pointers.iter().zip(outcomes).filter(|(_, outcome)| *outcome != Published::Acked).collect();
+        for (row, outcome) in &back {
+            if matches!(outcome, Published::Nacked | Published::Returned) {
+                self.refused(&row.queue, *outcome == Published::Nacked);
+            }
+        }
+        if !back.is_empty() {
+            let ids: Vec<JobId> = back.iter().map(|(row, _)| row.id).collect();
+            // Best effort: the holds end by themselves.
+            match self.jobs.unhold(&ids).await {
+                Ok(queues) => self.wakeup.tell(queues.into_iter().map(Hint::Rescan)),
+                Err(error) => {
+                    tracing::debug!(%error, "rows that were not delivered wait in the table until their hold ends");
+                }
+            }
+        }
+        WentTo { executor: 0, broker: pointers.len() - back.len(), table: back.len() }
+    }
+
+    /// Waits until nothing is under way.
+    pub(super) async fn settled(&self) {
+        loop {
+            let idle = self.idle.notified();
+            tokio::pin!(idle);
+            idle.as_mut().enable();
+            if self.unconfirmed.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Lane>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether something may be sent to a queue. A queue that was not used yet is looked at first, and its messages go by the
+    /// table meanwhile.
+    fn open(self: &Arc<Self>, queue: &str) -> bool {
+        let mut lanes = self.lanes();
+        if let Some(lane) = lanes.get(queue) {
+            let mut state = lane.state();
+            state.used = Instant::now();
+            return state.open;
+        }
+        let state = State { open: false, full: false, used: Instant::now() };
+        let lane = Arc::new(Lane { state: Mutex::new(state), look: Notify::new() });
+        lanes.insert(queue.to_owned(), lane.clone());
+        tokio::spawn(watch(Arc::downgrade(self), lane, queue.to_owned()));
+        false
+    }
+
+    fn refused(&self, queue: &str, full: bool) {
+        if let Some(lane) = self.lanes().get(queue) {
+            let mut state = lane.state();
+            state.open = false;
+            state.full = full;
+            lane.look.notify_one();
+        }
+    }
+
+    /// Looks at a queue once, and returns when to look again; `None`: nobody uses it any more.
+    async fn look(&self, lane: &Lane, queue: &str) -> Option<Duration> {
+        let (unused, was_full) = {
+            let state = lane.state();
+            (state.used.elapsed() > FORGET, state.full)
+        };
+        if unused {
+            self.lanes().remove(queue);
+            return None;
+        }
+        let found = if self.broker.mode().is_up() {
+            self.broker.depth(&self.broker.names().deliveries(queue)).await
+        } else {
+            Ok(None)
+        };
+        let found = found.unwrap_or_else(|error| {
+            tracing::debug!(%error, queue, "a queue of the broker could not be looked at; its jobs go by the table");
+            None
+        });
+        let mut state = lane.state();
+        // Once it was full, it has to be half empty: opening it at each free place would be a refusal for each message.
+        let limit = if was_full { self.depth / 2 } else { self.depth };
+        let room = found.is_some_and(|depth| depth.messages < limit.max(1));
+        state.open = room && found.is_some_and(|depth| depth.consumers > 0);
+        state.full = found.is_some() && !room;
+        Some(if state.full { LOOK_FULL } else { LOOK })
+    }
+}
+
+impl Lane {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps what is known about a queue up to date, as long as it is used.
+async fn watch(pipe: Weak<Pipe>, lane: Arc<Lane>, queue: String) {
+    loop {
+        let pause = {
+            let Some(pipe) = pipe.upgrade() else { return };
+            match pipe.look(&lane, &queue).await {
+                Some(pause) => pause,
+                None => return,
+            }
+        };
+        // A refusal shortens the pause to that after a refusal, and no further: the queue needs time to empty.
+        let start = Instant::now();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = lane.look.notified() => tokio::time::sleep_until(start + LOOK_FULL.min(pause)).await,
+        }
+    }
+}

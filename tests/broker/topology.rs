@@ -1,0 +1,68 @@
+use jobwright::broker::testing;
+use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::{Broker, BrokerConfig};
+
+use crate::{Place, deliveries, up};
+
+fn queues() -> Vec<String> {
+    vec!["q".to_owned()]
+}
+
+fn all(items: &[TopologyItem], state: &TopologyState) -> bool {
+    !items.is_empty() && items.iter().all(|item| item.state == *state)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
+    let Some(place) = Place::shared() else { return };
+    let broker = place.broker().await;
+    let plan = Broker::plan(&place.config(), &queues(), &queues());
+    assert!(all(&plan, &TopologyState::Planned));
+    assert!(all(&broker.check(&queues(), &queues()).await.unwrap(), &TopologyState::Missing));
+    assert!(all(&broker.apply(&queues(), &queues()).await.unwrap(), &TopologyState::Created));
+    assert!(all(&broker.apply(&queues(), &queues()).await.unwrap(), &TopologyState::Present));
+    assert!(all(&broker.check(&queues(), &queues()).await.unwrap(), &TopologyState::Present));
+
+    let other = up(&BrokerConfig { depth: 7, ..place.config() }).await;
+    let items = other.check(&queues(), &[]).await.unwrap();
+    let differing: Vec<_> = items.iter().filter(|item| matches!(item.state, TopologyState::Differs(_))).collect();
+    assert_eq!(differing.len(), 1, "{items:?}");
+    assert!(differing[0].name.ends_with(".q.q"), "{differing:?}");
+    assert!(differing[0].state.to_string().contains("x-max-length"), "{differing:?}");
+    assert!(broker.mode().is_up());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quorum_queues_are_declared_too() {
+    let Some(place) = Place::shared() else { return };
+    let config = BrokerConfig { queue_type: jobwright::QueueType::Quorum, ..place.config() };
+    let broker = up(&config).await;
+    testing::ensure(&broker, &deliveries()).await.unwrap();
+    let queue = broker.names().deliveries("q");
+    assert_eq!(crate::waiting(&broker, &queue).await, Some(0));
+    assert!(all(&broker.check(&queues(), &[]).await.unwrap()[1..3], &TopologyState::Present));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_arrive_whatever_their_key() {
+    let Some(place) = Place::shared() else { return };
+    let broker = place.broker().await;
+    testing::ensure(&broker, &deliveries()).await.unwrap();
+    let mut message = crate::message("any.key", "poison");
+    message.exchange = broker.names().dead();
+    assert_eq!(testing::publish(&broker, vec![message]).await, [testing::Published::Acked]);
+    let mut dead = testing::subscribe(&broker, &broker.names().dead(), 1);
+    assert_eq!(crate::receive(&mut dead, 1).await[0].body, b"poison");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_queue_is_named_with_what_to_do() {
+    let Some(place) = Place::shared() else { return };
+    let broker = up(&BrokerConfig { declare: false, ..place.config() }).await;
+    let error = testing::ensure(&broker, &deliveries()).await.unwrap_err();
+    assert_eq!(error.code(), "JW-BROKER");
+    assert!(error.to_string().contains("jobwright broker apply"), "{error}");
+    // Asked again and again, and found once it is there.
+    testing::ensure(&*place.broker().await, &deliveries()).await.unwrap();
+    testing::ensure(&broker, &deliveries()).await.unwrap();
+}

@@ -1,0 +1,37 @@
+//! What the programs in other languages need: examples/java and examples/python, which the tests run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::programs;
+use crate::run;
+
+/// Where Debian puts the Java client, and what it logs through.
+const JARS: [&str; 2] = ["/usr/share/java/amqp-client.jar", "/usr/share/java/slf4j-api.jar"];
+
+/// Variables of what is there: the tests look at these first, and say themselves what is missing. What can't be installed is
+/// told and left out, since it is no reason to run no test at all.
+pub(crate) fn variables() -> Vec<(&'static str, String)> {
+    let java = programs::ensure("default-jdk-headless", "a Java compiler (javac)", || programs::on_path("javac"))
+        .and_then(|_| programs::ensure("librabbitmq-client-java", "RabbitMQ's Java client", jar))
+        .map(|_| ("JOBWRIGHT_TEST_JAVA_CLASSPATH", JARS.join(":")));
+    let python = programs::ensure("python3-pika", "Python's AMQP client (pika)", python)
+        .map(|path| ("JOBWRIGHT_TEST_PYTHON", path.display().to_string()));
+    [java, python]
+        .into_iter()
+        .filter_map(|found| found.inspect_err(|why| eprintln!("tests of foreign clients will fail: {why}")).ok())
+        .collect()
+}
+
+fn jar() -> Option<PathBuf> {
+    JARS.iter().all(|jar| Path::new(jar).is_file()).then(|| PathBuf::from(JARS[0]))
+}
+
+/// A Python that has the client: the one on PATH may be another than Debian's.
+fn python() -> Option<PathBuf> {
+    [programs::on_path("python3"), Some(PathBuf::from("/usr/bin/python3"))].into_iter().flatten().find(|python| {
+        python.is_file()
+            && run::capture(Command::new(python).args(["-c", "import pika"]), Duration::from_secs(30)).is_ok()
+    })
+}
