@@ -19,7 +19,7 @@ final class Broker {
     }
 
     static String prefix() {
-        String prefix = System.getenv("JOBWRIGHT_PREFIX");
+        String prefix = System.getenv("JOBWRIGHT_BROKER_PREFIX");
         return prefix == null || prefix.isEmpty() ? "jobwright" : prefix;
     }
 

@@ -12,7 +12,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * <p>Each job has an id that the program chose, so it may be run again after any failure: what was taken in before is not
  * taken in twice. The program succeeds only if the broker confirmed every message.
  *
- * <p>Environment: AMQP_URL (required), JOBWRIGHT_PREFIX (default jobwright).
+ * <p>Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
  * Exit codes: 0 all submitted, 1 failed, 2 wrong usage.
  */
 public final class Producer {

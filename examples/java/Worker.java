@@ -23,7 +23,7 @@ import java.util.concurrent.TimeUnit;
  * </ul>
  * So a job can be done twice, and has to be made for that: see {@code jobId}, which stays the same.
  *
- * <p>Environment: AMQP_URL (required), JOBWRIGHT_PREFIX (default jobwright).
+ * <p>Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
  * Exit codes: 0 ended after COUNT jobs, or idle as long as said; 1 failed; 2 wrong usage.
  */
 public final class Worker {

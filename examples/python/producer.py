@@ -4,7 +4,7 @@
 Each job has an id that the program chose, so it may be run again after any failure: what was taken in before is not taken
 in twice. The program succeeds only if the broker confirmed every message.
 
-Environment: AMQP_URL (required), JOBWRIGHT_PREFIX (default jobwright).
+Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
 Exit codes: 0 all submitted, 1 failed, 2 wrong usage.
 """
 
@@ -30,7 +30,7 @@ def main() -> int:
     if not url:
         print("AMQP_URL is not set; use for example amqp://user:password@localhost:5672/%2f", file=sys.stderr)
         return 1
-    submit = os.environ.get("JOBWRIGHT_PREFIX", "jobwright") + ".submit"
+    submit = os.environ.get("JOBWRIGHT_BROKER_PREFIX", "jobwright") + ".submit"
     try:
         parameters = pika.URLParameters(url)
     except ValueError:

@@ -9,7 +9,7 @@ The work is in `on_message`, which either returns a result or raises. Three thin
 
 So a job can be done twice, and has to be made for that: see `jobId`, which stays the same.
 
-Environment: AMQP_URL (required), JOBWRIGHT_PREFIX (default jobwright).
+Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
 Exit codes: 0 ended after COUNT jobs, or idle as long as said; 1 failed; 2 wrong usage.
 """
 
@@ -105,7 +105,7 @@ def main() -> int:
     if not url:
         print("AMQP_URL is not set; use for example amqp://user:password@localhost:5672/%2f", file=sys.stderr)
         return 1
-    prefix = os.environ.get("JOBWRIGHT_PREFIX", "jobwright")
+    prefix = os.environ.get("JOBWRIGHT_BROKER_PREFIX", "jobwright")
     try:
         parameters = pika.URLParameters(url)
     except ValueError:

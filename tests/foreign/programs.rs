@@ -101,7 +101,7 @@ impl Stage {
 
     fn command(&self, language: Language, program: &str, arguments: &[&str]) -> Command {
         let mut command = language.command(program);
-        command.args(arguments).env("AMQP_URL", &self.broker.url).env("JOBWRIGHT_PREFIX", &self.broker.prefix);
+        command.args(arguments).env("AMQP_URL", &self.broker.url).env("JOBWRIGHT_BROKER_PREFIX", &self.broker.prefix);
         command
     }
 }
