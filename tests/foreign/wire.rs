@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use jobwright::{NewJob, Payload};
 use lapin::types::AMQPValue::{self, Boolean, Double, LongInt, LongLongInt};
+use lapin::types::ShortString;
 use lapin::{BasicProperties, message::Delivery};
 use serde_json::json;
 
@@ -89,7 +90,7 @@ async fn a_handed_out_job_looks_as_documented() {
         let message = next().await;
         let properties = &message.properties;
         assert_eq!(properties.content_type().as_ref().unwrap().as_str(), content_type);
-        assert_eq!(properties.content_encoding().as_ref().map(|it| it.as_str()), encoding);
+        assert_eq!(properties.content_encoding().as_ref().map(ShortString::as_str), encoding);
         assert_eq!(*properties.priority(), Some(on_wire));
         assert_eq!((properties.correlation_id(), properties.reply_to()), (&None, &None));
         assert_eq!(headers(&message)["JMSType"], text("TextMessage"));
