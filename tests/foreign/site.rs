@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::{
     Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, ExternalQueue, MessageServices, Outcome,
-    Postgres, QueueType,
+    Postgres,
 };
 
 use crate::broker::Broker as Client;
@@ -28,7 +28,6 @@ impl<'b> Site<'b> {
     pub(crate) async fn set(client: &'b Client) -> Self {
         let config = BrokerConfig {
             prefix: client.prefix.clone(),
-            queue_type: QueueType::Classic,
             heartbeat: Duration::from_secs(5),
             required: true,
             connect_timeout: PATIENCE,
