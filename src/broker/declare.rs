@@ -2,10 +2,13 @@
 //!
 //! Every refusal closes the channel it was said on, so each question has a channel of its own.
 
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 
-use super::failure::{CLOSING, Failure, within};
+use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::{Depth, Lane};
 use super::mode::Side;
@@ -14,11 +17,11 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Makes sure that a lane is there; costs nothing when it was seen before on this connection.
 pub(super) async fn ensure(hub: &Hub, lane: &Lane) -> Result<()> {
-    let session =
-        hub.session(Side::Consume).map_err(|failure| failure.into_error("look at the broker's queues"))?.number;
+    let session = hub.session(Side::Consume).map_err(|failure| failure.into_error("look at the broker's queues"))?;
+    let now = (session.number, hub.doubts.load(Ordering::Relaxed));
     let mut known = hub.ensured.lock().await;
-    if known.0 != session {
-        *known = (session, std::collections::HashSet::new());
+    if known.0 != now {
+        *known = (now, HashSet::new());
     }
     if known.1.contains(lane) {
         return Ok(());
@@ -32,7 +35,7 @@ pub(super) async fn ensure(hub: &Hub, lane: &Lane) -> Result<()> {
 
 /// Makes sure that a queue of ours can be consumed. Remembers nothing: it is asked when the queue has just gone.
 pub(super) async fn ensure_queue(hub: &Hub, queue: &str) -> Result<()> {
-    hub.ensured.lock().await.1.clear();
+    hub.doubts.fetch_add(1, Ordering::Relaxed);
     for part in topology::queue(&hub.config, &hub.names, queue).unwrap_or_default() {
         ensure_part(hub, &part).await?;
     }
@@ -138,19 +141,19 @@ async fn declare(hub: &Hub, part: &Part) -> Result<(), Failure> {
 
 async fn run(hub: &Hub, part: &Part, passive: bool) -> Result<(), Failure> {
     let channel = hub.session(Side::Consume)?.channel().await?;
-    let name = part.name.as_str();
+    let name = short(&part.name)?;
     match &part.made {
         Made::Exchange(kind) => {
             let options = ExchangeDeclareOptions { passive, durable: true, ..ExchangeDeclareOptions::default() };
-            let call = channel.exchange_declare(name.into(), kind.clone(), options, FieldTable::default());
+            let call = channel.exchange_declare(name, kind.clone(), options, FieldTable::default());
             within(hub.rpc(), call).await?;
         }
         Made::Queue { arguments, bound } => {
             let options = QueueDeclareOptions { passive, ..QueueDeclareOptions::durable() };
-            within(hub.rpc(), channel.queue_declare(name.into(), options, arguments.clone())).await?;
+            within(hub.rpc(), channel.queue_declare(name.clone(), options, arguments.clone())).await?;
             if let Some(exchange) = bound.as_deref().filter(|_| !passive) {
                 let options = QueueBindOptions::default();
-                let call = channel.queue_bind(name.into(), exchange.into(), "".into(), options, FieldTable::default());
+                let call = channel.queue_bind(name, short(exchange)?, "".into(), options, FieldTable::default());
                 within(hub.rpc(), call).await?;
             }
         }
@@ -164,13 +167,14 @@ pub(super) async fn depth(hub: &Hub, queue: &str) -> Result<Option<Depth>> {
     let tried = || format!("look at the queue {queue:?}");
     let mut asking = hub.asking.lock().await;
     let answer = async {
+        let name = short(queue)?;
         let session = hub.session(Side::Consume)?;
         let channel = match asking.take() {
             Some((number, channel)) if number == session.number && channel.status().connected() => channel,
             _ => session.channel().await?,
         };
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
-        let state = within(hub.rpc(), channel.queue_declare(queue.into(), options, FieldTable::default())).await?;
+        let state = within(hub.rpc(), channel.queue_declare(name, options, FieldTable::default())).await?;
         *asking = Some((session.number, channel));
         Ok(Depth { messages: state.message_count(), consumers: state.consumer_count() })
     };

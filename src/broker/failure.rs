@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::types::ShortString;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -73,4 +74,10 @@ pub(super) async fn within<T>(deadline: Duration, call: impl Future<Output = lap
         Ok(answer) => answer.map_err(Failure::from),
         Err(_) => Err(Failure::Timeout(deadline)),
     }
+}
+
+/// A name. The client's own conversion panics on one that is too long for AMQP.
+pub(super) fn short(name: &str) -> Result<ShortString, Failure> {
+    ShortString::try_new(name)
+        .map_err(|_| Failure::Refused(format!("the name has {} bytes, AMQP has room for 255", name.len())))
 }

@@ -28,8 +28,10 @@ pub(super) struct Hub {
     publish: watch::Sender<Option<Arc<Session>>>,
     consume: watch::Sender<Option<Arc<Session>>>,
     numbers: AtomicU64,
-    /// Lanes that were seen to exist, in this session.
-    pub(super) ensured: Mutex<(u64, HashSet<Lane>)>,
+    /// Lanes that were seen to exist, in this session and with that many doubts.
+    pub(super) ensured: Mutex<((u64, u64), HashSet<Lane>)>,
+    /// Raised when something shows that a queue may have gone.
+    pub(super) doubts: AtomicU64,
     /// The channel that asks for depths, of this session.
     pub(super) asking: Mutex<Option<(u64, Channel)>>,
     /// No new work; subscriptions and the publisher end.
@@ -50,6 +52,7 @@ impl Hub {
             consume: watch::Sender::new(None),
             numbers: AtomicU64::new(0),
             ensured: Mutex::default(),
+            doubts: AtomicU64::new(0),
             asking: Mutex::default(),
             stop: CancellationToken::new(),
             hang_up: CancellationToken::new(),

@@ -16,11 +16,12 @@ use std::task::Poll;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 use lapin::options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions};
+use lapin::types::ShortString;
 use lapin::{Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::failure::{Failure, within};
+use super::failure::{Failure, short, within};
 use super::hub::Hub;
 use super::message::{Outgoing, Published};
 use super::mode::Side;
@@ -59,6 +60,13 @@ struct Item {
     key: Option<Key>,
 }
 
+/// With names that AMQP can carry.
+struct Ready {
+    exchange: ShortString,
+    routing_key: ShortString,
+    message: Outgoing,
+}
+
 struct Sent {
     item: Item,
     confirm: PublisherConfirm,
@@ -85,13 +93,14 @@ pub(super) async fn run(hub: Arc<Hub>, mut batches: mpsc::UnboundedReceiver<Batc
 
 struct Publisher {
     hub: Arc<Hub>,
-    channel: Option<Channel>,
+    /// With the number of its connection.
+    channel: Option<(u64, Channel)>,
     delays: Reconnect,
     not_before: Instant,
     callers: HashMap<u64, Caller>,
     next_caller: u64,
     /// Not sent yet.
-    waiting: VecDeque<(Item, Outgoing)>,
+    waiting: VecDeque<(Item, Ready)>,
     /// Sent, in that order, and not confirmed.
     sent: VecDeque<Sent>,
     /// Confirmed, but a return may be on its way.
@@ -149,7 +158,14 @@ impl Publisher {
         self.callers.insert(caller, Caller { outcomes, open: messages.len(), answer });
         for (index, mut message) in messages.into_iter().enumerate() {
             let key = message.mandatory.then(|| key(&mut message));
-            self.waiting.push_back((Item { caller, index, deadline, key }, message));
+            let item = Item { caller, index, deadline, key };
+            match (short(&message.exchange), short(&message.routing_key)) {
+                (Ok(exchange), Ok(routing_key)) => {
+                    self.waiting.push_back((item, Ready { exchange, routing_key, message }));
+                }
+                // No queue can have such a name.
+                _ => self.outcome(&item, Published::Returned),
+            }
         }
     }
 
@@ -168,17 +184,17 @@ impl Publisher {
         if !self.hub.board.is_up() {
             return self.refuse_waiting();
         }
-        if self.channel.as_ref().is_some_and(|channel| !channel.status().connected()) {
+        if self.channel.as_ref().is_some_and(|(_, channel)| !channel.status().connected()) {
             self.broken("the broker closed the channel");
         }
-        let channel = match self.channel.clone() {
-            Some(channel) => channel,
+        let channel = match &self.channel {
+            Some((_, channel)) => channel.clone(),
             None => {
                 if Instant::now() < self.not_before {
                     return self.refuse_waiting();
                 }
                 match open(&self.hub).await {
-                    Ok(channel) => self.channel.insert(channel).clone(),
+                    Ok(opened) => self.channel.insert(opened).1.clone(),
                     Err(failure) => {
                         self.broken(&failure.text());
                         return self.refuse_waiting();
@@ -193,11 +209,11 @@ impl Publisher {
         let wave: Vec<_> = self.waiting.drain(..room).collect();
         let deadline = wave[0].0.deadline;
         // All of them are handed to the client in their order before the first is waited for.
-        let writes = join_all(wave.iter().map(|(_, message)| {
+        let writes = join_all(wave.iter().map(|(_, Ready { exchange, routing_key, message })| {
             let options = BasicPublishOptions { mandatory: message.mandatory, ..BasicPublishOptions::default() };
             channel.basic_publish(
-                message.exchange.as_str().into(),
-                message.routing_key.as_str().into(),
+                exchange.clone(),
+                routing_key.clone(),
                 options,
                 &message.body,
                 message.properties.clone(),
@@ -279,7 +295,7 @@ impl Publisher {
             self.returned.clear();
         } else if self.fence.is_none()
             && !self.confirmed.is_empty()
-            && let Some(channel) = self.channel.clone()
+            && let Some((_, channel)) = self.channel.clone()
         {
             self.fenced = std::mem::take(&mut self.confirmed);
             let deadline = self.hub.config.confirm_timeout;
@@ -321,7 +337,9 @@ impl Publisher {
     fn broken(&mut self, why: &str) {
         let lost = self.sent.len() + self.confirmed.len() + self.fenced.len();
         tracing::debug!("the channel for publishing is given up: {why}; {lost} messages are not answered for");
-        self.channel = None;
+        let lost_with_connection = self.channel.take().is_some_and(|(number, _)| {
+            self.hub.line(Side::Publish).borrow().as_ref().is_none_or(|session| session.number != number)
+        });
         self.fence = None;
         let mut items: Vec<_> = self.sent.drain(..).map(|sent| sent.item).collect();
         items.extend(self.confirmed.drain(..).chain(self.fenced.drain(..)).map(|(item, _)| item));
@@ -329,7 +347,9 @@ impl Publisher {
             self.outcome(&item, Published::Unknown);
         }
         self.returned.clear();
-        self.not_before = Instant::now() + self.delays.next_delay();
+        // The pause is for channels that the broker closes; a new connection is paused for by itself.
+        let pause = if lost_with_connection { std::time::Duration::ZERO } else { self.delays.next_delay() };
+        self.not_before = Instant::now() + pause;
     }
 
     fn refuse_waiting(&mut self) {
@@ -340,6 +360,9 @@ impl Publisher {
 
     fn outcome(&mut self, item: &Item, outcome: Published) {
         self.hub.counters.published(outcome);
+        if outcome == Published::Returned {
+            self.hub.doubts.fetch_add(1, Ordering::Relaxed);
+        }
         let Some(caller) = self.callers.get_mut(&item.caller) else { return };
         caller.outcomes[item.index] = outcome;
         caller.open -= 1;
@@ -351,10 +374,11 @@ impl Publisher {
     }
 }
 
-async fn open(hub: &Hub) -> Result<Channel, Failure> {
-    let channel = hub.session(Side::Publish)?.channel().await?;
+async fn open(hub: &Hub) -> Result<(u64, Channel), Failure> {
+    let session = hub.session(Side::Publish)?;
+    let channel = session.channel().await?;
     within(hub.rpc(), channel.confirm_select(ConfirmSelectOptions::default())).await?;
-    Ok(channel)
+    Ok((session.number, channel))
 }
 
 /// What a return of this message would say. Gives it an id if it has none.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::acks::{Acks, Answer, Frame, Outstanding};
 use super::declare;
-use super::failure::{CLOSING, Failure, within};
+use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Incoming;
 use super::mode::Side;
@@ -172,7 +172,7 @@ impl Task {
         let rpc = self.hub.rpc();
         within(rpc, channel.basic_qos(self.prefetch, BasicQosOptions::default())).await?;
         let options = BasicConsumeOptions::default();
-        let call = channel.basic_consume(self.queue.as_str().into(), "".into(), options, FieldTable::default());
+        let call = channel.basic_consume(short(&self.queue)?, "".into(), options, FieldTable::default());
         let consumer = within(rpc, call).await?;
         Ok((channel, consumer))
     }

@@ -210,7 +210,9 @@ async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, cle
                 // Handlers that would not stop, and outcomes that could not be recorded.
                 tracing::warn!(released, "gave back jobs that were not finished");
             }
-            store.notify(&[Hint::Any]).await?;
+            if let Err(error) = store.notify(&[Hint::Any]).await {
+                tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
+            }
         }
         Ok::<_, crate::Error>(())
     };

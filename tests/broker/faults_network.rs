@@ -71,7 +71,7 @@ async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
     bodies.dedup();
     assert_eq!(bodies.len(), 20);
     subscription.acks().ack(again.iter().map(|message| message.tag));
-    testing::publish(&broker, vec![message(&queue, "last")]).await;
+    assert_eq!(testing::publish(&broker, vec![message(&queue, "last")]).await, [Published::Acked]);
     assert_eq!(receive(&mut subscription, 1).await[0].body, b"last");
 }
 

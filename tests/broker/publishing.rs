@@ -47,6 +47,8 @@ async fn unroutable_messages_are_matched_to_the_right_ones() {
     let Some(place) = Place::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
+    let long = testing::publish(&broker, vec![message(&"x".repeat(300), "long"), message(&queue, "short")]).await;
+    assert_eq!(long, [Published::Returned, Published::Acked]);
     for round in 0..5 {
         let batch: Vec<_> = (0..1000)
             .map(|n| {
@@ -117,8 +119,8 @@ async fn tls_to_a_plain_port_is_refused_clearly() {
     let config =
         BrokerConfig { url: Some(jobwright::Secret::new(place.url.replace("amqp://", "amqps://"))), ..place.config() };
     let broker = jobwright::Broker::start(&config).unwrap();
-    let error = broker.up_within(Duration::from_secs(7)).await.unwrap_err().to_string();
-    assert!(error.contains("TLS") || error.contains("no connection within"), "{error}");
+    let error = broker.up_within(Duration::from_secs(3)).await.unwrap_err().to_string();
+    assert!(error.contains("TLS failed"), "{error}");
     assert!(!error.contains("guest:guest"), "{error}");
 }
 

@@ -66,3 +66,15 @@ async fn a_missing_queue_is_named_with_what_to_do() {
     testing::ensure(&*place.broker().await, &deliveries()).await.unwrap();
     testing::ensure(&broker, &deliveries()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_return_makes_us_look_again() {
+    let Some(place) = Place::shared() else { return };
+    let broker = place.broker().await;
+    testing::ensure(&broker, &deliveries()).await.unwrap();
+    let queue = broker.names().deliveries("q");
+    place.delete(&queue).await;
+    assert_eq!(testing::publish(&broker, crate::messages(&queue, 1)).await, [testing::Published::Returned]);
+    testing::ensure(&broker, &deliveries()).await.unwrap();
+    assert_eq!(testing::publish(&broker, crate::messages(&queue, 1)).await, [testing::Published::Acked]);
+}

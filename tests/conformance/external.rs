@@ -155,7 +155,7 @@ pub(crate) async fn only_the_current_hand_out_counts<T: TestDb>(db: &T) {
     let first = handed(&store, job()).await.fence();
     store.take_back(&[first]).await.unwrap();
     let second = hand_out(&store, 1, LATER).await.remove(0).fence();
-    let longer = |fence| Extension { fence, lease: LATER };
+    let longer = |fence| Extension { fence, lease: Some(LATER) };
     assert!(!finish(&store, first).await);
     assert_eq!(store.settle_external(&[Settlement::new(first, Verdict::Cancel)]).await.unwrap(), []);
     assert_eq!(store.extend_external(&[longer(first)]).await.unwrap(), []);
@@ -272,16 +272,26 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(2)).await;
     let out = hand_out(&store, 2, OVER).await;
-    let longer = Extension { fence: out[0].fence(), lease: LATER };
+    let longer = Extension { fence: out[0].fence(), lease: Some(LATER) };
     assert_eq!(store.extend_external(&[longer]).await.unwrap(), [out[0].id], "late, but nobody took it away");
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().total() == 1).await;
     assert_eq!(store.state(out[0].id).await, Some(JobState::External));
     // A shorter one is an extension too: from now on.
-    let shorter = Extension { lease: OVER, ..longer };
+    let shorter = Extension { lease: Some(OVER), ..longer };
     assert_eq!(store.extend_external(&[shorter]).await.unwrap(), [out[0].id]);
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().total() == 1).await;
     assert_eq!(store.extend_external(&[longer]).await.unwrap(), []);
     assert_eq!(store.extend_external(&[]).await.unwrap(), []);
+}
+
+pub(crate) async fn an_extension_without_a_length<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let out = handed(&store, job()).await;
+    let extension = |lease| Extension { fence: out.fence(), lease };
+    // It has run out, and is as long again as it was.
+    assert_eq!(store.extend_external(&[extension(Some(OVER)), extension(None)]).await.unwrap().last(), Some(&out.id));
+    assert_eq!(store.expire_external(10).await.unwrap().total(), 0);
+    assert!(finish(&store, out.fence()).await);
 }
 
 /// A foreign worker may ask for anything; it must not spoil the batch it is in.
@@ -289,7 +299,7 @@ pub(crate) async fn a_very_long_lease<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job()).await;
     let century = Duration::from_secs(100 * 366 * 24 * 3600);
-    let longer = Extension { fence: out.fence(), lease: century };
+    let longer = Extension { fence: out.fence(), lease: Some(century) };
     assert_eq!(store.extend_external(&[longer]).await.unwrap(), [out.id]);
     assert!(finish(&store, out.fence()).await);
 }

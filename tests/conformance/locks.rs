@@ -98,7 +98,7 @@ pub(crate) async fn a_retiring_node_waits_for_its_claims<const POOLED: bool>(db:
     });
     let client = db.client().await;
     let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
-                                  where not l.granted and a.query like '%' || $1 || '%node%for update%')";
+                                  where not l.granted and a.query like '%' || $1 || '%')";
     eventually(SOON, async || {
         assert!(!retiring.is_finished(), "it did not wait for the claim");
         client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)

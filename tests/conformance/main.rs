@@ -124,6 +124,7 @@ conformance! {
             the_last_lease_ends_as_a_dead_letter
             leases_run_out_in_batches
             an_extended_lease_holds
+            an_extension_without_a_length
             a_very_long_lease
             cancel_refuses_the_report
             its_id_is_taken

@@ -12,8 +12,11 @@ const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 
 /// The plan of a claim, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
-    client.batch_execute(&format!("prepare claim (int8, text, int2, int8, text[], int8) as {claim}")).await.unwrap();
-    let explain = "explain (costs off) execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10)";
+    client
+        .batch_execute(&format!("prepare claim (int8, text, int2, int8, text[], int8, bool) as {claim}"))
+        .await
+        .unwrap();
+    let explain = "explain (costs off) execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10, false)";
     let rows = client.query(explain, &[]).await.unwrap();
     client.batch_execute("deallocate claim").await.unwrap();
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
@@ -112,6 +115,45 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
             assert!(plan.contains("Index Scan using job_id"), "{name}, {mode}:\n{plan}");
             assert!(!plan.contains("Nested Loop") && !plan.contains("Join"), "{name}, {mode}:\n{plan}");
         }
+    }
+}
+
+const CLAIM_DELIVERED: &str = include_str!("../../src/store/postgres/sql/claim_delivered.sql");
+
+/// As many deliveries as one claim takes, on a table whose statistics say that nothing is owned, or nothing is there at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "alter table job set (autovacuum_enabled = off);
+             analyze job;
+             insert into job (id, kind, queue, rank, max_attempts, payload, held_until)
+             select gen_random_uuid(), 'kind', 'default', 0, 10, '1', clock_timestamp() + interval '5 s'
+             from generate_series(1, 20000);
+             set enable_seqscan = off; set enable_bitmapscan = off; set jit = off",
+        )
+        .await
+        .unwrap();
+    let claim = CLAIM_DELIVERED.replace("{schema}", &format!("\"{}\"", db.schema()));
+    client.batch_execute(&format!("prepare delivered (int8, uuid[], int8[], text[]) as {claim}")).await.unwrap();
+    let ids: Vec<uuid::Uuid> =
+        client.query("select id from job limit 500", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+    let list = |texts: Vec<String>| format!("'{{{}}}'", texts.join(","));
+    let ids = list(ids.iter().map(ToString::to_string).collect());
+    let versions = list(vec!["0".to_owned(); 500]);
+    for when in ["statistics of an empty table", "nothing is owned"] {
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            client.batch_execute(&format!("set plan_cache_mode = {mode}")).await.unwrap();
+            let explain = format!("explain (costs off) execute delivered (1, {ids}, {versions}, '{{kind}}')");
+            let rows = client.query(&explain, &[]).await.unwrap();
+            let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
+            assert!(plan.contains("Index Scan using job_id"), "{when}, {mode}:\n{plan}");
+            assert!(plan.contains("hashed SubPlan") && plan.contains("Tid Scan on job"), "{when}, {mode}:\n{plan}");
+            assert!(!plan.contains("Seq Scan on job") && !plan.contains("job_acquire"), "{when}, {mode}:\n{plan}");
+        }
+        client.batch_execute("analyze job").await.unwrap();
     }
 }
 

@@ -103,7 +103,7 @@ impl Player {
         let answers = both!(self, |side| {
             let over: Vec<_> = fences
                 .iter()
-                .map(|fence| jobwright::store::Extension { fence: *fence, lease: Duration::ZERO })
+                .map(|fence| jobwright::store::Extension { fence: *fence, lease: Some(Duration::ZERO) })
                 .collect();
             let late = side.jobs.extend_external(&over).await.map_err(|error| error.to_string())?.len() as u64;
             let mut sum = (0, 0);

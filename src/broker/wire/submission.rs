@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lapin::types::{AMQPValue, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use sha2::{Digest, Sha256};
 use uuid::{Builder, Uuid, Variant, Version};
 
@@ -102,7 +102,7 @@ fn kind(fields: Fields<'_>) -> Result<String, Refusal> {
     if let Some(kind) = fields.filled("jobKind")? {
         return Ok(kind);
     }
-    if let Some(kind) = fields.properties.kind().as_ref().map(|kind| kind.as_str()).filter(|kind| !kind.is_empty()) {
+    if let Some(kind) = fields.properties.kind().as_ref().map(ShortString::as_str).filter(|kind| !kind.is_empty()) {
         return Ok(kind.to_owned());
     }
     if let Some(kind) = fields.filled("cloudEvents_type")? {
@@ -151,7 +151,7 @@ fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<Stri
         (REPLY_TO, fields.properties.reply_to().as_ref()),
     ];
     properties.retain(|(_, value)| value.is_some_and(|value| !value.as_str().is_empty()));
-    for (header, value) in fields.headers().into_iter().flat_map(|table| table.inner()) {
+    for (header, value) in fields.headers().into_iter().flat_map(FieldTable::inner) {
         let header = header.as_str();
         if matches!(value, AMQPValue::Void) || is_reserved(header) || CONSUMED.contains(&header) {
             continue;

@@ -4,6 +4,7 @@
 //! one asks which messages they were.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
     let mut firsts: HashMap<JobId, [u8; 32]> = HashMap::with_capacity(submissions.len());
     let mut messages: Vec<JobMessage> = Vec::with_capacity(submissions.len());
     for Submission { message, digest } in submissions {
-        if let std::collections::hash_map::Entry::Vacant(free) = firsts.entry(message.id) {
+        if let Entry::Vacant(free) = firsts.entry(message.id) {
             free.insert(*digest);
             messages.push(message.clone());
         }

@@ -121,7 +121,7 @@ impl Inner {
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 let row_left =
                     OwnedRow { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? };
-                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, stopped: row.get(6)? })
+                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)? })
             })?;
             // Read first: the rows are changed under the same index.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
@@ -157,20 +157,15 @@ struct Lost {
     row: OwnedRow,
     owner: i64,
     name: Option<String>,
-    /// It was retired before its lease ran out.
-    stopped: Option<bool>,
 }
 
 impl Lost {
     /// Puts it back, its attempt spent. `false`: that was the last, it is a dead letter now.
     fn release(&self, connection: &Connection, now: Micros) -> Work<bool> {
         let node = self.owner;
-        let why = match (&self.name, self.stopped) {
-            (Some(name), Some(true)) => {
-                format!("node {node} ({name}) stopped before it had finished")
-            }
-            (Some(name), _) => format!("node {node} ({name}) did not renew its lease"),
-            (None, _) => format!("node {node} is unknown"),
+        let why = match &self.name {
+            Some(name) => format!("node {node} ({name}) did not renew its lease"),
+            None => format!("node {node} is unknown"),
         };
         let error = AttemptError {
             attempt: self.row.attempt,

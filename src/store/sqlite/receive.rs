@@ -1,6 +1,7 @@
 //! What foreign producers submit.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
@@ -27,8 +28,8 @@ impl Inner {
         self.write("store submissions", move |connection, now| {
             let mut records = HashMap::with_capacity(submissions.len());
             for submission in &submissions {
-                if !records.contains_key(&submission.message.id) {
-                    records.insert(submission.message.id, record(connection, submission, now)?);
+                if let Entry::Vacant(first) = records.entry(submission.message.id) {
+                    first.insert(record(connection, submission, now)?);
                 }
             }
             let answers = judge(&submissions, &records);

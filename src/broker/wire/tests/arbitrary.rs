@@ -184,7 +184,7 @@ proptest! {
     #[test]
     fn any_job_can_be_published(
         kind in ".{0,300}",
-        own in btree_map(".{0,300}", ".{0,300}", 0..20),
+        own in btree_map(".{0,300}", ".{0,60}", 0..5),
         content_type in ".{0,300}",
         (priority, attempt, version) in (any::<i16>(), any::<u32>(), any::<i64>()),
         bytes in vec(any::<u8>(), 0..60),

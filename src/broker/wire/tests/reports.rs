@@ -1,3 +1,4 @@
+use std::slice::from_ref;
 use std::time::Duration;
 
 use super::*;
@@ -15,10 +16,10 @@ fn said(headers: &[(&str, AMQPValue)], body: &str) -> Result<ExternalReport, Ref
 fn done_with_and_without_a_result() {
     let fence = job(&[]).fence();
     let done = ("status", text("done"));
-    assert_eq!(said(&[done.clone()], "").unwrap(), ExternalReport::Done { fence, result: None });
+    assert_eq!(said(from_ref(&done), "").unwrap(), ExternalReport::Done { fence, result: None });
     let result = Some(Payload::json_text("[1]").unwrap());
-    assert_eq!(said(&[done.clone()], "[1]").unwrap(), ExternalReport::Done { fence, result });
-    refused(said(&[done.clone()], &"x".repeat(101)), "too-large");
+    assert_eq!(said(from_ref(&done), "[1]").unwrap(), ExternalReport::Done { fence, result });
+    refused(said(from_ref(&done), &"x".repeat(101)), "too-large");
     // A client that can set nothing but strings, and one that uses the property.
     assert!(said(&[done, ("version", text("3"))], "").is_ok());
     let typed =
@@ -64,7 +65,7 @@ fn failures_say_why_and_when_to_try_again() {
 fn a_longer_lease_may_say_how_long() {
     let fence = job(&[]).fence();
     let extend = ("status", text("extend"));
-    assert_eq!(said(&[extend.clone()], "").unwrap(), ExternalReport::Extend { fence, lease: None });
+    assert_eq!(said(from_ref(&extend), "").unwrap(), ExternalReport::Extend { fence, lease: None });
     let lease = Some(Duration::from_secs(60));
     assert_eq!(
         said(&[extend.clone(), ("lease", AMQPValue::LongLongInt(60_000))], "").unwrap(),
@@ -80,7 +81,7 @@ fn reports_that_are_none_are_refused() {
     refused(said(&[("status", text("Done"))], ""), "bad-status");
     refused(said(&[], ""), "bad-status");
     let done = ("status", text("done"));
-    refused(report(&message(BasicProperties::default(), &[done.clone()], ""), Limits::default()), "missing-id");
+    refused(report(&message(BasicProperties::default(), from_ref(&done), ""), Limits::default()), "missing-id");
     refused(said(&[done.clone(), ("jobId", text("x"))], ""), "bad-id");
     refused(said(&[done, ("version", AMQPValue::Boolean(true))], ""), "bad-header");
 }

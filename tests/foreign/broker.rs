@@ -1,0 +1,104 @@
+//! Queues of the broker that belong to one test.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use jobwright::broker::Names;
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+
+use crate::support::{eventually, unique};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection, and names nobody else uses.
+pub(crate) struct Broker {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    pub(crate) names: Names,
+    connection: Connection,
+    channel: Channel,
+    queues: Mutex<Vec<String>>,
+}
+
+impl Broker {
+    pub(crate) async fn connect(url: String) -> Self {
+        let prefix = unique("jwf");
+        let connect = Connection::connect(&url, ConnectionProperties::default());
+        let connection = tokio::time::timeout(PATIENCE, connect).await.expect("no answer from the broker").unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        Self { url, names: Names::new(&prefix), prefix, connection, channel, queues: Mutex::default() }
+    }
+
+    pub(crate) async fn declare(&self, queue: &str) {
+        self.queues.lock().unwrap().push(queue.to_owned());
+        let options = QueueDeclareOptions::durable();
+        self.channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap();
+    }
+
+    pub(crate) async fn publish(&self, (exchange, key, properties, body): (String, String, BasicProperties, Vec<u8>)) {
+        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let confirm =
+            self.channel.basic_publish(exchange.into(), key.into(), options, &body, properties).await.unwrap();
+        let confirmed = tokio::time::timeout(PATIENCE, confirm).await.expect("no confirm").unwrap();
+        assert!(confirmed.is_ack() && confirmed.take_message().is_none(), "not taken");
+    }
+
+    /// Takes this many messages out of a queue.
+    pub(crate) async fn take(&self, queue: &str, count: usize) -> Vec<(BasicProperties, Vec<u8>)> {
+        let mut taken = Vec::new();
+        eventually(PATIENCE, async || {
+            while let Some(message) =
+                self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+            {
+                taken.push((message.delivery.properties, message.delivery.data));
+            }
+            taken.len() >= count
+        })
+        .await;
+        assert_eq!(taken.len(), count);
+        taken
+    }
+
+    /// Messages of a queue that nobody holds.
+    pub(crate) async fn waiting(&self, queue: &str) -> u32 {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
+        self.channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap().message_count()
+    }
+
+    /// Removes what this test made.
+    pub(crate) async fn clear(&self) {
+        for queue in self.made() {
+            self.channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+        }
+        self.connection.close(200, "done".into()).await.unwrap();
+    }
+
+    fn made(&self) -> Vec<String> {
+        std::mem::take(&mut *self.queues.lock().unwrap())
+    }
+
+    /// The same over another connection: what failed may have cost this one.
+    async fn clear_anew(&self) -> lapin::Result<()> {
+        let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        for queue in self.made() {
+            channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await?;
+        }
+        connection.close(200, "done".into()).await
+    }
+}
+
+/// After a failed test too.
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let clear = tokio::time::timeout(PATIENCE, self.clear_anew());
+            let _ = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(clear));
+        }
+    }
+}

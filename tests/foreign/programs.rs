@@ -1,0 +1,172 @@
+//! The programs in other languages: found, built, run.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::broker::Broker;
+
+/// Longer than any of them takes: a virtual machine has to start on a busy computer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Language {
+    Java,
+    Python,
+}
+
+/// One language, with queues of its own.
+pub(crate) struct Stage {
+    language: Language,
+    pub(crate) broker: Broker,
+}
+
+/// What a program left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) lines: Vec<String>,
+    pub(crate) errors: String,
+}
+
+impl Ended {
+    /// It succeeded, and wrote these lines.
+    #[track_caller]
+    pub(crate) fn lines(self) -> Vec<String> {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.lines
+    }
+}
+
+impl Stage {
+    /// `None`: this run is to do without servers, or without other languages.
+    pub(crate) async fn set(language: Language) -> Option<Self> {
+        if is_set("JOBWRIGHT_TEST_NO_FOREIGN") {
+            return None;
+        }
+        let url = broker_url()?;
+        let stage = Self { language, broker: Broker::connect(url).await };
+        // Says what is missing before anything else does.
+        stage.command("producer");
+        Some(stage)
+    }
+
+    /// Runs `producer` or `worker` to its end.
+    pub(crate) async fn run(&self, program: &str, arguments: &[&str]) -> Ended {
+        let mut command = self.command(program);
+        command.args(arguments).env("AMQP_URL", &self.broker.url).env("JOBWRIGHT_PREFIX", &self.broker.prefix);
+        end(command).await
+    }
+
+    /// The same without a broker to talk to.
+    pub(crate) async fn run_without_url(&self, program: &str, arguments: &[&str]) -> Ended {
+        let mut command = self.command(program);
+        command.args(arguments).env_remove("AMQP_URL");
+        end(command).await
+    }
+
+    fn command(&self, program: &str) -> Command {
+        match self.language {
+            Language::Java => {
+                let jars = class_path();
+                let classes = compiled(&jars);
+                let mut command = Command::new("java");
+                let class = if program == "producer" { "Producer" } else { "Worker" };
+                command.arg("-Dfile.encoding=UTF-8").arg("-cp").arg(format!("{}:{jars}", classes.display())).arg(class);
+                command
+            }
+            Language::Python => {
+                let mut command = Command::new(python());
+                command.arg(examples("python").join(format!("{program}.py"))).env("PYTHONIOENCODING", "utf-8");
+                command
+            }
+        }
+    }
+}
+
+async fn end(mut command: Command) -> Ended {
+    let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(PATIENCE, output).await.expect("the program does not end").unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended {
+        code: output.status.code(),
+        lines: text(output.stdout).lines().map(str::to_owned).collect(),
+        errors: text(output.stderr),
+    }
+}
+
+/// The broker to test with; `None` if the run is to do without.
+pub(crate) fn broker_url() -> Option<String> {
+    if is_set("JOBWRIGHT_TEST_EMBEDDED_ONLY") {
+        return None;
+    }
+    let url = std::env::var("AMQP_URL").ok().filter(|url| !url.is_empty());
+    Some(url.expect("set AMQP_URL, or run `cargo xtask test`"))
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value == "1")
+}
+
+fn examples(language: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(language)
+}
+
+/// Leaving them out has to be asked for: a test that skips itself looks like one that passed.
+fn missing(what: &str, package: &str) -> ! {
+    panic!(
+        "{what} is missing: install Debian's {package}, or run `cargo xtask test`, which does it where it may, or ask to do \
+         without with JOBWRIGHT_TEST_NO_FOREIGN=1"
+    )
+}
+
+fn class_path() -> String {
+    let usual = "/usr/share/java/amqp-client.jar:/usr/share/java/slf4j-api.jar";
+    let path = std::env::var("JOBWRIGHT_TEST_JAVA_CLASSPATH").unwrap_or_else(|_| usual.to_owned());
+    if path.split(':').any(|jar| !Path::new(jar).exists()) {
+        missing("RabbitMQ's Java client", "librabbitmq-client-java");
+    }
+    path
+}
+
+fn python() -> PathBuf {
+    let path =
+        std::env::var_os("JOBWRIGHT_TEST_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
+    let found = std::process::Command::new(&path).args(["-c", "import pika"]).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        missing("Python's AMQP client (pika)", "python3-pika");
+    }
+    path
+}
+
+/// The folder with the classes: built once for each state of the sources, by whichever test comes first.
+fn compiled(jars: &str) -> PathBuf {
+    let mut sources: Vec<_> = fs::read_dir(examples("java")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "java"));
+    sources.sort();
+    let mut hash = DefaultHasher::new();
+    for source in &sources {
+        fs::read(source).unwrap().hash(&mut hash);
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let classes = folder.join(format!("java-{:016x}", hash.finish()));
+    let complete = classes.join("complete");
+    if !complete.exists() {
+        let built = std::process::Command::new("javac")
+            .args(["-Xlint:all", "-Werror", "-encoding", "UTF-8", "-cp", jars, "-d"])
+            .arg(&classes)
+            .args(&sources)
+            .output();
+        let built = built.unwrap_or_else(|_| missing("a Java compiler (javac)", "default-jdk-headless"));
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        fs::write(complete, "").unwrap();
+    }
+    classes
+}
