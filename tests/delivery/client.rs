@@ -132,6 +132,11 @@ impl Client {
         self.channel().await.queue_purge(queue.into(), QueuePurgeOptions::default()).await.unwrap()
     }
 
+    /// The same, if it is there.
+    pub(crate) async fn try_purge(&self, queue: &str) {
+        let _ = self.channel().await.queue_purge(queue.into(), QueuePurgeOptions::default()).await;
+    }
+
     pub(crate) async fn delete(&self, queue: &str) {
         let channel = self.channel().await;
         channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();

@@ -120,6 +120,7 @@ async fn a_submission_that_comes_again_after_its_job_is_done_runs_nothing() {
     let id = JobId::new();
     let properties = || good(&id.to_string()).with_headers(FieldTable::default());
     door.submit(properties(), b"1").await;
+    door.submitted(1).await;
     door.site.settled(&[id]).await;
     door.submit(properties(), b"1").await;
     let marker = JobId::new();
@@ -169,7 +170,10 @@ async fn what_is_bad_is_refused_with_the_reason() {
         assert_eq!(refused.header("jobwright-reason").as_deref(), Some(reason), "{properties:?}");
         assert!(!refused.header("jobwright-error").unwrap().is_empty());
         assert_eq!(refused.body, body, "{reason}: not as it came");
-        assert_eq!(refused.properties.message_id(), properties.message_id());
+        // One without an id got one on its way: that is how a message that no queue takes is recognised.
+        if properties.message_id().is_some() {
+            assert_eq!(refused.properties.message_id(), properties.message_id());
+        }
     }
     assert_eq!(door.executor.stats().messages_refused, count);
     assert!(door.site.db.jobs().all().await.is_empty());
@@ -196,6 +200,7 @@ async fn rubbish_does_not_stop_the_others() {
         [(BasicProperties::default(), b"rubbish".to_vec()), (good(&text).with_headers(none), b"1".to_vec())]
     });
     door.client.publish_all(&door.site.names().submit(), all.collect()).await;
+    door.submitted(100).await;
     door.site.settled(&ids).await;
     eventually(PATIENCE, async || door.client.waiting(&door.site.names().rejected()).await == 100).await;
 }
@@ -215,6 +220,7 @@ async fn intake_is_shared_and_can_be_left_to_others() {
         let part = part.iter().map(|id| (good(&id.to_string()).with_headers(FieldTable::default()), b"1".to_vec()));
         door.client.publish_all(&submit, part.collect()).await;
     }
+    eventually(PATIENCE, async || door.executor.stats().submitted + second.stats().submitted == 300).await;
     door.site.settled(&ids).await;
     let shares = [door.executor.stats().submitted, second.stats().submitted];
     assert!(shares.iter().sum::<u64>() == 300 && shares.iter().all(|share| *share > 0), "{shares:?}");

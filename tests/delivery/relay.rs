@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 
 use crate::site::Site;
@@ -42,6 +42,37 @@ async fn an_event_is_published_if_its_context_commits() {
     site.db.drained().await;
     assert_eq!(client.waiting(&all).await, 40);
     executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Two nodes relay, and each event goes out once: who has claimed it publishes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_relays_publish_each_event_once() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    producer.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let heard = client.listen(&site.names().events(), "#").await;
+    let (first, second) = (site.messages().await, site.messages().await);
+    let executors = [
+        CommandExecutor::builder(first).config(patient()).start().await.unwrap(),
+        CommandExecutor::builder(second).config(patient()).start().await.unwrap(),
+    ];
+    for _ in 0..20 {
+        let mut cx = producer.begin();
+        for n in 0..20 {
+            cx.send(NewJob::event("counted", &n)).unwrap();
+        }
+        cx.commit().await.unwrap();
+    }
+    site.db.drained().await;
+    assert_eq!(client.waiting(&heard).await, 400);
+    let mut ids = std::collections::BTreeSet::new();
+    while let Some(event) = client.get(&heard).await {
+        ids.insert(event.job());
+    }
+    assert_eq!(ids.len(), 400);
+    for executor in executors {
+        executor.shutdown(Duration::ZERO).await.unwrap();
+    }
 }
 
 /// Nobody listens: that is the business of those who do not.
@@ -116,7 +147,7 @@ async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
         site.db.counts(JobState::Dead, 1).await;
         let dead = site.db.jobs().all().await;
         assert_eq!((dead.len(), dead[0].queue.as_str()), (1, "jobwright.reply"));
-        site.db.clear().await;
+        site.db.jobs().delete(&JobFilter::state(JobState::Dead), false).await.unwrap();
     }
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -97,7 +97,17 @@ impl<W: World> Site<W> {
 
     /// The same with another configuration; the broker may be down.
     pub(crate) async fn messages_with(&self, config: &BrokerConfig) -> MessageServices<W::Store> {
-        let messages = self.db.messages().await.with_broker(config).await.unwrap();
+        let messages = self.db.messages().await;
+        self.with_broker(messages, config).await
+    }
+
+    /// The same with connections to the database that are given.
+    pub(crate) async fn with_broker(
+        &self,
+        messages: MessageServices<W::Store>,
+        config: &BrokerConfig,
+    ) -> MessageServices<W::Store> {
+        let messages = messages.with_broker(config).await.unwrap();
         self.brokers.lock().unwrap().extend(messages.broker().cloned());
         messages
     }
