@@ -8,7 +8,7 @@ use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
     ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
 };
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
 use crate::support::world::PATIENCE;
@@ -53,6 +53,15 @@ impl Message {
     /// Of which hand-out, or of which claim.
     pub(crate) fn version(&self) -> i64 {
         self.header("version").expect("it has no header version").parse().unwrap()
+    }
+
+    /// Property `type`.
+    pub(crate) fn kind(&self) -> Option<&str> {
+        self.properties.kind().as_ref().map(ShortString::as_str)
+    }
+
+    pub(crate) fn correlation(&self) -> Option<&str> {
+        self.properties.correlation_id().as_ref().map(ShortString::as_str)
     }
 
     pub(crate) fn text(&self) -> String {
@@ -152,11 +161,6 @@ impl Client {
         let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
         let state = self.channel().await.queue_declare("".into(), options, FieldTable::default()).await.unwrap();
         state.name().to_string()
-    }
-
-    /// Makes a queue with arguments, for [`delete`](Self::delete) or the end of the site to remove.
-    pub(crate) async fn declare(&self, queue: &str, arguments: FieldTable) {
-        self.channel().await.queue_declare(queue.into(), QueueDeclareOptions::durable(), arguments).await.unwrap();
     }
 
     /// The same, bound to an exchange.

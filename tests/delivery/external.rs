@@ -5,9 +5,10 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use crate::client::{Client, Message, Tap, headers};
+use crate::frames::{Confirms, Frames};
 use crate::site::Site;
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World as _, quick};
@@ -27,12 +28,8 @@ impl Paint {
         site.uses("paint");
         let messages = site.messages().await;
         messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
-        let executor = CommandExecutor::builder(messages.clone())
-            .config(quick())
-            .external_queue(queue)
-            .start()
-            .await
-            .unwrap();
+        let executor =
+            CommandExecutor::builder(messages.clone()).config(quick()).external_queue(queue).start().await.unwrap();
         let client = site.client().await;
         Some(Self { site, messages, executor, client })
     }
@@ -95,13 +92,13 @@ async fn a_job_is_handed_out_whole_and_done() {
         ids.push(paint.send(n).await);
     }
     let mut came = Vec::new();
-    for n in 0..20 {
+    for (n, id) in ids.into_iter().enumerate() {
         let message = tap.next().await;
-        assert_eq!((message.job(), message.text()), (ids[n], n.to_string()), "not in order");
+        assert_eq!((message.job(), message.text()), (id, n.to_string()), "not in order");
         let properties = &message.properties;
-        assert_eq!(properties.kind().as_ref().map(|kind| kind.as_str()), Some("paint"));
-        assert_eq!(properties.message_id().as_ref().map(|id| id.as_str()), Some(ids[n].to_string().as_str()));
-        assert_eq!(properties.content_type().as_ref().map(|kind| kind.as_str()), Some("application/json"));
+        assert_eq!(message.kind(), Some("paint"));
+        assert_eq!(properties.message_id().as_ref().map(ShortString::as_str), Some(id.to_string().as_str()));
+        assert_eq!(properties.content_type().as_ref().map(ShortString::as_str), Some("application/json"));
         let header = |name| message.header(name).unwrap();
         assert_eq!((header("tenant"), header("queue")), ("acme".to_owned(), "paint".to_owned()));
         assert_eq!((header("attempt"), header("version")), ("1".to_owned(), "1".to_owned()));
@@ -255,6 +252,43 @@ async fn a_queue_that_is_deleted_loses_nothing() {
     assert_eq!(paint.executor.stats().reported, 10);
 }
 
+/// The broker refuses them: nobody has them, so no attempt is spent. Here it lies, and has them after all: whoever takes one
+/// of those is told that it came too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hand_outs_that_are_refused_are_taken_back() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    site.uses("paint");
+    let frames = Frames::start(site.address()).await;
+    let messages = site.messages_with(&site.broker_by(frames.address)).await;
+    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+    frames.confirms(Confirms::Nacked);
+    let executor =
+        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(60)).start().await.unwrap();
+    let client = site.client().await;
+    let mut tap = client.tap(&site.names().external("paint"), 0).await;
+    let id = messages.send(paint(1)).await.unwrap();
+    let refused = tap.next().await;
+    tap.ack(&refused).await;
+    assert_eq!((refused.job(), refused.header("attempt").unwrap().as_str()), (id, "1"));
+    let reply = site.names().reply();
+    let (properties, _) = report(id, refused.version(), "done", &[], None);
+    assert!(client.publish("", &reply, properties, b"").await);
+    eventually(PATIENCE, async || executor.stats().reports_refused == 1).await;
+    frames.confirms(Confirms::Pass);
+    // Until one is handed out whose confirm came.
+    eventually(PATIENCE, async || executor.stats().handed_out == 1).await;
+    while let Some(message) = tap.next_within(Duration::from_millis(200)).await {
+        tap.ack(&message).await;
+        assert_eq!((message.job(), message.header("attempt").unwrap().as_str()), (id, "1"));
+        assert!(message.version() > refused.version());
+        let (properties, _) = report(id, message.version(), "done", &[], None);
+        assert!(client.publish("", &reply, properties, b"").await);
+    }
+    site.db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
+}
+
 /// Reports that can't be read are kept aside, and the next is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_that_nobody_understands_are_kept_aside() {
@@ -283,11 +317,11 @@ async fn the_result_goes_to_who_asked_for_it() {
     let id = paint.messages.send(self::paint(1).reply_to(results.as_str(), "order 7")).await.unwrap();
     let message = tap.next().await;
     tap.ack(&message).await;
-    assert_eq!(message.properties.reply_to().as_ref().map(|queue| queue.as_str()), Some(results.as_str()));
+    assert_eq!(message.properties.reply_to().as_ref().map(ShortString::as_str), Some(results.as_str()));
     paint.report_with(&message, "done", &[], Some("{\"painted\":true}")).await;
     let result = paint.client.take(&results).await;
     assert_eq!(result.text(), "{\"painted\": true}");
-    assert_eq!(result.properties.correlation_id().as_ref().map(|id| id.as_str()), Some("order 7"));
-    assert_eq!((result.job(), result.properties.kind().as_ref().map(|kind| kind.as_str())), (id, Some("paint")));
+    assert_eq!(result.correlation(), Some("order 7"));
+    assert_eq!((result.job(), result.kind()), (id, Some("paint")));
     paint.site.db.drained().await;
 }

@@ -8,10 +8,10 @@ use jobwright::{BrokerMode, CommandExecutor, ExternalQueue, JobId, MessageServic
 
 use crate::load::Load;
 use crate::site::{Site, keeper, note, send};
+use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::world::{Gate, PATIENCE, World, quick};
-use crate::support::eventually;
 
 /// For what the broker needs time for itself.
 const LONG: Duration = Duration::from_secs(60);

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{BrokerConfig, MessageServices};
+use jobwright::{BrokerConfig, JobId, MessageServices};
 
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
 use crate::site::{Site, note, noting, send};
+use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
 use crate::support::world::{PATIENCE, World, patient, quick};
-use crate::support::eventually;
 
 async fn down(messages: &MessageServices) {
     eventually(PATIENCE, async || !messages.broker().unwrap().mode().is_up()).await;
@@ -27,8 +27,7 @@ async fn one_executor_is_cut_off_under_load() {
     let proxy = Proxy::start(site.address()).await;
     let producer = site.messages().await;
     let (near, far) = (site.messages().await, site.messages_with(&site.broker_by(proxy.address)).await);
-    let (first, second) =
-        (noting::<Pg<false>>(&near, quick(), 5).await, noting::<Pg<false>>(&far, quick(), 5).await);
+    let (first, second) = (noting::<Pg<false>>(&near, quick(), 5).await, noting::<Pg<false>>(&far, quick(), 5).await);
     up(&far).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
@@ -193,7 +192,9 @@ async fn channels_are_closed_with_406_under_load() {
     let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
-    for (n, trigger) in [Trigger::Confirm, Trigger::Delivery, Trigger::Confirm, Trigger::Delivery].into_iter().enumerate() {
+    for (n, trigger) in
+        [Trigger::Confirm, Trigger::Delivery, Trigger::Confirm, Trigger::Delivery].into_iter().enumerate()
+    {
         frames.close_channel_at(trigger);
         eventually(PATIENCE, async || frames.hits() == n as u64 + 1).await;
         let before = executor.stats().delivered;
@@ -239,4 +240,44 @@ async fn the_database_fails_while_deliveries_come() {
     executor.shutdown(Duration::ZERO).await.unwrap();
     // Nothing was kept unacknowledged.
     assert_eq!(client.waiting(&site.names().deliveries("default")).await, 0);
+}
+
+/// The same for what foreign producers submit: it waits until it can be stored, and is stored once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submissions_wait_for_the_database() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.db.address()).await;
+    let messages = MessageServices::postgres(&site.db.config_by(proxy.address)).await.unwrap();
+    let messages = site.with_broker(messages, &site.broker()).await;
+    up(&messages).await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let executor = noting::<Pg<false>>(&messages, crate::support::world::lease(10), 10).await;
+    let client = site.client().await;
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        if round > 0 {
+            proxy.down();
+        }
+        let some: Vec<_> = (0..20).map(|_| JobId::new()).collect();
+        let submissions = some.iter().map(|id| {
+            let properties = lapin::BasicProperties::default()
+                .with_message_id(id.to_string().into())
+                .with_type("note".into())
+                .with_content_type("application/json".into());
+            (properties, b"1".to_vec())
+        });
+        // As a producer does it that got no confirm.
+        let submissions: Vec<_> = submissions.collect();
+        client.publish_all(&site.names().submit(), submissions.clone()).await;
+        client.publish_all(&site.names().submit(), submissions).await;
+        ids.extend(some);
+        let received = 2 * ids.len() as u64;
+        eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= received).await;
+        proxy.heal();
+        eventually(PATIENCE, async || executor.stats().submitted == ids.len() as u64).await;
+    }
+    site.settled(&ids).await;
+    eventually(PATIENCE, async || client.depth(&site.names().submit()).await.is_some_and(|(waiting, _)| waiting == 0))
+        .await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -66,8 +66,13 @@ async fn a_submission_becomes_a_job_and_runs() {
 async fn all_a_submission_says_is_kept() {
     let Some(door) = Door::open().await else { return };
     let id = JobId::new();
-    let mut table =
-        headers([("queue", "shelf"), ("maxAttempts", "5"), ("delay", "90s"), ("tenant", "acme"), ("x-own", "not kept")]);
+    let mut table = headers([
+        ("queue", "shelf"),
+        ("maxAttempts", "5"),
+        ("delay", "90s"),
+        ("tenant", "acme"),
+        ("x-own", "not kept"),
+    ]);
     table.insert("count".into(), AMQPValue::LongInt(7));
     let properties = good(&id.to_string())
         .with_priority(9)
@@ -161,7 +166,11 @@ async fn what_is_bad_is_refused_with_the_reason() {
         ("bad-kind", good(&id()).with_type(" spaces ".into()), json("1")),
         ("expiration", good(&id()).with_expiration("600000".into()), json("1")),
         ("bad-encoding", good(&id()).with_content_encoding("gzip".into()), json("1")),
-        ("java-serialized", good(&id()).with_content_type("application/octet-stream".into()), vec![0xac, 0xed, 0, 5, 0x73]),
+        (
+            "java-serialized",
+            good(&id()).with_content_type("application/octet-stream".into()),
+            vec![0xac, 0xed, 0, 5, 0x73],
+        ),
     ];
     let count = cases.len() as u64;
     for (reason, properties, body) in cases {
@@ -182,7 +191,8 @@ async fn what_is_bad_is_refused_with_the_reason() {
     let due = headers([("dueAt", "2020-01-01T00:00:00Z")]);
     door.submit(good(&past.to_string()).with_headers(due), b"1").await;
     let unknown = JobId::new();
-    door.submit(good(&unknown.to_string()).with_type("unheard-of".into()).with_headers(FieldTable::default()), b"1").await;
+    door.submit(good(&unknown.to_string()).with_type("unheard-of".into()).with_headers(FieldTable::default()), b"1")
+        .await;
     door.submitted(2).await;
     door.site.db.gone(past).await;
     assert_eq!(door.site.db.jobs().state(unknown).await, Some(JobState::Waiting));
@@ -209,8 +219,10 @@ async fn rubbish_does_not_stop_the_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn intake_is_shared_and_can_be_left_to_others() {
     let Some(door) = Door::open().await else { return };
-    let (second, closed) =
-        (door.site.messages().await, door.site.messages_with(&BrokerConfig { intake: false, ..door.site.broker() }).await);
+    let (second, closed) = (
+        door.site.messages().await,
+        door.site.messages_with(&BrokerConfig { intake: false, ..door.site.broker() }).await,
+    );
     let second = noting::<Pg<false>>(&second, patient(), 10).await;
     let closed = noting::<Pg<false>>(&closed, patient(), 10).await;
     let submit = door.site.names().submit();

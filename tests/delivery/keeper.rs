@@ -134,18 +134,17 @@ async fn process() {
     };
     let messages = messages.with_broker(&broker).await.unwrap();
     match &orders.role {
-        Role::Executor { concurrency, lease, sign } => execute(&orders, messages, *concurrency, *lease, sign.clone()).await,
+        Role::Executor { concurrency, lease, sign } => {
+            execute(&orders, messages, *concurrency, *lease, sign.clone()).await;
+        }
         Role::Producer { batch, pause } => produce(&orders, &messages, *batch, Duration::from_millis(*pause)).await,
         Role::OnceProducer { batch, sign } => produce_once(&orders, &messages, *batch, sign).await,
     }
 }
 
 async fn execute(orders: &Orders, messages: MessageServices, concurrency: usize, seconds: u64, sign: Option<PathBuf>) {
-    let config = ExecutorConfig {
-        name: Some(orders.name.clone()),
-        poll_interval: Duration::from_secs(1),
-        ..lease(seconds)
-    };
+    let config =
+        ExecutorConfig { name: Some(orders.name.clone()), poll_interval: Duration::from_secs(1), ..lease(seconds) };
     let executor = loop {
         let sign = sign.clone();
         let builder = CommandExecutor::builder(messages.clone())
@@ -227,7 +226,9 @@ async fn produce(orders: &Orders, messages: &MessageServices, batch: usize, paus
             let mut told = told.lock().unwrap();
             match outcome {
                 Some(Ok(())) => told.committed += batch as u64,
-                Some(Err(error)) if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) => told.in_doubt += batch as u64,
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) => {
+                    told.in_doubt += batch as u64;
+                }
                 _ => told.failed += batch as u64,
             }
         }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
+use jobwright::{BrokerConfig, CommandExecutor, NewJob, Outcome, Payload};
 
+use crate::frames::{Confirms, Frames};
 use crate::site::Site;
-use crate::support::eventually;
 use crate::support::TestDb;
+use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient};
+use crate::support::world::{PATIENCE, World, patient, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_is_published_if_its_context_commits() {
@@ -36,7 +37,7 @@ async fn an_event_is_published_if_its_context_commits() {
         let event = client.take(&paid).await;
         assert_eq!((event.text(), event.header("tenant").as_deref()), (n.to_string(), Some("acme")));
         assert_eq!((event.exchange.clone(), event.routing_key.clone()), (names.events(), names.event("paid")));
-        assert_eq!(event.properties.kind().as_ref().map(|kind| kind.as_str()), Some("paid"));
+        assert_eq!(event.kind(), Some("paid"));
     }
     eventually(PATIENCE, async || executor.stats().relayed == 40).await;
     site.db.drained().await;
@@ -136,7 +137,7 @@ async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
     let id = messages.send(add().reply_to(results.as_str(), "sum 1")).await.unwrap();
     let reply = client.take(&results).await;
     assert_eq!((reply.text().as_str(), reply.job()), ("5", id));
-    assert_eq!(reply.properties.correlation_id().as_ref().map(|id| id.as_str()), Some("sum 1"));
+    assert_eq!(reply.correlation(), Some("sum 1"));
     // Nobody asked.
     messages.send(add()).await.unwrap();
     site.db.drained().await;
@@ -150,6 +151,31 @@ async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
         site.db.jobs().delete(&JobFilter::state(JobState::Dead), false).await.unwrap();
     }
     executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Without a confirm nobody knows, so it is published again: at least once. With one it is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_confirm_is_lost_is_published_again() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let client = site.client().await;
+    let frames = Frames::start(site.address()).await;
+    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..site.broker_by(frames.address) };
+    let messages = site.messages_with(&config).await;
+    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let heard = client.listen(&site.names().events(), "#").await;
+    let executor = CommandExecutor::builder(messages.clone()).config(quick()).start().await.unwrap();
+    for confirms in [Confirms::Lost, Confirms::Nacked] {
+        frames.confirms(confirms);
+        let id = messages.send(NewJob::event("doubtful", &1)).await.unwrap();
+        assert_eq!(client.take(&heard).await.job(), id);
+        assert_eq!(client.take(&heard).await.job(), id, "{confirms:?}: not again");
+        assert!(site.db.jobs().state(id).await.is_some(), "{confirms:?}: removed without a confirm");
+        frames.confirms(Confirms::Pass);
+        site.db.drained().await;
+        while client.get(&heard).await.is_some() {}
+    }
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 2);
 }
 
 /// The broker keeps what it confirmed: events wait for it while it can't be reached, and go out when it can. Nothing of it is

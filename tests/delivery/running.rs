@@ -172,8 +172,7 @@ async fn executors_share_the_work() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let producer = site.messages().await;
     let (first, second) = (site.messages().await, site.messages().await);
-    let executors =
-        [noting::<Pg<false>>(&first, patient(), 5).await, noting::<Pg<false>>(&second, patient(), 5).await];
+    let executors = [noting::<Pg<false>>(&first, patient(), 5).await, noting::<Pg<false>>(&second, patient(), 5).await];
     let mut ids = site.warm(&producer, note).await;
     for _ in 0..20 {
         ids.extend(send(&producer, 20, note).await);
@@ -215,7 +214,8 @@ async fn without_a_broker() {
     assert!(db.messages().await.with_broker(&required).await.is_err());
     // Nobody listens on this port.
     let nowhere = BrokerConfig { connect_timeout: Duration::from_secs(1), ..BrokerConfig::url("amqp://127.0.0.1:1/x") };
-    let error = db.messages().await.with_broker(&BrokerConfig { required: true, ..nowhere.clone() }).await.err().unwrap();
+    let error =
+        db.messages().await.with_broker(&BrokerConfig { required: true, ..nowhere.clone() }).await.err().unwrap();
     assert_eq!(error.kind(), jobwright::ErrorKind::Unreachable, "{error}");
     let messages = db.messages().await.with_broker(&nowhere).await.unwrap();
     assert!(!messages.broker().unwrap().mode().is_up());

@@ -212,6 +212,7 @@ async fn a_held_row_is_claimed_when_its_hold_ends_and_not_before() {
 
 /// A transaction that the caller owns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "the caller commits its own transaction")]
 async fn an_enlisted_message_is_delivered_after_the_callers_commit() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobwright::broker::Names;
 use jobwright::store::Store;
@@ -132,7 +132,15 @@ impl<W: World> Site<W> {
 
     /// Everything that was committed took effect once.
     pub(crate) async fn settled(&self, ids: &[JobId]) {
-        self.db.drained().await;
+        let (jobs, end) = (self.db.jobs(), Instant::now() + PATIENCE * 2);
+        loop {
+            let left = jobs.all().await;
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < end, "{} jobs are left, such as {:?}", left.len(), &left[..left.len().min(3)]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         self.db.each_once(ids).await;
     }
 
@@ -199,7 +207,11 @@ pub(crate) fn wait() -> NewJob {
 }
 
 /// Sends jobs in one commit, and does not wait for the broker.
-pub(crate) async fn send<S: Store>(messages: &MessageServices<S>, count: usize, job: impl Fn() -> NewJob) -> Vec<JobId> {
+pub(crate) async fn send<S: Store>(
+    messages: &MessageServices<S>,
+    count: usize,
+    job: impl Fn() -> NewJob,
+) -> Vec<JobId> {
     let mut cx = messages.begin();
     let ids = (0..count).map(|_| cx.send(job()).unwrap()).collect();
     cx.commit().await.unwrap();

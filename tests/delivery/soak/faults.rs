@@ -113,7 +113,8 @@ impl Chaos {
     /// The same for the broker.
     pub(super) async fn trouble_broker(self: Arc<Self>, mut chance: Chance, end: Instant) {
         while Instant::now() < end {
-            tokio::time::sleep(chance.millis(500, 3000)).await;
+            // With time to come back to deliveries between two.
+            tokio::time::sleep(chance.millis(1000, 10_000)).await;
             let fault = chance.pick(&BROKER_FAULTS);
             let pause = chance.millis(500, 4000);
             self.count(format!("broker {fault:?}"));
@@ -121,16 +122,16 @@ impl Chaos {
                 BrokerFault::Purged => Client::connect(&self.url).await.try_purge(&self.queue).await,
                 BrokerFault::QueueDeleted => Client::connect(&self.url).await.delete(&self.queue).await,
                 BrokerFault::Alarm => {
-                    self.broker(PrivateRabbit::alarm).await;
+                    self.broker(PrivateRabbit::alarm);
                     tokio::time::sleep(pause).await;
-                    self.broker(PrivateRabbit::calm).await;
+                    self.broker(PrivateRabbit::calm);
                 }
                 BrokerFault::Stopped => {
-                    self.broker(PrivateRabbit::stop_app).await;
+                    self.broker(PrivateRabbit::stop_app);
                     tokio::time::sleep(pause).await;
-                    self.broker(PrivateRabbit::start_app).await;
+                    self.broker(PrivateRabbit::start_app);
                 }
-                BrokerFault::Wiped => self.broker(PrivateRabbit::wipe).await,
+                BrokerFault::Wiped => self.broker(PrivateRabbit::wipe),
                 BrokerFault::Killed => {
                     tokio::task::block_in_place(|| self.rabbit.lock().unwrap().kill());
                     tokio::time::sleep(pause).await;
@@ -140,7 +141,7 @@ impl Chaos {
         }
     }
 
-    async fn broker(&self, call: impl FnOnce(&PrivateRabbit)) {
+    fn broker(&self, call: impl FnOnce(&PrivateRabbit)) {
         tokio::task::block_in_place(|| call(&self.rabbit.lock().unwrap()));
     }
 }

@@ -32,7 +32,8 @@ fn number(variable: &str) -> Option<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_and_nothing_takes_effect_twice() {
     let seconds = number("JOBWRIGHT_SOAK_SECONDS").unwrap_or(20);
-    let seed = number("JOBWRIGHT_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
+    let seed =
+        number("JOBWRIGHT_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
     println!("soak of {seconds} s: JOBWRIGHT_SOAK_SEED={seed}");
     let rabbit = tokio::task::block_in_place(PrivateRabbit::start);
     let Some(site) = Site::<Pg<false>>::on(rabbit.url()).await else { return };

@@ -103,8 +103,18 @@ impl fmt::Display for Summary {
         let Outcome { lost, doubled, invented, dead, .. } = outcome;
         writeln!(f, "  lost {lost}, twice {doubled}, invented {invented}, dead letters {dead}")?;
         writeln!(f, "  commits refused      {} jobs", crew.failed)?;
-        writeln!(f, "  commits in doubt     {} jobs (the database knows: they are among the committed, or not)", crew.in_doubt)?;
-        writeln!(f, "  claimed              {} ({} delivered, {} by the table)", crew.claimed, crew.delivered, crew.claimed - crew.delivered)?;
+        writeln!(
+            f,
+            "  commits in doubt     {} jobs (the database knows: they are among the committed, or not)",
+            crew.in_doubt
+        )?;
+        writeln!(
+            f,
+            "  claimed              {} ({} delivered, {} by the table)",
+            crew.claimed,
+            crew.delivered,
+            crew.claimed - crew.delivered
+        )?;
         writeln!(f, "  stale deliveries     {}", crew.stale)?;
         writeln!(f, "  outcomes refused     {}", crew.refused)?;
         writeln!(f, "  backlog at most      {backlog}")?;
