@@ -20,7 +20,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::commands::{jobs, migrate, send, status, worker};
+use crate::commands::{broker, doctor, jobs, migrate, send, status, worker};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::say;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     // Not a plain drop, which would wait for a read of the terminal that nobody answers.
     runtime.shutdown_timeout(Duration::from_millis(500));
     match ended {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             if !matches!(failure, Failure::OutputClosed) {
                 say(format!("error: {}", output::harmless(&failure.to_string())));
@@ -49,33 +49,40 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<(), Failure> {
-    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone());
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
     match cli.command {
-        // Only a database that was named on purpose: the tour must not end up in one that is in use.
-        Command::Demo(args) => demo::run(args, cli.database_url).await,
+        // Only servers that were named on purpose: the tour must not end up in one that is in use.
+        Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
         Command::Migrate(args) => migrate::run(&load()?, &args).await,
         Command::Worker(args) => worker::run(&load()?, &args).await,
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
-    }
+        Command::Broker(command) => broker::run(&load()?, &command).await,
+        // It says by its code what it found.
+        Command::Doctor(args) => return doctor::run(load(), &args).await,
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo explains itself.
+/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo and the doctor
+/// explain themselves.
 fn start_logging(cli: &Cli) {
     let default = match (&cli.command, cli.quiet, cli.verbose) {
-        (_, true, _) => "error",
-        (Command::Demo(_), _, 0) => "off",
+        // What `status` and `broker` show says it.
+        (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
+        (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
         (Command::Worker(_), _, 0) => "info",
         (_, _, 0) => "warn",
         (_, _, 1) => "jobwright=debug,info",
         _ => "jobwright=trace,debug",
     };
     let filter = if cli.quiet || cli.verbose > 0 {
-        EnvFilter::new(default)
+        EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
     } else {
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default))
+        // Not the AMQP client's own log: it calls it an error when a queue that was looked for is not there.
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{default},lapin=off")))
     };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -67,15 +67,33 @@ fn no_database_given_is_a_file_here() {
 fn no_secret_is_ever_shown() {
     let place = Place::sqlite();
     let check = |done: Done| assert!(!format!("{done:?}").contains("hunter2"), "{done:?}");
-    let commands =
-        ["migrate", "worker", "send", "status", "jobs", "jobs list", "jobs show", "jobs retry", "jobs delete", "demo"];
+    let commands = [
+        "migrate",
+        "worker",
+        "send",
+        "status",
+        "jobs",
+        "jobs list",
+        "jobs show",
+        "jobs retry",
+        "jobs delete",
+        "demo",
+        "broker",
+        "broker apply",
+        "doctor",
+    ];
     for command in commands.iter().copied().chain([""]) {
         for help in ["--help", "-h"] {
             let words: Vec<&str> = command.split_whitespace().chain([help]).collect();
-            check(Done::from(place.command(&words).env("DATABASE_URL", SECRET).output().unwrap()).success());
+            check(
+                Done::from(place.command(&words).env("DATABASE_URL", SECRET).env("AMQP_URL", SECRET).output().unwrap())
+                    .success(),
+            );
         }
     }
-    for args in [&["status"][..], &["-vv", "status"], &["migrate"], &["send", "x"], &["-vv", "jobs", "list"]] {
+    for args in
+        [&["status"][..], &["-vv", "status"], &["migrate"], &["send", "x"], &["-vv", "jobs", "list"], &["doctor"]]
+    {
         check(Done::from(place.command(args).env("DATABASE_URL", SECRET).output().unwrap()).code(3));
         check(Done::from(place.command(args).env("JOBWRIGHT_DATABASE_URL", SECRET).output().unwrap()).code(3));
     }
@@ -119,7 +137,7 @@ fn the_schema_is_brought_up_on_request_only() {
     let print = place.run(&["migrate", "--print"]).success();
     assert!(print.stdout.contains("create table"), "{print:?}");
     place.run(&["migrate", "--status"]).success().says("run `jobwright migrate`");
-    place.run(&["migrate"]).success().says("1 applied now");
+    place.run(&["migrate"]).success().says("2 applied now");
     place.run(&["migrate", "--output", "json"]).success().says("0 applied now");
 
     let Some(postgres) = Place::postgres() else { return };

@@ -39,7 +39,7 @@ fn on_a_server() {
     check(&done);
     let schema = done.stdout.split("(schema ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
     let mut status = place.command(&["migrate", "--status"]);
-    Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap()).success().says("1 missing");
+    Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap()).success().says("2 missing");
 }
 
 #[test]

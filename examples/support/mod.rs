@@ -15,7 +15,9 @@ pub(crate) async fn with_scratch_database<F: Future<Output = Result> + Send + 's
     tour: fn(Config) -> F,
 ) -> Result {
     // RUST_LOG=jobwright=debug shows what the library does.
-    tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).init();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error,lapin=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).init();
     let unique = format!("{name}_{}", std::process::id());
     let scratch = match std::env::var("DATABASE_URL").ok().filter(|url| !url.is_empty()) {
         Some(url) => Scratch::Schema(url, format!("jobwright_example_{unique}")),

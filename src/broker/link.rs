@@ -9,7 +9,7 @@ use lapin::Event;
 
 use super::failure::Failure;
 use super::hub::Hub;
-use super::mode::{LinkState, Side};
+use super::mode::{CLOSED, LinkState, Side};
 use super::session::Session;
 use crate::backoff::Reconnect;
 
@@ -59,7 +59,7 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
             () = hub.hang_up.cancelled() => break,
         }
     }
-    hub.board.set(side, LinkState::Down("closed".to_owned()));
+    hub.board.set(side, LinkState::Down(CLOSED.to_owned()));
 }
 
 /// Until it ends, with the reason, or is to hang up.

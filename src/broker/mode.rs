@@ -34,6 +34,9 @@ pub(super) enum LinkState {
     Down(String),
 }
 
+/// The reason when this program itself hangs up: no outage, and nothing to warn of.
+pub(super) const CLOSED: &str = "closed";
+
 /// What is said of each change, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
@@ -127,7 +130,9 @@ impl Board {
                 BrokerMode::Blocked(why)
             }
             Said::Down | Said::Nothing => {
-                if news {
+                if news && why == CLOSED {
+                    tracing::debug!("the connections to broker {address} are closed");
+                } else if news {
                     tracing::warn!("broker {address} is down ({why}): work goes on by the table until it is back");
                 }
                 let since = match &*self.mode.borrow() {

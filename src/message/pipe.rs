@@ -195,6 +195,15 @@ impl Pipe {
         false
     }
 
+    /// Looks at a queue now, so that what is sent to it next may already go through.
+    pub(super) async fn prepare(self: &Arc<Self>, queue: &str) {
+        self.open(queue);
+        let lane = self.lanes().get(queue).cloned();
+        if let Some(lane) = lane {
+            self.look(&lane, queue).await;
+        }
+    }
+
     fn refused(&self, queue: &str, full: bool) {
         if let Some(lane) = self.lanes().get(queue) {
             let mut state = lane.state();

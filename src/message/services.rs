@@ -125,6 +125,15 @@ impl<S: Store> MessageServices<S> {
         let _ = tokio::time::timeout(self.call_timeout, sent).await;
     }
 
+    /// Looks whether jobs of this queue can go through the broker now. Otherwise that is found out beside the first ones sent to
+    /// it, which go by the table: a program that sends a few and ends would never use the broker. Does nothing without one, and is
+    /// never needed.
+    pub async fn prepare(&self, queue: &str) {
+        if let Some(pipe) = &self.pipe {
+            pipe.prepare(queue).await;
+        }
+    }
+
     /// The management side of the store.
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
         &self.jobs

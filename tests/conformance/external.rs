@@ -82,8 +82,7 @@ pub(crate) async fn taken_back_at_no_cost<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(2)).await;
     let out = hand_out(&store, 2, LATER).await;
-    let mut wrong = fences(&out);
-    wrong.iter_mut().for_each(|fence| fence.version += 1);
+    let wrong: Vec<Fence> = fences(&out).iter().map(|fence| Fence { version: fence.version + 1, ..*fence }).collect();
     assert_eq!(store.take_back(&wrong).await.unwrap(), 0);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 2);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 0, "once");

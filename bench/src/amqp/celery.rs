@@ -175,7 +175,7 @@ impl Celery {
 }
 
 async fn succeeds(command: &mut Command, seconds: u64) -> Result<()> {
-    let what = format!("{:?}", command.as_std().get_program());
+    let what = command.as_std().get_program().display().to_string();
     let ended = tokio::time::timeout(Duration::from_secs(seconds), command.kill_on_drop(true).output()).await;
     let output = ended.map_err(|_| format!("{what} did not end within {seconds} s"))??;
     if output.status.success() {

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 /// What a worker can run.
 pub(super) struct Scope {
     pub(super) queues: BTreeSet<String>,
+    /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds mean nothing here.
+    pub(super) outbound: BTreeSet<String>,
     pub(super) kinds: BTreeSet<String>,
 }
 
@@ -25,7 +27,8 @@ enum Look {
     Foreign(u64),
 }
 
-/// Returns when nothing waits, runs (anywhere: it may fail and come back) or is due in these queues. What a dead node still
+/// Returns when nothing waits, runs (anywhere: it may fail and come back), is in the hands of external workers or is due in these
+/// queues. A row that is held for its delivery waits as well; a delivery that is still in the broker then is stale, and means nothing. What a dead node still
 /// owns counts as running. Timers that are due later are left to another time.
 pub(super) async fn drained(
     executor: &CommandExecutor<AnyStore>,
@@ -67,14 +70,20 @@ pub(super) async fn drained(
 
 async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look> {
     let status = jobs.status().await?;
-    let ours = status.queues.iter().filter(|queue| scope.queues.contains(&queue.queue));
-    let (mut open, mut overdue, mut later) = (0, 0, 0);
-    for queue in ours {
-        open += queue.waiting + queue.running;
+    let (mut open, mut outbound, mut overdue, mut later) = (0, 0, 0, 0);
+    for queue in &status.queues {
+        let count = queue.waiting + queue.running + queue.external;
+        if scope.outbound.contains(&queue.queue) {
+            outbound += count;
+        } else if scope.queues.contains(&queue.queue) {
+            open += count;
+        } else {
+            continue;
+        }
         overdue += queue.overdue;
         later += queue.timer;
     }
-    if overdue > 0 {
+    if overdue > 0 || outbound > 0 {
         return Ok(Look::Busy);
     }
     if open == 0 {

@@ -3,7 +3,7 @@
 use jobwright::store::{JobSummary, Page, Steered};
 use serde_json::json as value;
 
-use super::{connect, show};
+use super::{connect_database, show};
 use crate::args::{JobsCommand, ListArgs, SteerArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(),
 }
 
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
-    let messages = connect(settings).await?;
+    let messages = connect_database(settings).await?;
     let page = Page { limit: args.limit, after: args.after };
     let jobs = messages.jobs().list(&args.filter.with_ids(args.id.iter().copied()), &page).await?;
     match args.output.output {
@@ -84,7 +84,7 @@ async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<()
     if !anything && args.all {
         return Err(Failure::Usage("`--all` means no filter: remove one of the two".to_owned()));
     }
-    let jobs = connect(settings).await?.jobs().clone();
+    let jobs = connect_database(settings).await?.jobs().clone();
     let steered = match steer {
         Steer::Retry => jobs.retry(&filter, args.dry_run).await?,
         Steer::Cancel => jobs.cancel(&filter, args.dry_run).await?,

@@ -98,7 +98,7 @@ fn job(args: &SendArgs, line: Vec<u8>) -> Result<Option<NewJob>, String> {
             Err(raw) => Payload::bytes("application/octet-stream", raw.into_bytes()),
         }
     };
-    Ok(Some(dress(NewJob::new(&args.kind, payload), &args.options)))
+    Ok(Some(dress(NewJob::new(&args.kind, payload), args)))
 }
 
 /// Reads lines of bytes and counts them.

@@ -1,11 +1,11 @@
 //! `jobwright send`.
 
-use jobwright::{NewJob, Payload};
+use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
 use super::lines::send_lines;
-use crate::args::{SendArgs, SendOptions};
+use crate::args::SendArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::line;
@@ -14,31 +14,42 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     let longest = settings.database.max_payload;
     if args.lines || args.jsonl {
         let messages = connect(settings).await?;
+        messages.prepare(&args.options.queue).await;
         let input = BufReader::with_capacity(256 * 1024, tokio::io::stdin());
         let sent = send_lines(&messages, &args, input, longest, quiet).await;
         messages.wake_ups_sent().await;
         return sent;
     }
+    let queue = args.options.queue.clone();
     let payload = payload(args.payload.as_deref(), args.options.content_type.as_deref(), longest).await?;
-    let mut job = dress(NewJob::new(args.kind, payload), &args.options);
+    let mut job = dress(NewJob::new(&args.kind, payload), &args);
     if let Some(id) = args.options.id {
         job = job.id(id);
     }
     let messages = connect(settings).await?;
+    messages.prepare(&queue).await;
     let id = messages.send(job).await?;
-    // This process ends now, and a wake-up that was not sent would end with it.
+    // This process ends now, and a delivery or wake-up that was not sent would end with it.
     messages.wake_ups_sent().await;
     line(id.to_string())
 }
 
 /// Puts the options of the command line on a job.
-pub(super) fn dress(job: NewJob, options: &SendOptions) -> NewJob {
-    let mut job = job.queue(&options.queue).priority(options.priority).max_attempts(options.max_attempts);
+pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
+    let options = &args.options;
+    let queue = if args.event { EVENT_QUEUE } else { &options.queue };
+    let mut job = job.queue(queue).priority(options.priority).max_attempts(options.max_attempts);
     if let Some(delay) = options.delay {
         job = job.delay(delay);
     }
     if let Some(at) = options.at {
         job = job.at(at);
+    }
+    if let Some(queue) = &options.reply_to {
+        job = job.header(REPLY_TO, queue);
+    }
+    if let Some(id) = &options.correlation_id {
+        job = job.header(CORRELATION_ID, id);
     }
     options.header.iter().fold(job, |job, (name, value)| job.header(name, value))
 }

@@ -6,14 +6,14 @@ use jobwright::Payload;
 use jobwright::store::JobDetail;
 use serde_json::{Value, json as value};
 
-use super::connect;
+use super::connect_database;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, harmless, json, or_dash, print, time};
 
 pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Failure> {
-    let messages = connect(settings).await?;
+    let messages = connect_database(settings).await?;
     let Some(job) = messages.jobs().show(args.id).await? else {
         return Err(Failure::Failed(format!(
             "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({} in {})",

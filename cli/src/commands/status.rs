@@ -1,13 +1,15 @@
 //! `jobwright status`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use jobwright::store::StatusReport;
-use jobwright::{AnyStore, MessageServices};
+use jobwright::{AnyStore, BrokerMode, EVENT_QUEUE, ExternalQueue, MessageServices, REPLY_QUEUE};
 use serde::Serialize;
 
 use super::connect;
+use super::mode::Mode;
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -15,24 +17,37 @@ use crate::output::{Format, json, line, or_dash, print, table, time};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(2);
-/// There is no broker yet, so there is one mode.
-const MODE: &str = "DB-only (no broker configured)";
+
+/// A queue of the broker. Without numbers: it is missing.
+#[derive(Serialize)]
+struct Pipe {
+    queue: String,
+    messages: Option<u32>,
+    consumers: Option<u32>,
+}
 
 #[derive(Serialize)]
 struct Report {
-    mode: &'static str,
+    #[serde(flatten)]
+    mode: Mode,
+    /// Queues of the broker, by the name of the queue they belong to; none if the broker can't be asked.
+    pipes: BTreeMap<String, Pipe>,
     messages: String,
     #[serde(flatten)]
     status: StatusReport,
 }
 
 pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Failure> {
+    // A broker that does not answer is what this command is asked about, also where others can't do without it.
+    let mut settings = settings.clone();
+    settings.broker.required = false;
+    let settings = &settings;
     let messages = connect(settings).await?;
     if !args.watch {
-        return show(&report(&messages).await?, args.output.output, false);
+        return show(&report(&messages, settings).await?, args.output.output, false);
     }
     loop {
-        let report = report(&messages).await?;
+        let report = report(&messages, settings).await?;
         if args.output.output == Format::Table && std::io::stdout().is_terminal() {
             // Home, and clear what is below: no flicker.
             print("\x1b[H\x1b[J")?;
@@ -47,8 +62,49 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
     }
 }
 
-async fn report(messages: &MessageServices<AnyStore>) -> Result<Report, Failure> {
-    Ok(Report { mode: MODE, messages: messages.describe(), status: messages.jobs().status().await? })
+async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
+    let mode = Mode::of(messages).await;
+    let status = messages.jobs().status().await?;
+    Ok(Report { mode, pipes: pipes(messages, settings, &status).await, messages: messages.describe(), status })
+}
+
+/// Asks for the queues that the database or the configuration names.
+async fn pipes(
+    messages: &MessageServices<AnyStore>,
+    settings: &Settings,
+    status: &StatusReport,
+) -> BTreeMap<String, Pipe> {
+    let Some(broker) = messages.broker().filter(|broker| !matches!(broker.mode(), BrokerMode::Down { .. })) else {
+        return BTreeMap::new();
+    };
+    let external: BTreeSet<&str> = settings.external_queues().map(ExternalQueue::name).collect();
+    let own = settings.own_queues();
+    let known = status.queues.iter().map(|queue| queue.queue.as_str()).chain(own.iter().map(String::as_str));
+    let queues: Vec<&str> = known
+        .chain(external.iter().copied())
+        .filter(|name| ![EVENT_QUEUE, REPLY_QUEUE].contains(name))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let handed = |name: &str| {
+        external.contains(name) || status.queues.iter().any(|queue| queue.queue == name && queue.external > 0)
+    };
+    let names = broker.names();
+    let at_broker: Vec<String> =
+        queues.iter().map(|name| if handed(name) { names.external(name) } else { names.deliveries(name) }).collect();
+    match broker.queues(&at_broker).await {
+        Ok(found) => queues
+            .into_iter()
+            .zip(found)
+            .map(|(name, queue)| {
+                (name.to_owned(), Pipe { queue: queue.name, messages: queue.messages, consumers: queue.consumers })
+            })
+            .collect(),
+        Err(error) => {
+            tracing::warn!(%error, "the queues of the broker could not be looked at");
+            BTreeMap::new()
+        }
+    }
 }
 
 fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> {
@@ -57,7 +113,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
         return if watching { line(serde_json::to_string(report).unwrap_or_default()) } else { json(report) };
     }
     let StatusReport { queues, nodes } = &report.status;
-    let mut text = format!("mode      {}\nmessages  {}\n\n", report.mode, report.messages);
+    let mut text = format!("mode      {}\nmessages  {}\n\n", report.mode.text(), report.messages);
     if queues.is_empty() {
         text.push_str("No jobs.\n");
     } else {
@@ -79,17 +135,36 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
             }),
         ));
     }
+    if !report.pipes.is_empty() {
+        text.push('\n');
+        text.push_str(&table(
+            ["queue", "at the broker", "messages", "consumers"],
+            report.pipes.iter().map(|(name, pipe)| {
+                let messages = pipe.messages.map_or_else(|| "missing".to_owned(), |n| n.to_string());
+                [name.clone(), pipe.queue.clone(), messages, or_dash(pipe.consumers)]
+            }),
+        ));
+    }
     text.push('\n');
     if nodes.is_empty() {
         text.push_str("No nodes: nothing runs jobs (start one with `jobwright worker`).\n");
     } else {
         text.push_str(&table(
-            ["node", "name", "host", "pid", "started at", "lease", "running"],
+            ["node", "name", "host", "pid", "started at", "lease", "running", "broker"],
             nodes.iter().map(|node| {
                 let lease =
                     if node.dead { "dead".to_owned() } else { format!("{:.0} s left", node.lease_seconds_left) };
                 let (id, pid, running) = (node.id.to_string(), node.pid.to_string(), node.running.to_string());
-                [id, node.name.clone(), node.host.clone(), pid, time(node.started_at), lease, running]
+                [
+                    id,
+                    node.name.clone(),
+                    node.host.clone(),
+                    pid,
+                    time(node.started_at),
+                    lease,
+                    running,
+                    or_dash(node.broker.as_deref()),
+                ]
             }),
         ));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::{AnyStore, CommandExecutor, DEFAULT_QUEUE, ExecutorStats};
+use jobwright::{AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, REPLY_QUEUE};
 use tokio_util::sync::CancellationToken;
 
 use super::connect;
@@ -31,20 +31,27 @@ no handlers are configured, so there is nothing this worker could run. Put some 
   url = \"http://localhost:8080/notify\"   # gets a POST";
 
 pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Failure> {
-    if settings.handlers.is_empty() {
+    let lanes = lanes(settings, args)?;
+    if settings.handlers.is_empty() && !lanes.own.is_empty() {
         return Err(Failure::Usage(NO_HANDLERS.to_owned()));
     }
     // First of all, so that no signal is missed while connecting.
     let mut signals = Signals::new()?;
     let began = Instant::now();
-    let queues = queues(settings, args);
-    let scope = Scope { queues: queues.keys().cloned().collect(), kinds: settings.handlers.keys().cloned().collect() };
     let messages = connect(settings).await?;
     let jobs = messages.jobs().clone();
+    let broker = messages.broker().cloned();
+    let outbound = broker.iter().flat_map(|_| [EVENT_QUEUE, REPLY_QUEUE]);
+    let scope = Scope {
+        queues: lanes.own.keys().cloned().collect(),
+        outbound: lanes.external.iter().map(ExternalQueue::name).chain(outbound).map(str::to_owned).collect(),
+        kinds: settings.handlers.keys().cloned().collect(),
+    };
     let abort = CancellationToken::new();
     let output = Arc::new(Output::default());
-    let executor = build(settings, queues, CommandExecutor::builder(messages), &abort, &output)?.start().await?;
-    tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %jobs.describe(), "ready");
+    let executor = build(settings, lanes, CommandExecutor::builder(messages), &abort, &output)?.start().await?;
+    let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
+    tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %jobs.describe(), broker = place, "ready");
 
     let ended: Result<(), Failure> = tokio::select! {
         name = signals.next() => {
@@ -70,53 +77,103 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
         }
     };
     summary(&stats, began.elapsed());
+    if broker.is_some() {
+        broker_summary(&stats);
+    }
     if forced {
         return Err(Failure::Failed("stopped before all handlers had finished".to_owned()));
     }
     ended
 }
 
+/// What this worker works on.
+struct Lanes {
+    /// Run here, with this many jobs at the same time.
+    own: BTreeMap<String, usize>,
+    /// Handed to external workers.
+    external: Vec<ExternalQueue>,
+}
+
 /// The queues of the command line, or else those of the configuration, or else `default`.
-fn queues(settings: &Settings, args: &WorkerArgs) -> BTreeMap<String, usize> {
-    let configured = |name: &str| settings.queues.get(name).copied().flatten().unwrap_or(DEFAULT_CONCURRENCY);
-    if !args.queue.is_empty() {
-        return args.queue.iter().map(|(name, n)| (name.clone(), n.unwrap_or_else(|| configured(name)))).collect();
+fn lanes(settings: &Settings, args: &WorkerArgs) -> Result<Lanes, Failure> {
+    let configured = |name: &str| settings.queues.get(name);
+    let concurrency = |name: &str| configured(name).and_then(|queue| queue.concurrency).unwrap_or(DEFAULT_CONCURRENCY);
+    let named: Vec<(String, Option<usize>)> = match (args.queue.as_slice(), settings.queues.is_empty()) {
+        ([], true) => vec![(DEFAULT_QUEUE.to_owned(), None)],
+        ([], false) => settings.queues.keys().map(|name| (name.clone(), None)).collect(),
+        (named, _) => named.to_vec(),
+    };
+    let mut lanes = Lanes { own: BTreeMap::new(), external: Vec::new() };
+    for (name, number) in named {
+        match (configured(&name).and_then(|queue| queue.external.clone()), number) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::Usage(format!(
+                    "the jobs of queue {name:?} are for external workers (`external = true`), who decide themselves how many \
+                     they run: write `--queue {name}`, without a number"
+                )));
+            }
+            (Some(queue), None) => lanes.external.push(queue),
+            (None, number) => drop(lanes.own.insert(name.clone(), number.unwrap_or_else(|| concurrency(&name)))),
+        }
     }
-    if settings.queues.is_empty() {
-        return BTreeMap::from([(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY)]);
+    if !lanes.external.is_empty() && settings.broker.url.is_none() {
+        let names: Vec<&str> = lanes.external.iter().map(ExternalQueue::name).collect();
+        return Err(Failure::Usage(format!(
+            "external workers get their jobs over the broker, and there is none: set `broker.url` (AMQP_URL) for {}, or remove \
+             `external = true`",
+            names.join(", ")
+        )));
     }
-    settings.queues.keys().map(|name| (name.clone(), configured(name))).collect()
+    Ok(lanes)
 }
 
 fn build(
     settings: &Settings,
-    queues: BTreeMap<String, usize>,
+    lanes: Lanes,
     builder: jobwright::ExecutorBuilder<AnyStore>,
     abort: &CancellationToken,
     output: &Arc<Output>,
 ) -> Result<jobwright::ExecutorBuilder<AnyStore>, Failure> {
     let mut builder = builder.config(settings.executor.clone());
-    for (name, concurrency) in queues {
+    for (name, concurrency) in lanes.own {
         builder = builder.queue(name, concurrency);
+    }
+    for queue in lanes.external {
+        builder = builder.external_queue(queue);
     }
     for (kind, handler) in &settings.handlers {
         builder = builder.kind_options(kind, handler.options.clone());
         builder = match &handler.action {
             Action::Command(words) => {
                 let program = Arc::new(Program::new(words.clone(), output.clone(), abort.clone()));
-                builder.handle(kind, move |job| {
-                    let program = program.clone();
-                    async move { program.run(&job).await }
-                })
+                if handler.reply {
+                    builder.handle_with(kind, move |cx| {
+                        let program = program.clone();
+                        Box::pin(async move { program.answer(cx).await })
+                    })
+                } else {
+                    builder.handle(kind, move |job| {
+                        let program = program.clone();
+                        async move { program.run(&job).await }
+                    })
+                }
             }
             Action::Url(url) => {
-                let webhook = Webhook::new(url.clone(), handler.options.timeout, abort.clone())
+                let longest = handler.reply.then_some(settings.database.max_payload);
+                let webhook = Webhook::new(url.clone(), handler.options.timeout, longest, abort.clone())
                     .map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
                 let webhook = Arc::new(webhook);
-                builder.handle(kind, move |job| {
-                    let webhook = webhook.clone();
-                    async move { webhook.run(job).await }
-                })
+                if handler.reply {
+                    builder.handle_with(kind, move |cx| {
+                        let webhook = webhook.clone();
+                        Box::pin(async move { webhook.answer(cx).await })
+                    })
+                } else {
+                    builder.handle(kind, move |job| {
+                        let webhook = webhook.clone();
+                        async move { webhook.run(job).await }
+                    })
+                }
             }
         };
     }
@@ -137,4 +194,9 @@ fn summary(stats: &ExecutorStats, took: Duration) {
         seconds = format_args!("{seconds:.1}"),
         "worker stopped"
     );
+}
+
+fn broker_summary(stats: &ExecutorStats) {
+    let ExecutorStats { delivered, stale, left_to_table, submitted, handed_out, reported, relayed, .. } = *stats;
+    tracing::info!(delivered, stale, left_to_table, submitted, handed_out, reported, relayed, "over the broker");
 }

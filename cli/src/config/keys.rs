@@ -51,6 +51,22 @@ pub(super) const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "broker",
+        named: false,
+        keys: &[
+            ("url", Kind::Text),
+            ("required", Kind::Flag),
+            ("prefix", Kind::Text),
+            ("declare", Kind::Flag),
+            ("queue_type", Kind::Text),
+            ("depth", Kind::Number),
+            ("intake", Kind::Flag),
+            ("connect_timeout", Kind::Duration),
+            ("confirm_timeout", Kind::Duration),
+            ("heartbeat", Kind::Duration),
+        ],
+    },
+    Section {
         name: "executor",
         named: false,
         keys: &[
@@ -60,7 +76,16 @@ pub(super) const SECTIONS: &[Section] = &[
             ("poll_interval", Kind::Duration),
         ],
     },
-    Section { name: "queues", named: true, keys: &[("concurrency", Kind::Number)] },
+    Section {
+        name: "queues",
+        named: true,
+        keys: &[
+            ("concurrency", Kind::Number),
+            ("external", Kind::Flag),
+            ("lease", Kind::Duration),
+            ("depth", Kind::Number),
+        ],
+    },
     Section {
         name: "handlers",
         named: true,
@@ -70,6 +95,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("timeout", Kind::Duration),
             ("concurrency", Kind::Number),
             ("retry", Kind::Retry),
+            ("reply", Kind::Flag),
         ],
     },
     Section { name: "history", named: false, keys: &[("keep", Kind::Text)] },

@@ -3,18 +3,22 @@
 //! Whatever is not known is refused with the nearest thing that is: a setting that is silently ignored costs more time than
 //! an error. A value is only shown where it must be a duration or a policy: elsewhere a secret may stand in the wrong place.
 
+mod handler;
 mod keys;
+mod queue;
 mod sources;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use jobwright::{Config, DatabaseConfig, ExecutorConfig, KindOptions, RetryPolicy, Secret};
+use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
 
+use self::handler::Draft;
+pub(crate) use self::handler::{Action, Handler};
 use self::keys::Value;
+pub(crate) use self::queue::Queue;
 use self::sources::{apply_environment, apply_file, shout};
 use crate::failure::Failure;
 
@@ -26,60 +30,38 @@ const DEFAULT_FILE: &str = "jobwright.toml";
 pub(crate) struct Settings {
     pub(crate) database: DatabaseConfig,
     pub(crate) executor: ExecutorConfig,
-    /// Concurrency by name; `None` = mentioned without one.
-    pub(crate) queues: BTreeMap<String, Option<usize>>,
+    pub(crate) broker: BrokerConfig,
+    /// What is said about queues, by name.
+    pub(crate) queues: BTreeMap<String, Queue>,
     drafts: BTreeMap<String, Draft>,
     /// What to run, by kind.
     pub(crate) handlers: BTreeMap<String, Handler>,
 }
 
-/// A handler as far as it was read.
-#[derive(Clone, Debug, Default)]
-struct Draft {
-    command: Option<Vec<String>>,
-    url: Option<Secret>,
-    timeout: Option<Duration>,
-    concurrency: Option<usize>,
-    retry: Option<RetryPolicy>,
-}
-
-/// What runs the jobs of a kind.
-#[derive(Clone, Debug)]
-pub(crate) struct Handler {
-    pub(crate) action: Action,
-    pub(crate) options: KindOptions,
-}
-
-/// How.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    /// A program and its arguments.
-    Command(Vec<String>),
-    /// Where to POST.
-    Url(Secret),
-}
-
 impl Settings {
     /// Reads all sources.
-    pub(crate) fn load(file: Option<&Path>, database_url: Option<String>) -> Result<Self, Failure> {
+    pub(crate) fn load(
+        file: Option<&Path>,
+        database_url: Option<String>,
+        amqp_url: Option<String>,
+    ) -> Result<Self, Failure> {
         let default = Path::new(DEFAULT_FILE);
         let file = file.or_else(|| default.exists().then_some(default));
-        Self::from_sources(file, std::env::vars_os(), database_url)
+        Self::from_sources(file, std::env::vars_os(), database_url, amqp_url)
     }
 
     fn from_sources(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
         database_url: Option<String>,
+        amqp_url: Option<String>,
     ) -> Result<Self, Failure> {
         let mut settings = Self::default();
         if let Some(file) = file {
             apply_file(&mut settings, file)?;
         }
         apply_environment(&mut settings, environment)?;
-        if let Some(url) = database_url {
-            settings.set_database_url(url);
-        }
+        settings.set_urls(database_url, amqp_url);
         settings.database.backend()?;
         settings.finish()?;
         Ok(settings)
@@ -87,11 +69,28 @@ impl Settings {
 
     /// The library's part.
     pub(crate) fn core(&self) -> Config {
-        Config { database: self.database.clone(), executor: self.executor.clone(), ..Config::default() }
+        Config { database: self.database.clone(), executor: self.executor.clone(), broker: self.broker.clone() }
     }
 
-    fn set_database_url(&mut self, url: String) {
-        self.database.url = Secret::new(url);
+    /// Names of the queues whose jobs are run by executors of ours: `default` if nothing else is said.
+    pub(crate) fn own_queues(&self) -> Vec<String> {
+        let own: Vec<String> =
+            self.queues.iter().filter(|(_, queue)| queue.external.is_none()).map(|(name, _)| name.clone()).collect();
+        if self.queues.is_empty() { vec![DEFAULT_QUEUE.to_owned()] } else { own }
+    }
+
+    /// Queues whose jobs are run by external workers.
+    pub(crate) fn external_queues(&self) -> impl Iterator<Item = &ExternalQueue> {
+        self.queues.values().filter_map(|queue| queue.external.as_ref())
+    }
+
+    fn set_urls(&mut self, database: Option<String>, amqp: Option<String>) {
+        if let Some(url) = database {
+            self.database.url = Secret::new(url);
+        }
+        if let Some(url) = amqp {
+            self.broker.url = Some(Secret::new(url));
+        }
     }
 
     /// A section was there, even if it was empty.
@@ -111,7 +110,7 @@ impl Settings {
     }
 
     fn set(&mut self, section: &str, name: Option<&str>, key: &str, value: Value) -> Result<(), String> {
-        let (database, executor) = (&mut self.database, &mut self.executor);
+        let (database, executor, broker) = (&mut self.database, &mut self.executor, &mut self.broker);
         let name = name.unwrap_or_default();
         match (section, key, value) {
             ("database", "url", Value::Text(url)) => database.url = Secret::new(url),
@@ -125,12 +124,20 @@ impl Settings {
             ("executor", "lease", Value::Duration(lease)) => executor.lease = lease,
             ("executor", "grace", Value::Duration(grace)) => executor.grace = grace,
             ("executor", "poll_interval", Value::Duration(interval)) => executor.poll_interval = interval,
-            ("queues", "concurrency", Value::Number(n)) => {
-                if n == 0 {
-                    return Err("it must be 1 or more".to_owned());
-                }
-                self.queues.insert(name.to_owned(), Some(n));
+            ("broker", "url", Value::Text(url)) => broker.url = Some(Secret::new(url)),
+            ("broker", "required", Value::Flag(on)) => broker.required = on,
+            ("broker", "prefix", Value::Text(prefix)) => broker.prefix = prefix,
+            ("broker", "declare", Value::Flag(on)) => broker.declare = on,
+            ("broker", "queue_type", Value::Text(text)) => {
+                // Not the text itself: a secret may stand in the wrong place.
+                broker.queue_type = text.parse().map_err(|_| "it is \"quorum\" or \"classic\"".to_owned())?;
             }
+            ("broker", "depth", Value::Number(n)) => broker.depth = queue::depth(n)?,
+            ("broker", "intake", Value::Flag(on)) => broker.intake = on,
+            ("broker", "connect_timeout", Value::Duration(limit)) => broker.connect_timeout = limit,
+            ("broker", "confirm_timeout", Value::Duration(limit)) => broker.confirm_timeout = limit,
+            ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,
+            ("queues", key, value) => self.queues.entry(name.to_owned()).or_default().set(key, value)?,
             ("handlers", key, value) => self.drafts.entry(name.to_owned()).or_default().set(key, value)?,
             ("history", "keep", Value::Text(keep)) => match keep.as_str() {
                 "off" => {}
@@ -145,46 +152,13 @@ impl Settings {
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
+        for (name, queue) in &mut self.queues {
+            queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
+        }
         for (kind, draft) in std::mem::take(&mut self.drafts) {
             let handler = draft.finish().map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
             self.handlers.insert(kind, handler);
         }
         Ok(())
-    }
-}
-
-impl Draft {
-    fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
-        match (key, value) {
-            ("command", Value::Words(words)) => self.command = Some(words),
-            ("url", Value::Text(url)) => self.url = Some(Secret::new(url)),
-            ("timeout", Value::Duration(Duration::ZERO)) => return Err("no handler finishes in no time".to_owned()),
-            ("timeout", Value::Duration(timeout)) => self.timeout = Some(timeout),
-            ("concurrency", Value::Number(0)) => return Err("it must be 1 or more".to_owned()),
-            ("concurrency", Value::Number(n)) => self.concurrency = Some(n),
-            ("retry", Value::Retry(retry)) => self.retry = Some(retry),
-            _ => return Err("this program does not know what to do with it".to_owned()),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Handler, String> {
-        let action = match (self.command, self.url) {
-            (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
-                Action::Command(command)
-            }
-            (Some(_), None) => return Err("has an empty `command`: name a program".to_owned()),
-            (None, Some(url)) => Action::Url(crate::handlers::check_url(url)?),
-            (None, None) => return Err("has neither `command` nor `url`: give one of them".to_owned()),
-            (Some(_), Some(_)) => return Err("has both `command` and `url`: remove one of them".to_owned()),
-        };
-        let mut options = KindOptions::default().concurrency(self.concurrency);
-        if let Some(timeout) = self.timeout {
-            options = options.timeout(timeout);
-        }
-        if let Some(retry) = self.retry {
-            options = options.retry(retry);
-        }
-        Ok(Handler { action, options })
     }
 }

@@ -88,26 +88,29 @@ fn dotted(section: &Section, key: &str) -> String {
     format!("{}{}.{key}", section.name, if section.named { ".NAME" } else { "" })
 }
 
-/// Reads `DATABASE_URL` and everything that begins with `JOBWRIGHT_`. An empty variable counts as not set.
+/// Reads `DATABASE_URL`, `AMQP_URL` and everything that begins with `JOBWRIGHT_`. An empty variable counts as not set.
 pub(super) fn apply_environment(
     settings: &mut Settings,
     variables: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
 ) -> Result<(), Failure> {
     let mut ours = Vec::new();
-    let mut database_url = None;
+    let (mut database_url, mut amqp_url) = (None, None);
     for (name, value) in variables {
         let Some(name) = name.to_str().map(str::to_owned) else { continue };
-        if name != "DATABASE_URL" && !name.starts_with(PREFIX) || value.is_empty() {
+        let known = name == "DATABASE_URL" || name == "AMQP_URL" || name.starts_with(PREFIX);
+        if !known || value.is_empty() {
             continue;
         }
         let value =
             value.into_string().map_err(|_| Failure::Usage(format!("the variable {name} is not valid UTF-8")))?;
-        if name == "DATABASE_URL" { database_url = Some(value) } else { ours.push((name, value)) }
+        match name.as_str() {
+            "DATABASE_URL" => database_url = Some(value),
+            "AMQP_URL" => amqp_url = Some(value),
+            _ => ours.push((name, value)),
+        }
     }
-    // The general variable first, so that our own wins.
-    if let Some(url) = database_url {
-        settings.set_database_url(url);
-    }
+    // The general variables first, so that our own win.
+    settings.set_urls(database_url, amqp_url);
     ours.sort_unstable();
     for (name, value) in ours {
         apply_variable(settings, &name, &value)?;

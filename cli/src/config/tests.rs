@@ -1,4 +1,7 @@
 use std::io::Write as _;
+use std::time::Duration;
+
+use jobwright::ExternalQueue;
 
 use super::keys::SECTIONS;
 use super::*;
@@ -7,7 +10,7 @@ fn load(file: &str, environment: &[(&str, &str)], url: Option<&str>) -> Result<S
     let mut written = tempfile::Builder::new().prefix("jobwright").suffix(".toml").tempfile().unwrap();
     written.write_all(file.as_bytes()).unwrap();
     let environment = environment.iter().map(|(name, value)| (name.into(), value.into()));
-    Settings::from_sources(Some(written.path()), environment, url.map(str::to_owned)).map_err(|e| e.to_string())
+    Settings::from_sources(Some(written.path()), environment, url.map(str::to_owned), None).map_err(|e| e.to_string())
 }
 
 fn refused(file: &str, environment: &[(&str, &str)]) -> String {
@@ -43,8 +46,8 @@ fn queues_and_handlers_have_names() {
         ("JOBWRIGHT_HANDLERS_LIST_COMMAND", "[\"ls\", \"-l\"]"),
     ];
     let settings = load(file, &environment, None).unwrap();
-    assert_eq!(settings.queues["mail-out"], Some(4));
-    assert_eq!(settings.queues["plain"], None);
+    assert_eq!(settings.queues["mail-out"].concurrency, Some(4));
+    assert_eq!(settings.queues["plain"].concurrency, None);
     let options = &settings.handlers["a.b"].options;
     assert_eq!(options.timeout, Some(Duration::from_secs(5)));
     assert_eq!(options.retry, "PT1M,PT5M".parse().unwrap());
@@ -112,7 +115,7 @@ fn no_error_shows_a_value() {
 /// The library says which keys it has when it refuses one: ours must be the same.
 #[test]
 fn every_key_of_the_library_can_be_set() {
-    for name in ["database", "executor"] {
+    for name in ["database", "executor", "broker"] {
         let text = format!("{name} = {{ nonsense = 1 }}");
         let error = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
         let (_, fields) = error.split_once("expected").unwrap();
@@ -123,4 +126,41 @@ fn every_key_of_the_library_can_be_set() {
         ours.sort_unstable();
         assert_eq!(ours, theirs, "{error}");
     }
+}
+
+#[test]
+fn the_broker_is_configured_like_the_database() {
+    let file = "[broker]\nurl = \"amqp://file\"\nprefix = \"p\"\nqueue_type = \"classic\"\ndepth = 9\nrequired = true\n\
+                declare = false\nintake = false\nconnect_timeout = \"1s\"\nconfirm_timeout = \"2s\"\nheartbeat = \"3s\"";
+    let url = |environment: &[(&str, &str)]| {
+        let settings = load(file, environment, None).unwrap();
+        settings.broker.url.unwrap().expose().to_owned()
+    };
+    assert_eq!(url(&[]), "amqp://file");
+    assert_eq!(url(&[("AMQP_URL", "amqp://env")]), "amqp://env");
+    assert_eq!(url(&[("AMQP_URL", "amqp://env"), ("JOBWRIGHT_BROKER_URL", "amqp://own")]), "amqp://own");
+    let broker = load(file, &[("JOBWRIGHT_BROKER_DEPTH", "8")], None).unwrap().broker;
+    assert_eq!((broker.prefix.as_str(), broker.depth, broker.queue_type.as_str()), ("p", 8, "classic"));
+    assert_eq!((broker.required, broker.declare, broker.intake), (true, false, false));
+    let seconds = [broker.connect_timeout, broker.confirm_timeout, broker.heartbeat].map(|limit| limit.as_secs());
+    assert_eq!(seconds, [1, 2, 3]);
+    for (file, meant) in [
+        ("[broker]\ndepth = 0", "use 1 to 1000000"),
+        ("[broker]\nqueue_type = \"hunter2\"", "\"quorum\" or \"classic\""),
+        ("[queues.q]\nexternal = true\nconcurrency = 1", "both `concurrency` and `external = true`"),
+        ("[queues.q]\ndepth = 5", "`external = true` only"),
+    ] {
+        let text = refused(file, &[]);
+        assert!(text.contains(meant) && !text.contains("hunter2"), "{text:?} does not say {meant:?}");
+    }
+}
+
+#[test]
+fn external_queues_are_not_run_here() {
+    let file = "[queues.a]\n[queues.x]\nexternal = true\nlease = \"2m\"\ndepth = 7";
+    let settings = load(file, &[], None).unwrap();
+    assert_eq!(settings.own_queues(), ["a"]);
+    let external: Vec<_> = settings.external_queues().cloned().collect();
+    assert_eq!(external, [ExternalQueue::new("x").lease(Duration::from_secs(120)).depth(7)]);
+    assert_eq!(load("", &[], None).unwrap().own_queues(), ["default"]);
 }

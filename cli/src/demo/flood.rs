@@ -34,8 +34,8 @@ fn failures(number: u64, jobs: u64) -> u32 {
     }
 }
 
-/// Sends them. Returns how many there are now.
-async fn send(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
+/// Sends them.
+async fn send(stage: &Stage, jobs: u64) -> Result<(), Failure> {
     let mut number = 0;
     while number < jobs {
         let mut context = stage.messages.begin();
@@ -46,7 +46,7 @@ async fn send(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
         }
         context.commit().await?;
     }
-    Ok(stage.queue(QUEUE).await?.waiting)
+    Ok(())
 }
 
 /// The handler writes first and fails then: what it wrote in an attempt that failed must not be found later.
@@ -73,12 +73,24 @@ fn handler(stage: &Stage, builder: ExecutorBuilder<AnyStore>) -> ExecutorBuilder
 /// Returns how many jobs were sent.
 pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
     line(format!("2. {jobs} jobs, each with an effect of its own. Some fail once or twice, {HOPELESS} for good."))?;
+    let start = async || handler(stage, stage.executor().queue(QUEUE, 16)).start().await;
+    // Over a broker jobs go to those who listen; without one they wait for whoever comes.
+    let with_broker = stage.messages.broker().is_some();
     let began = Instant::now();
-    let sent = send(stage, jobs).await?;
-    line(format!("    sent: {sent} jobs wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
-
-    let began = Instant::now();
-    let executor = handler(stage, stage.executor().queue(QUEUE, 16)).start().await?;
+    let (executor, sent, began) = if with_broker {
+        let executor = start().await?;
+        stage.consumed(QUEUE, 1).await?;
+        let began = Instant::now();
+        send(stage, jobs).await?;
+        line(format!("    sent: {jobs} jobs, after {:.1} s; they are run meanwhile", began.elapsed().as_secs_f64()))?;
+        (executor, jobs, began)
+    } else {
+        send(stage, jobs).await?;
+        let sent = stage.queue(QUEUE).await?.waiting;
+        line(format!("    sent: {sent} jobs wait, after {:.1} s", began.elapsed().as_secs_f64()))?;
+        let began = Instant::now();
+        (start().await?, sent, began)
+    };
     let bar = bar(sent, "jobs over");
     until("running all jobs", async || {
         let stats = executor.stats();
@@ -94,6 +106,7 @@ pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
     bar.finish_and_clear();
     let stats = executor.shutdown(Duration::from_secs(5)).await?;
     let seconds = began.elapsed().as_secs_f64();
+    stage.over_the_broker(QUEUE, &stats).await?;
     let dead = stage.queue(QUEUE).await?.dead;
     line(format!(
         "    run: {} done in {seconds:.1} s ({:.0} a second), {} attempts failed, {dead} dead letters\n",

@@ -20,11 +20,13 @@ use crate::output::{is_interactive, line, say};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Makes a database of its own and removes it at the end: a file in a temporary directory, or, with --database-url, the schema
-jobwright_demo_<pid> on that server. DATABASE_URL and the configuration file are not looked at.
+jobwright_demo_<pid> on that server. With --amqp-url the jobs of parts 2 and 3 go over that broker, by queues whose names begin with
+jobwright_demo_<pid>. DATABASE_URL, AMQP_URL and the configuration file are not looked at.
 
 Example:
   jobwright demo
-  jobwright demo --database-url postgres://postgres@localhost/test")]
+  jobwright demo --database-url postgres://postgres@localhost/test
+  jobwright demo --amqp-url amqp://guest:guest@localhost/%2F")]
 pub(crate) struct DemoArgs {
     /// How many jobs the second part sends.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
@@ -34,29 +36,35 @@ pub(crate) struct DemoArgs {
     child_worker: bool,
 }
 
-pub(crate) async fn run(args: DemoArgs, database_url: Option<String>) -> Result<(), Failure> {
+pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: Option<String>) -> Result<(), Failure> {
     if args.child_worker {
         return takeover::child().await;
     }
     let mut signals = Signals::new()?;
     let began = Instant::now();
-    let stage = Stage::open(database_url).await?;
+    let stage = Stage::open(database_url, amqp_url).await?;
     // Whatever happens, nothing is left behind.
     let ended = tokio::select! {
         ended = tour(&stage, args.jobs) => ended,
         name = signals.next() => Err(Failure::Failed(format!("stopped by {name}; nothing is left behind"))),
     };
+    let with_broker = stage.messages.broker().is_some();
     let place = stage.messages.jobs().describe();
     let closed = stage.close().await;
     if closed.is_err() {
         say(format!("the demo could not remove what it made on {place}"));
     }
     ended.and(closed)?;
-    line(format!("The demo took {:.0} s and has removed its database.", began.elapsed().as_secs_f64()))
+    let what = if with_broker { "its database and its queues" } else { "its database" };
+    line(format!("The demo took {:.0} s and has removed {what}.", began.elapsed().as_secs_f64()))
 }
 
 async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
-    line(format!("A database of its own: {}\n", stage.messages.jobs().describe()))?;
+    line(format!("A database of its own: {}", stage.messages.jobs().describe()))?;
+    if let Some(broker) = stage.messages.broker() {
+        line(format!("A broker: {}, queues {}.*", broker.describe(), stage.config.broker.prefix))?;
+    }
+    line("")?;
     process::run(stage).await?;
     let sent = flood::run(stage, jobs).await?;
     let taken = takeover::run(stage).await?;

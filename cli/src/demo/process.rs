@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::line;
 
 const KIND: &str = "execute-node";
-const QUEUE: &str = "process";
+pub(super) const QUEUE: &str = "process";
 
 /// The writes of one transaction, in their order.
 #[derive(Clone, Default)]

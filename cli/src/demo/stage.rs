@@ -4,20 +4,29 @@ use std::time::{Duration, Instant};
 
 use jobwright::config::Backend;
 use jobwright::store::QueueStatus;
-use jobwright::{AnyStore, AnyTransaction, CommandExecutor, Config, DatabaseConfig, MessageServices};
+use jobwright::{
+    AnyStore, AnyTransaction, BrokerConfig, CommandExecutor, Config, DatabaseConfig, ExecutorStats, MessageServices,
+};
 use tempfile::TempDir;
 use tokio_postgres::types::ToSql;
 
+use crate::commands::mode::Mode;
 use crate::failure::Failure;
+use crate::output::line;
 
 /// Short, so that the death of a worker is noticed while somebody watches.
 const LEASE: Duration = Duration::from_secs(1);
+/// How long closing a broker's connections may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// What no step of the tour should take. Waiting has an end here as everywhere.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The database of the tour.
 pub(super) struct Stage {
     pub(super) messages: MessageServices<AnyStore>,
+    /// Of the executors. With a broker they have connections of their own, as another program would: an executor that shares
+    /// them takes jobs straight from the commit.
+    working: MessageServices<AnyStore>,
     pub(super) config: Config,
     /// In front of a table's name.
     prefix: String,
@@ -26,21 +35,28 @@ pub(super) struct Stage {
 }
 
 /// How to reach a database, for this process and for the worker it starts.
-pub(super) fn config(url: &str, schema: &str) -> Config {
+pub(super) fn config(url: &str, schema: &str, broker: Option<&str>) -> Config {
     let mut config = Config { database: DatabaseConfig::url(url), ..Config::default() };
     schema.clone_into(&mut config.database.schema);
     config.database.max_connections = 16;
     config.executor.lease = LEASE;
     config.executor.poll_interval = Duration::from_millis(200);
+    if let Some(url) = broker {
+        // The schema's name is that of the run.
+        config.broker =
+            BrokerConfig { required: true, prefix: schema.to_owned(), intake: false, ..BrokerConfig::url(url) };
+    }
     config
 }
 
 impl Stage {
     /// Makes the database: a file in a new directory, or a new schema on the given server.
-    pub(super) async fn open(url: Option<String>) -> Result<Self, Failure> {
+    pub(super) async fn open(url: Option<String>, broker: Option<String>) -> Result<Self, Failure> {
+        let name = format!("jobwright_demo_{}", std::process::id());
+        let broker = broker.as_deref();
         let (config, directory) = match url {
             Some(url) => {
-                let config = config(&url, &format!("jobwright_demo_{}", std::process::id()));
+                let config = config(&url, &name, broker);
                 if matches!(config.database.backend()?, Backend::Sqlite(_)) {
                     return Err(Failure::Usage(
                         "the demo makes an embedded database of its own: leave `--database-url` out, or name a PostgreSQL server"
@@ -53,7 +69,7 @@ impl Stage {
                 let failed = |error| Failure::Failed(format!("a temporary directory could not be made: {error}"));
                 let directory = tempfile::Builder::new().prefix("jobwright-demo-").tempdir().map_err(failed)?;
                 let url = format!("sqlite:{}", directory.path().join("demo.db").display());
-                (config(&url, "jobwright"), Some(directory))
+                (config(&url, &name, broker), Some(directory))
             }
         };
         let mut stage = Self::connect(config).await?;
@@ -76,7 +92,9 @@ impl Stage {
             Backend::Sqlite(_) => String::new(),
         };
         let messages = MessageServices::connect(&config).await?;
-        Ok(Self { messages, config, prefix, directory: None })
+        let working =
+            if messages.broker().is_some() { MessageServices::connect(&config).await? } else { messages.clone() };
+        Ok(Self { messages, working, config, prefix, directory: None })
     }
 
     /// Removes everything.
@@ -84,11 +102,53 @@ impl Stage {
         if matches!(self.config.database.backend()?, Backend::Postgres(_)) {
             self.commit_one(&format!("drop schema \"{}\" cascade", self.config.database.schema), []).await?;
         }
-        drop(self.messages);
+        let queues = self.remove_queues().await;
+        drop((self.messages, self.working));
+        queues?;
         match self.directory.map(TempDir::close) {
             Some(Err(error)) => Err(Failure::Failed(format!("the temporary directory could not be removed: {error}"))),
             _ => Ok(()),
         }
+    }
+
+    async fn remove_queues(&self) -> Result<(), Failure> {
+        let (Some(broker), Some(working)) = (self.messages.broker(), self.working.broker()) else { return Ok(()) };
+        // First, so that no subscription declares its queue anew.
+        working.close(FAREWELL).await;
+        let queues = [super::process::QUEUE, super::flood::QUEUE, super::takeover::QUEUE].map(str::to_owned);
+        broker.remove(&queues, &[]).await?;
+        broker.close(FAREWELL).await;
+        Ok(())
+    }
+
+    /// Waits until this many executors consume a queue of the broker. Nothing to wait for without one.
+    pub(super) async fn consumed(&self, queue: &str, by: u32) -> Result<(), Failure> {
+        let Some(broker) = self.messages.broker() else { return Ok(()) };
+        let name = [broker.names().deliveries(queue)];
+        until("the executors to consume the broker's queue", async || {
+            let found = broker.queues(&name).await?;
+            Ok(found.iter().any(|queue| queue.consumers.is_some_and(|n| n >= by)))
+        })
+        .await
+    }
+
+    /// What went over the broker so far, and what an executor made of it.
+    pub(super) async fn over_the_broker(&self, queue: &str, stats: &ExecutorStats) -> Result<(), Failure> {
+        let Some(broker) = self.messages.broker() else { return Ok(()) };
+        let mode = Mode::of(&self.messages).await;
+        let sent = broker.stats();
+        let depth = broker.queues(&[broker.names().deliveries(queue)]).await?.first().and_then(|queue| queue.messages);
+        line(format!(
+            "    {}: {} confirmed, {} refused because the queue was full; here {} came by a delivery, {} were stale, {} left to the \
+             table; {} in the pipe now",
+            mode.text(),
+            sent.confirmed,
+            sent.nacked,
+            stats.delivered,
+            stats.stale,
+            stats.left_to_table,
+            depth.unwrap_or_default(),
+        ))
     }
 
     /// The name of a table of the tour.
@@ -98,7 +158,7 @@ impl Stage {
 
     /// A new executor for this database.
     pub(super) fn executor(&self) -> jobwright::ExecutorBuilder<AnyStore> {
-        CommandExecutor::builder(self.messages.clone()).config(self.config.executor.clone())
+        CommandExecutor::builder(self.working.clone()).config(self.config.executor.clone())
     }
 
     /// One statement in a transaction of its own.

@@ -22,6 +22,7 @@ const SLOW: Duration = Duration::from_millis(100);
 /// How the worker that is to die learns where to work: a URL may hold a password, and arguments can be seen by all.
 const URL: &str = "JOBWRIGHT_DEMO_URL";
 const SCHEMA: &str = "JOBWRIGHT_DEMO_SCHEMA";
+const BROKER: &str = "JOBWRIGHT_DEMO_BROKER";
 
 /// What became of the killed worker's jobs.
 pub(super) struct Takeover {
@@ -53,7 +54,8 @@ pub(super) async fn child() -> Result<(), Failure> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|_| Failure::Usage("only the demo itself starts a worker of the demo".to_owned()))
     };
-    let stage = Stage::connect(config(&variable(URL)?, &variable(SCHEMA)?)).await?;
+    let stage =
+        Stage::connect(config(&variable(URL)?, &variable(SCHEMA)?, std::env::var(BROKER).ok().as_deref())).await?;
     let executor = worker(&stage).start().await?;
     // Ends when the parent does, however that happens.
     let _ = tokio::io::stdin().read(&mut [0]).await;
@@ -64,10 +66,12 @@ pub(super) async fn child() -> Result<(), Failure> {
 fn start_child(stage: &Stage) -> Result<Child, Failure> {
     let failed = |error| Failure::Failed(format!("a second worker could not be started: {error}"));
     let database = &stage.config.database;
+    let broker = stage.config.broker.url.as_ref().map(|url| (BROKER, url.expose()));
     Command::new(std::env::current_exe().map_err(failed)?)
         .args(["demo", "--child-worker"])
         .env(URL, database.url.expose())
         .env(SCHEMA, &database.schema)
+        .envs(broker)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .kill_on_drop(true)
@@ -77,12 +81,13 @@ fn start_child(stage: &Stage) -> Result<Child, Failure> {
 
 pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     line(format!("3. {JOBS} jobs of {SLOW:?} each, and two worker processes. One is killed half way, with SIGKILL."))?;
-    let mut context = stage.messages.begin();
-    for number in 0..JOBS {
-        context.send(NewJob::json(KIND, &number).queue(QUEUE))?;
+    // Over a broker jobs go to those who listen; without one they wait for whoever comes.
+    let with_broker = stage.messages.broker().is_some();
+    let mut sent = 0;
+    if !with_broker {
+        send(stage).await?;
+        sent = stage.queue(QUEUE).await?.waiting;
     }
-    context.commit().await?;
-    let sent = stage.queue(QUEUE).await?.waiting;
 
     let mut child = start_child(stage)?;
     let pid = child.id().unwrap_or_default();
@@ -94,6 +99,10 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     })
     .await?;
     let executor = worker(stage).start().await?;
+    if with_broker {
+        stage.consumed(QUEUE, 2).await?;
+        sent = send(stage).await?;
+    }
     let done = async || stage.number("select count(*) from {ledger} where part = 'takeover'").await;
     let bar = bar(sent, "jobs done");
     until("half of the jobs", async || {
@@ -118,12 +127,25 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     })
     .await?;
     bar.finish_and_clear();
-    executor.shutdown(Duration::from_secs(5)).await?;
+    let stats = executor.shutdown(Duration::from_secs(5)).await?;
+    stage.over_the_broker(QUEUE, &stats).await?;
     line(format!(
         "    the survivor released them after {released:.1} s (the lease was {:?}) and ran them\n",
         stage.config.executor.lease
     ))?;
     Ok(Takeover { sent, orphans, killed: pid })
+}
+
+/// In batches: the first of a queue go by the table, until it is known that somebody consumes it at the broker.
+async fn send(stage: &Stage) -> Result<u64, Failure> {
+    for first in (0..JOBS).step_by(50) {
+        let mut context = stage.messages.begin();
+        for number in first..JOBS.min(first + 50) {
+            context.send(NewJob::json(KIND, &number).queue(QUEUE))?;
+        }
+        context.commit().await?;
+    }
+    Ok(JOBS)
 }
 
 /// The jobs a node owns.

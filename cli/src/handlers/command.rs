@@ -6,14 +6,14 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobwright::{Job, JobError, Outcome};
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, REPLY_TO};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use super::{Output, tail};
+use super::{Ended, Output, reply, tail};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -26,7 +26,8 @@ const STDERR_KEPT: usize = 4 * 1024;
 /// How long something that outlives the program may hold its stdout and stderr.
 const LINGER: Duration = Duration::from_secs(2);
 
-type Ended = Result<Outcome, JobError>;
+/// Given back at no attempt.
+const STOPPED: Outcome = Outcome::Snooze(Duration::ZERO);
 
 /// Runs a program for each job.
 pub(crate) struct Program {
@@ -45,9 +46,41 @@ impl Program {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Runs it for one job. When this future is dropped (timeout, lost lease, shutdown), the program and all it started in
-    /// its process group are killed.
+    /// Runs it for one job, and writes what it wrote to the worker's stdout.
     pub(crate) async fn run(&self, job: &Job) -> Ended {
+        match self.execute(job).await? {
+            Some(stdout) => self.write(stdout).await,
+            None => Ok(STOPPED),
+        }
+    }
+
+    /// The same; but if the job asks for a result, what the program wrote is sent there instead.
+    pub(crate) async fn answer(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
+        let Some(stdout) = self.execute(cx.job()).await? else { return Ok(STOPPED) };
+        if !cx.job().headers.contains_key(REPLY_TO) {
+            return self.write(stdout).await;
+        }
+        let answer = match String::from_utf8(stdout) {
+            Ok(text) => Payload::text(text),
+            Err(raw) => Payload::bytes("application/octet-stream", raw.into_bytes()),
+        };
+        reply(cx, answer)
+    }
+
+    async fn write(&self, stdout: Vec<u8>) -> Ended {
+        match self.output.write(stdout).await {
+            Ok(()) => Ok(Outcome::Done),
+            Err(error) => {
+                tracing::error!(%error, "the output of `{}` could not be written to stdout", self.name());
+                // Not its fault, so it costs no attempt; the worker stops.
+                Ok(Outcome::Snooze(Duration::from_secs(1)))
+            }
+        }
+    }
+
+    /// Runs it for one job and returns what it wrote; `None`: the worker stops. When this future is dropped (timeout, lost lease,
+    /// shutdown), the program and all it started in its process group are killed.
+    async fn execute(&self, job: &Job) -> Result<Option<Vec<u8>>, JobError> {
         let mut child = self.spawn(job).map_err(|error| self.not_started(&error))?;
         let mut group = Group::of(&child);
         let mut written = Written::default();
@@ -59,7 +92,7 @@ impl Program {
             let status = loop {
                 tokio::select! {
                     // Given back at no attempt; the group is killed when it is dropped.
-                    () = self.abort.cancelled() => return Ok(Outcome::Snooze(Duration::ZERO)),
+                    () = self.abort.cancelled() => return Ok(None),
                     status = child.wait() => break status,
                     () = &mut talk, if talking => talking = false,
                 }
@@ -78,7 +111,7 @@ impl Program {
         group.forget();
         let status =
             status.map_err(|error| JobError::new(format!("`{}` could not be waited for: {error}", self.name())))?;
-        self.conclude(status, written).await
+        self.conclude(status, written).map(Some)
     }
 
     fn spawn(&self, job: &Job) -> std::io::Result<Child> {
@@ -121,7 +154,8 @@ impl Program {
         })
     }
 
-    async fn conclude(&self, status: ExitStatus, written: Written) -> Ended {
+    /// What it wrote to stdout, if it ended well.
+    fn conclude(&self, status: ExitStatus, written: Written) -> Result<Vec<u8>, JobError> {
         let name = self.name();
         let stderr = tail(&written.stderr, STDERR_KEPT);
         let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
@@ -133,16 +167,7 @@ impl Program {
             ))));
         }
         Err(explained(match (status.code(), status.signal()) {
-            (Some(0), _) => {
-                return match self.output.write(written.stdout).await {
-                    Ok(()) => Ok(Outcome::Done),
-                    Err(error) => {
-                        tracing::error!(%error, "the output of `{name}` could not be written to stdout");
-                        // Not its fault, so it costs no attempt; the worker stops.
-                        Ok(Outcome::Snooze(Duration::from_secs(1)))
-                    }
-                };
-            }
+            (Some(0), _) => return Ok(written.stdout),
             (Some(TRY_LATER), _) => {
                 JobError::new(format!("`{name}` asked to be tried later (exit code {TRY_LATER}){last}"))
             }

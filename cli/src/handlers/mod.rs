@@ -8,6 +8,19 @@ pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
 pub(crate) use self::url::{Webhook, check_url};
 
+use jobwright::{AnyStore, JobContext, JobError, Outcome, Payload};
+
+type Ended = Result<Outcome, JobError>;
+
+/// Ends a job well, and sends its result to who asked for it.
+fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
+    match cx.reply(answer) {
+        Ok(_) => Ok(Outcome::Done),
+        // It would be the same again.
+        Err(error) => Err(JobError::fatal(format!("its result can't be sent to who asked for it: {error}"))),
+    }
+}
+
 /// The last `most` bytes as text, from the beginning of a line if one begins there.
 fn tail(bytes: &[u8], most: usize) -> String {
     if bytes.len() <= most {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::{Job, JobError, Outcome, Secret};
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, REPLY_TO, Secret};
 use tokio_util::sync::CancellationToken;
 use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
+use super::{Ended, reply};
+
 /// How much of an answer is kept.
 const KEPT: u64 = 4 * 1024;
 /// The longest delay a server may ask for.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
-
-type Ended = Result<Outcome, JobError>;
 
 /// Refuses what can't be a webhook, without showing it: it may hold a token.
 pub(crate) fn check_url(url: Secret) -> Result<Secret, String> {
@@ -30,13 +30,20 @@ pub(crate) fn check_url(url: Secret) -> Result<Secret, String> {
 pub(crate) struct Webhook {
     url: Secret,
     agent: Agent,
+    /// The longest body that is sent on as a result; `None`: none is.
+    longest: Option<usize>,
     /// The worker stops at once.
     abort: CancellationToken,
 }
 
 impl Webhook {
     /// `timeout` is the handler's own; the request is given up with it.
-    pub(crate) fn new(url: Secret, timeout: Option<Duration>, abort: CancellationToken) -> Result<Self, String> {
+    pub(crate) fn new(
+        url: Secret,
+        timeout: Option<Duration>,
+        longest: Option<usize>,
+        abort: CancellationToken,
+    ) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -45,22 +52,37 @@ impl Webhook {
         if url.expose().starts_with("https") {
             config = config.tls_config(tls()?);
         }
-        Ok(Self { url, agent: config.build().into(), abort })
+        Ok(Self { url, agent: config.build().into(), longest, abort })
     }
 
     /// Posts one job and judges the answer.
     pub(crate) async fn run(&self, job: Job) -> Ended {
+        Ok(if self.execute(job).await?.is_some() { Outcome::Done } else { Outcome::Snooze(Duration::ZERO) })
+    }
+
+    /// The same, and sends the body of the answer to who asked for a result.
+    pub(crate) async fn answer(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
+        match self.execute(cx.job().clone()).await? {
+            Some(Some(answer)) => reply(cx, answer),
+            Some(None) => Ok(Outcome::Done),
+            None => Ok(Outcome::Snooze(Duration::ZERO)),
+        }
+    }
+
+    /// The body of the answer, if it is wanted; outside, `None`: the worker stops.
+    async fn execute(&self, job: Job) -> Result<Option<Option<Payload>>, JobError> {
         let (agent, url) = (self.agent.clone(), self.url.clone());
+        let longest = self.longest.filter(|_| job.headers.contains_key(REPLY_TO));
         // The client blocks. When this future is dropped the request runs on to its own deadline, and its answer is ignored.
-        let posted = tokio::task::spawn_blocking(move || post(&agent, &url, &job));
+        let posted = tokio::task::spawn_blocking(move || post(&agent, &url, &job, longest));
         tokio::select! {
-            () = self.abort.cancelled() => Ok(Outcome::Snooze(Duration::ZERO)),
-            ended = posted => ended?,
+            () = self.abort.cancelled() => Ok(None),
+            ended = posted => ended?.map(Some),
         }
     }
 }
 
-fn post(agent: &Agent, url: &Secret, job: &Job) -> Ended {
+fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Result<Option<Payload>, JobError> {
     let place = url.redacted();
     // Names may hold any letter, which HTTP lets through as bytes.
     let header = |text: &str| HeaderValue::from_bytes(text.as_bytes());
@@ -73,7 +95,7 @@ fn post(agent: &Agent, url: &Secret, job: &Job) -> Ended {
         .header("jobwright-attempt", job.attempt.to_string())
         .send(job.payload.as_bytes());
     match answer {
-        Ok(answer) => judge(answer, &place),
+        Ok(answer) => judge(answer, &place, longest),
         // Nothing but the kind of error: others may quote the URL.
         Err(ureq::Error::Timeout(what)) => Err(JobError::new(format!("the request to {place} timed out ({what})"))),
         Err(ureq::Error::Io(error)) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
@@ -88,10 +110,10 @@ fn post(agent: &Agent, url: &Secret, job: &Job) -> Ended {
     }
 }
 
-fn judge(answer: Response<Body>, place: &str) -> Ended {
+fn judge(answer: Response<Body>, place: &str, longest: Option<usize>) -> Result<Option<Payload>, JobError> {
     let status = answer.status();
     if status.is_success() {
-        return Ok(Outcome::Done);
+        return longest.map(|longest| body(answer, place, longest)).transpose();
     }
     let wait = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
     let location = answer.headers().get("location").is_some();
@@ -108,6 +130,28 @@ fn judge(answer: Response<Body>, place: &str) -> Ended {
     };
     let text = beginning(answer);
     Err(if text.is_empty() { error } else { error.detail(text) })
+}
+
+/// The whole body, with its type.
+fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, JobError> {
+    let content_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to refuse it.
+    let read = answer.into_body().into_reader().take(longest as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| JobError::new(format!("the answer of {place} could not be read to its end: {error}")))?;
+    if bytes.len() > longest {
+        return Err(JobError::fatal(format!(
+            "the answer of {place} has more than {longest} bytes (`database.max_payload`), too much for a result"
+        )));
+    }
+    let content_type = content_type.unwrap_or_else(|| "text/plain".to_owned());
+    if content_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("application/json"))
+        && let Ok(text) = std::str::from_utf8(&bytes)
+        && let Ok(json) = Payload::json_text(text.to_owned())
+    {
+        return Ok(json);
+    }
+    Ok(Payload::bytes(content_type, bytes))
 }
 
 /// The first part of the body, as text.

@@ -2,12 +2,15 @@
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
 
+pub(crate) mod rabbit;
+
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rabbit::Rabbit;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -23,7 +26,7 @@ pub(crate) fn jobwright() -> Command {
             command.env_remove(&name);
         }
     }
-    command.env_remove("DATABASE_URL").env_remove("RUST_LOG").stdin(Stdio::null());
+    command.env_remove("DATABASE_URL").env_remove("AMQP_URL").env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
 
@@ -32,13 +35,14 @@ pub(crate) struct Place {
     directory: TempDir,
     url: String,
     schema: Option<String>,
+    rabbit: Option<Rabbit>,
 }
 
 impl Place {
     /// With an embedded database.
     pub(crate) fn sqlite() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { directory, url: "sqlite:jobs.db".to_owned(), schema: None }
+        Self { directory, url: "sqlite:jobs.db".to_owned(), schema: None, rabbit: None }
     }
 
     /// With a schema of its own on the server; `None` if this run is without servers.
@@ -49,9 +53,25 @@ impl Place {
         let url = std::env::var("DATABASE_URL")
             .expect("set DATABASE_URL, or run `cargo xtask test`, or JOBWRIGHT_TEST_EMBEDDED_ONLY=1");
         let schema = format!("cli_{}", uuid());
-        let place = Self { directory: tempfile::tempdir().unwrap(), url, schema: Some(schema) };
+        let place = Self { directory: tempfile::tempdir().unwrap(), url, schema: Some(schema), rabbit: None };
         place.run(&["migrate"]).success();
         Some(place)
+    }
+
+    /// With a broker too, and a prefix of its own there; `None` if this run is without servers.
+    pub(crate) fn with_rabbit(mut self) -> Option<Self> {
+        self.rabbit = Some(Rabbit::shared()?);
+        Some(self)
+    }
+
+    /// With the broker of this URL, which ends with the test.
+    pub(crate) fn with_broker(mut self, url: &str) -> Self {
+        self.rabbit = Some(Rabbit::at(url));
+        self
+    }
+
+    pub(crate) fn rabbit(&self) -> &Rabbit {
+        self.rabbit.as_ref().unwrap()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -73,6 +93,9 @@ impl Place {
         command.args(args).current_dir(self.path()).env("DATABASE_URL", &self.url);
         if let Some(schema) = &self.schema {
             command.env("JOBWRIGHT_DATABASE_SCHEMA", schema);
+        }
+        if let Some(rabbit) = &self.rabbit {
+            command.env("AMQP_URL", &rabbit.url).env("JOBWRIGHT_BROKER_PREFIX", &rabbit.prefix);
         }
         command
     }
@@ -128,7 +151,7 @@ impl Drop for Place {
     }
 }
 
-fn uuid() -> String {
+pub(crate) fn uuid() -> String {
     jobwright::JobId::new().as_uuid().simple().to_string()
 }
 

@@ -1,0 +1,205 @@
+//! The command line. Secrets are not read through clap, so that no help and no error of its can show them.
+
+mod broker;
+mod jobs;
+mod send;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use self::broker::{BROKER_HELP, DOCTOR_HELP};
+pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
+pub(crate) use self::jobs::{JobsCommand, ListArgs, ShowArgs, SteerArgs};
+use self::send::SEND_HELP;
+pub(crate) use self::send::SendArgs;
+
+use crate::demo::DemoArgs;
+use crate::output::Format;
+
+/// Transactional message service and job executor.
+#[derive(Debug, Parser)]
+#[command(
+    name = "jobwright",
+    version,
+    about,
+    long_about = "Transactional message service and job executor on PostgreSQL or embedded SQLite, with or without RabbitMQ.\n\n\
+                  Jobs are rows of your database: they commit with your own writes, and are kept until they are done.",
+    after_long_help = "\
+Settings: defaults < configuration file < environment < flags. The environment knows DATABASE_URL, AMQP_URL and, for
+every key of the file, JOBWRIGHT_SECTION_KEY: JOBWRIGHT_EXECUTOR_LEASE=10s. With no database given, `sqlite:jobwright.db` is used;
+with no broker given, everything goes by the database.
+
+Configuration file (jobwright.toml):
+  [database]
+  url = \"postgres://user@host/database\"   # or \"sqlite:FILE\"
+  schema = \"jobwright\"
+  [broker]
+  url = \"amqp://user@host/vhost\"         # leave it out to work without one
+  [executor]
+  lease = \"30s\"
+  grace = \"30s\"
+  [queues.default]
+  concurrency = 10
+  [handlers.checksum]
+  command = [\"sha256sum\"]
+  timeout = \"10m\"
+
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the database or the broker can't be reached.
+
+Example:
+  find . -type f | jobwright send --lines checksum
+  jobwright worker --drain",
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// Configuration file [default: jobwright.toml, if it exists].
+    #[arg(long, short, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where jobs are kept: `postgres://…` or `sqlite:FILE`. Better given in `DATABASE_URL`, where other users can't see it.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// The broker: `amqp://…` or `amqps://…`. Better given in `AMQP_URL`, where other users can't see it.
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) amqp_url: Option<String>,
+    /// Say more on stderr; twice says everything. `RUST_LOG` sets the details.
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say only what went wrong.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what this does, with real crashes, on a database of its own.
+    Demo(DemoArgs),
+    /// Bring the database's schema up to this version.
+    #[command(
+        after_help = "Example:\n  jobwright --database-url postgres://admin@db/app migrate\n  jobwright migrate --print | psql app"
+    )]
+    Migrate(MigrateArgs),
+    /// Run jobs with the handlers of the configuration.
+    #[command(after_help = WORKER_HELP)]
+    Worker(WorkerArgs),
+    /// Send one job, or one for each line of stdin.
+    #[command(after_help = SEND_HELP)]
+    Send(SendArgs),
+    /// Show the mode, the queues and the nodes.
+    #[command(
+        after_help = "Example:\n  jobwright status --watch\n  jobwright status --output json | jq '.queues[].waiting'"
+    )]
+    Status(StatusArgs),
+    /// Look at jobs and steer them.
+    #[command(subcommand)]
+    Jobs(JobsCommand),
+    /// Set up the queues and exchanges at the broker, and look at them.
+    #[command(subcommand, after_help = BROKER_HELP)]
+    Broker(BrokerCommand),
+    /// Check everything that is needed, and say what to do.
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
+}
+
+const WORKER_HELP: &str = "\
+A program gets the payload on stdin and JOBWRIGHT_JOB_ID, _KIND, _QUEUE, _ATTEMPT, _MAX_ATTEMPTS, _PRIORITY, _CONTENT_TYPE,
+_CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment. It ends with 0 = done, 75 = try later, 65 = dead letter, anything
+else = failed, and the end of its stderr is kept with the job. What it wrote to stdout (at most 1 MiB) goes to the worker's
+stdout in one piece when it has ended with 0.
+
+A URL gets a POST of the payload with the headers Jobwright-Job-Id, -Kind, -Queue and -Attempt. 2xx = done; 408, 425, 429 and 5xx
+are retried, after Retry-After if there is one; any other answer = dead letter.
+
+A handler with `reply = true` answers: what the program wrote to stdout (as text/plain), or the body of the URL's response, is sent to
+the queue of the broker that the job names (`jobwright send --reply-to`), once the job's end has committed.
+
+The jobs of a queue with `external = true` are not run here but handed to external workers over the broker.
+
+A handler may run more than once: after a crash, when its answer got lost, or when it outlived its lease. What must happen once
+has to be keyed by the job's id, which never changes: write the file $JOBWRIGHT_JOB_ID.$JOBWRIGHT_ATTEMPT.tmp, then rename it to
+$JOBWRIGHT_JOB_ID.
+
+SIGINT or SIGTERM: takes no more jobs and waits for running ones, at most `executor.grace`; a second one stops at once. Jobs that
+were stopped are given back at no attempt.
+
+Example:
+  jobwright worker --queue default=20 --queue mail
+  jobwright worker --drain";
+
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    /// Say where the schema stands, without changing it.
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) status: bool,
+    /// Print the SQL for somebody else to run.
+    #[arg(long)]
+    pub(crate) print: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Work on this queue only, with this many jobs at the same time (repeatable) [default: the configured ones].
+    #[arg(long, value_name = "QUEUE[=CONCURRENCY]", value_parser = queue)]
+    pub(crate) queue: Vec<(String, Option<usize>)>,
+    /// End when nothing that could be run here waits, runs or is due.
+    #[arg(long)]
+    pub(crate) drain: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Show it again every two seconds, until Ctrl-C.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// How to write it.
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+fn queue(text: &str) -> Result<(String, Option<usize>), String> {
+    let Some((name, number)) = text.rsplit_once('=') else {
+        return Ok((text.to_owned(), None));
+    };
+    match number.parse() {
+        Ok(n) if n > 0 => Ok((name.to_owned(), Some(n))),
+        _ => Err(format!("{number:?} is not a number of jobs: write `{name}=5`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// Every command says what it does and gives an example.
+    #[test]
+    fn every_help_has_an_example() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} has no description");
+            if command.has_subcommands() {
+                command.get_subcommands().filter(|sub| sub.get_name() != "help").for_each(check);
+            } else {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("Example:\n  jobwright "), "{name} has no example");
+            }
+        }
+        check(&Cli::command());
+    }
+}

@@ -1,0 +1,86 @@
+//! What `jobwright send` takes.
+
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use jobwright::JobId;
+
+pub(super) const SEND_HELP: &str = "\
+--lines: a line, without its newline, is the payload as text/plain; one that is not UTF-8 as application/octet-stream. An empty
+line is a job with an empty text; the end of the input is no line. --jsonl: each line is a JSON document, empty lines are skipped.
+Each 1000 lines commit together. A line that can't be sent stops the command; all lines before it have been sent.
+
+--event: nobody here runs it. It is published to the broker's exchange PREFIX.event with the routing key PREFIX.event.KIND, once
+it has committed, for anyone who listens; a worker with a broker does that.
+
+Example:
+  jobwright send send-invoice '{\"order\": 42}' --queue billing --priority 5
+  jobwright send resize - --content-type image/png < photo.png
+  jobwright send --event order-shipped '{\"order\": 42}'
+  jobwright send quote '{\"order\": 42}' --reply-to my-answers --correlation-id 42
+  find . -type f | jobwright send checksum --lines";
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// What is to be done: the kind that a handler is registered for.
+    pub(crate) kind: String,
+    /// JSON text, or `-` for stdin [default: null].
+    #[arg(conflicts_with_all = ["lines", "jsonl"], allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
+    /// Send each line of stdin as text.
+    #[arg(long, conflicts_with = "jsonl")]
+    pub(crate) lines: bool,
+    /// Send each line of stdin as JSON.
+    #[arg(long)]
+    pub(crate) jsonl: bool,
+    /// Send an event: a message of this kind to anyone who listens at the broker.
+    #[arg(long, conflicts_with_all = ["queue", "reply_to"])]
+    pub(crate) event: bool,
+    #[command(flatten)]
+    pub(crate) options: SendOptions,
+}
+
+/// What all jobs of one call have in common.
+#[derive(Debug, Args)]
+pub(crate) struct SendOptions {
+    /// Where it waits.
+    #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
+    pub(crate) queue: String,
+    /// Higher runs first, -32767 to 32767.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i16,
+    /// Run not before this long from now: `30s`, `1h 30m`, `PT1M`.
+    #[arg(long, value_parser = duration, conflicts_with = "at")]
+    pub(crate) delay: Option<Duration>,
+    /// Run not before this moment: `2030-01-01T00:00:00Z`.
+    #[arg(long)]
+    pub(crate) at: Option<Timestamp>,
+    /// Tries before it becomes a dead letter.
+    #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
+    pub(crate) max_attempts: u32,
+    /// A string beside the payload (repeatable).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// The job's id, a UUID: while a job of this id exists, sending it again changes nothing.
+    #[arg(long, conflicts_with_all = ["lines", "jsonl"])]
+    pub(crate) id: Option<JobId>,
+    /// Have the handler's result sent to this queue of the broker.
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) reply_to: Option<String>,
+    /// What the result is to be recognised by.
+    #[arg(long, value_name = "ID", requires = "reply_to")]
+    pub(crate) correlation_id: Option<String>,
+    /// Send the payload as bytes of this type, not as JSON.
+    #[arg(long, value_name = "TYPE", conflicts_with = "jsonl")]
+    pub(crate) content_type: Option<String>,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a header is written as `name=value`")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    jobwright::parse_duration(text)
+}

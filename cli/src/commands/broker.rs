@@ -1,0 +1,128 @@
+//! `jobwright broker`.
+
+use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::{Broker, ExternalQueue};
+use serde_json::{Value, json as value};
+
+use crate::args::{BrokerArgs, BrokerCommand};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, print, say, table};
+
+pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<(), Failure> {
+    match command {
+        BrokerCommand::Show(args) => {
+            let queues = Queues::of(settings, args);
+            show(&Broker::plan(&settings.broker, &queues.own, &queues.external), args.output.output)
+        }
+        BrokerCommand::Apply(args) => {
+            let queues = Queues::of(settings, args);
+            let broker = connect(settings).await?;
+            let items = broker.apply(&queues.own, &queues.external).await?;
+            show(&items, args.output.output)?;
+            let created = items.iter().filter(|item| item.state == TopologyState::Created).count();
+            say(format!("{}: {created} created now, {} altogether", broker.describe(), items.len()));
+            verdict(
+                &items,
+                "delete what differs (when it is empty) and apply again; for what is forbidden, use a user who may configure it",
+            )
+        }
+        BrokerCommand::Check(args) => {
+            let queues = Queues::of(settings, args);
+            let broker = connect(settings).await?;
+            let items = broker.check(&queues.own, &queues.external).await?;
+            show(&items, args.output.output)?;
+            verdict(
+                &items,
+                "`jobwright broker apply` declares what is missing; what differs has to be deleted first, when it is empty",
+            )
+        }
+    }
+}
+
+/// Which queues there are to be at the broker.
+pub(super) struct Queues {
+    pub(super) own: Vec<String>,
+    pub(super) external: Vec<String>,
+}
+
+impl Queues {
+    /// Those of the configuration.
+    pub(super) fn configured(settings: &Settings) -> Self {
+        Self {
+            own: settings.own_queues(),
+            external: settings.external_queues().map(ExternalQueue::name).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Those of the command line too.
+    fn of(settings: &Settings, args: &BrokerArgs) -> Self {
+        let mut queues = Self::configured(settings);
+        for name in &args.queue {
+            if !queues.own.contains(name) && !queues.external.contains(name) {
+                queues.own.push(name.clone());
+            }
+        }
+        queues
+    }
+}
+
+/// Connects. No database is needed here.
+async fn connect(settings: &Settings) -> Result<std::sync::Arc<Broker>, Failure> {
+    if settings.broker.url.is_none() {
+        return Err(Failure::Usage(
+            "no broker is configured: give `--amqp-url`, AMQP_URL, or `url` in the section `[broker]`".to_owned(),
+        ));
+    }
+    let broker = Broker::start(&settings.broker)?;
+    reached(&broker, settings).await?;
+    Ok(broker)
+}
+
+/// Waits until both connections are there. A broker that takes no messages still has queues to look at.
+pub(super) async fn reached(broker: &Broker, settings: &Settings) -> Result<(), jobwright::Error> {
+    match broker.up_within(settings.broker.connect_timeout).await {
+        Err(_) if matches!(broker.mode(), jobwright::BrokerMode::Blocked(_)) => Ok(()),
+        other => other,
+    }
+}
+
+fn show(items: &[TopologyItem], format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Json => json(&items.iter().map(document).collect::<Vec<_>>()),
+        Format::Table => print(table(
+            ["what", "name", "state", "settings"],
+            items
+                .iter()
+                .map(|item| [item.kind.to_string(), item.name.clone(), item.state.to_string(), item.settings.clone()]),
+        )),
+    }
+}
+
+fn document(item: &TopologyItem) -> Value {
+    let (state, why) = match &item.state {
+        TopologyState::Differs(why) => ("differs".to_owned(), Some(why)),
+        TopologyState::Forbidden(why) => ("forbidden".to_owned(), Some(why)),
+        other => (other.to_string(), None),
+    };
+    value!({ "kind": item.kind.to_string(), "name": item.name, "state": state, "why": why, "settings": item.settings })
+}
+
+/// Whether an item is as it should be.
+pub(super) fn good(item: &TopologyItem) -> bool {
+    matches!(item.state, TopologyState::Present | TopologyState::Created)
+}
+
+fn verdict(items: &[TopologyItem], todo: &str) -> Result<(), Failure> {
+    let bad: Vec<String> =
+        items.iter().filter(|item| !good(item)).map(|item| format!("{} {}", item.kind, item.name)).collect();
+    if bad.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{} of {} are not as they should be ({}): {todo}",
+        bad.len(),
+        items.len(),
+        bad.join(", ")
+    )))
+}

@@ -1,0 +1,88 @@
+//! The broker: whether it answers, what it lets us do, and what is there.
+
+use jobwright::broker::{TopologyItem, TopologyState};
+use jobwright::{Broker, BrokerMode, Secret};
+use ureq::http::Uri;
+
+use super::{Finding, version};
+use crate::commands::broker::{Queues, good, reached};
+use crate::config::Settings;
+
+pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+    let Some(url) = &settings.broker.url else {
+        return vec![Finding::ok("broker", "none configured: DB-only")];
+    };
+    let broker = match Broker::start(&settings.broker) {
+        Ok(broker) => broker,
+        Err(error) => return vec![Finding::error("broker", error, "correct the section `[broker]`")],
+    };
+    if let Err(error) = reached(&broker, settings).await {
+        let todo = "check `broker.url` (AMQP_URL), that the broker runs and lets this host in, user, password and vhost; until then \
+                    work goes by the table";
+        return vec![Finding::error("broker", error, todo), tls(url)];
+    }
+    let mut findings =
+        vec![Finding::ok("broker", format!("answers: {}", broker.describe())), version::check(url).await, tls(url)];
+    findings.push(match broker.mode() {
+        BrokerMode::Blocked(why) => Finding::warn(
+            "broker alarm",
+            format!("it takes no messages: {why}"),
+            "free memory or disk space at the broker (`rabbitmq-diagnostics alarms`); until then work goes by the table",
+        ),
+        _ => Finding::ok("broker alarm", "none"),
+    });
+    let queues = Queues::configured(settings);
+    match broker.check(&queues.own, &queues.external).await {
+        Ok(items) => findings.extend(topology(&items, settings.broker.declare)),
+        Err(error) => findings.push(Finding::error("broker queues", error, "try again; see the broker's log")),
+    }
+    broker.close(std::time::Duration::from_secs(2)).await;
+    findings
+}
+
+fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
+    const CHECK: &str = "broker queues";
+    let name = |item: &TopologyItem| format!("{} {}", item.kind, item.name);
+    let mut findings = Vec::new();
+    let missing: Vec<String> = items.iter().filter(|item| item.state == TopologyState::Missing).map(name).collect();
+    if !missing.is_empty() {
+        let found = format!("missing: {}", missing.join(", "));
+        findings.push(if declare {
+            Finding::warn(CHECK, found, "the first worker declares them; or run `jobwright broker apply`")
+        } else {
+            Finding::fail(CHECK, found, "run `jobwright broker apply` as a user who may configure them")
+        });
+    }
+    for item in items {
+        match &item.state {
+            TopologyState::Differs(why) => findings.push(Finding::fail(
+                CHECK,
+                format!("{} differs: {why}", name(item)),
+                "delete it when it is empty, then run `jobwright broker apply`; or configure what it is (`broker.depth`, `queue_type`)",
+            )),
+            TopologyState::Forbidden(why) => findings.push(Finding::fail(
+                "broker rights",
+                format!("{}: {why}", name(item)),
+                "give the user the rights that broker/README.md lists",
+            )),
+            _ => {}
+        }
+    }
+    if items.iter().all(good) {
+        findings.push(Finding::ok(CHECK, format!("all {} are there, and as they should be", items.len())));
+    }
+    findings
+}
+
+fn tls(url: &Secret) -> Finding {
+    const CHECK: &str = "broker encryption";
+    let Ok(uri) = url.expose().parse::<Uri>() else {
+        return Finding::ok(CHECK, "not known from this URL");
+    };
+    let here = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]") | None);
+    match (uri.scheme_str(), here) {
+        (Some("amqps"), _) => Finding::ok(CHECK, "TLS"),
+        (_, true) => Finding::ok(CHECK, "none, and none is needed to this host"),
+        _ => Finding::warn(CHECK, "none: password and jobs can be read on the way", "use `amqps://…`"),
+    }
+}

@@ -1,0 +1,87 @@
+//! The database: whether it answers, and what is in it.
+
+use std::path::Path;
+
+use jobwright::config::Backend;
+use jobwright::{AnyStore, MessageServices, Store as _};
+
+use super::{Finding, postgres, sqlite};
+use crate::config::Settings;
+
+/// What all checks of the database share.
+pub(super) type Messages = MessageServices<AnyStore>;
+
+pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
+    if let Ok(Backend::Sqlite(path)) = settings.database.backend()
+        && !Path::new(path).exists()
+    {
+        // Looking would make it.
+        return vec![Finding::warn(
+            "database",
+            format!("the file {path} does not exist"),
+            "the first command that needs it makes it; is it the right place?",
+        )];
+    }
+    let store = match AnyStore::connect(&settings.database).await {
+        Ok(store) => store,
+        Err(error) => {
+            let todo =
+                "check `database.url` (DATABASE_URL), that the server runs and lets this host in, and the password";
+            return vec![Finding::error("database", error, todo)];
+        }
+    };
+    let mut findings = vec![Finding::ok("database", store.jobs().describe())];
+    let messages = MessageServices::new(store, &settings.database);
+    let schema = schema(&messages).await;
+    let complete = schema.state == super::State::Ok;
+    match settings.database.backend() {
+        Ok(Backend::Postgres(_)) => findings.extend(postgres::server(&messages).await),
+        _ => findings.extend(sqlite::check(&messages).await),
+    }
+    findings.push(schema);
+    if complete {
+        if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
+            findings.extend(postgres::rights(&messages, &settings.database.schema).await);
+        }
+        findings.push(nodes(&messages).await);
+    }
+    findings
+}
+
+async fn schema(messages: &Messages) -> Finding {
+    const CHECK: &str = "database schema";
+    let steps = match messages.jobs().migration_status().await {
+        Ok(steps) => steps,
+        Err(error) => {
+            return Finding::error(CHECK, error, "an applied migration is never edited: use the build that applied it");
+        }
+    };
+    let missing: Vec<String> =
+        steps.iter().filter(|step| step.applied_at.is_none()).map(|step| step.version.to_string()).collect();
+    let newer = steps.iter().filter(|step| !step.known).count();
+    if newer > 0 {
+        return Finding::fail(CHECK, format!("{newer} versions newer than this program"), "upgrade this program");
+    }
+    if !missing.is_empty() {
+        let found = format!("version {} is missing", missing.join(", "));
+        return Finding::fail(CHECK, found, "run `jobwright migrate`");
+    }
+    Finding::ok(CHECK, format!("version {}, nothing missing, nothing edited", steps.len()))
+}
+
+async fn nodes(messages: &Messages) -> Finding {
+    const CHECK: &str = "nodes";
+    let status = match messages.jobs().status().await {
+        Ok(status) => status,
+        Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
+    };
+    let alive = status.nodes.iter().filter(|node| !node.dead).count();
+    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.overdue).sum();
+    match (alive, waiting) {
+        (0, 0) => Finding::ok(CHECK, "none alive, and nothing waits"),
+        (0, waiting) => {
+            Finding::warn(CHECK, format!("none alive, and {waiting} jobs wait or are due"), "start `jobwright worker`")
+        }
+        _ => Finding::ok(CHECK, format!("{alive} alive")),
+    }
+}

@@ -1,0 +1,113 @@
+//! `jobwright doctor`: independent checks, each with what to do. None changes anything, and none shows a password.
+
+mod broker;
+mod configuration;
+mod database;
+mod postgres;
+mod sqlite;
+mod version;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use jobwright::ErrorKind;
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, harmless, json, print};
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    Ok,
+    /// It works, and somebody should know.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        })
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    check: &'static str,
+    state: State,
+    found: String,
+    /// What to do.
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    todo: Option<String>,
+    #[serde(skip)]
+    unreachable: bool,
+}
+
+impl Finding {
+    fn new(check: &'static str, state: State, found: impl Into<String>) -> Self {
+        Self { check, state, found: found.into(), todo: None, unreachable: false }
+    }
+
+    pub(super) fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Self::new(check, State::Ok, found)
+    }
+
+    pub(super) fn warn(check: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self { todo: Some(todo.into()), ..Self::new(check, State::Warn, found) }
+    }
+
+    pub(super) fn fail(check: &'static str, found: impl Into<String>, todo: impl Into<String>) -> Self {
+        Self { todo: Some(todo.into()), ..Self::new(check, State::Fail, found) }
+    }
+
+    /// What the library said.
+    pub(super) fn error(check: &'static str, error: jobwright::Error, todo: &str) -> Self {
+        let unreachable = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy);
+        Self { unreachable, ..Self::fail(check, Failure::from(error).to_string(), todo) }
+    }
+}
+
+/// Runs all checks. A configuration that can't be read is the first finding, and the last.
+pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let mut findings = Vec::new();
+    match settings {
+        Ok(settings) => {
+            findings.extend(configuration::check(&settings));
+            findings.extend(database::check(&settings).await);
+            findings.extend(broker::check(&settings).await);
+        }
+        Err(failure) => findings.push(Finding::fail(
+            "configuration",
+            failure.to_string(),
+            "correct the configuration; nothing else was checked",
+        )),
+    }
+    match args.output.output {
+        Format::Json => json(&findings)?,
+        Format::Table => print(sheet(&findings))?,
+    }
+    Ok(ExitCode::from(if findings.iter().any(|finding| finding.unreachable) {
+        3
+    } else {
+        u8::from(findings.iter().any(|finding| finding.state == State::Fail))
+    }))
+}
+
+/// One line for each, and under it what to do.
+fn sheet(findings: &[Finding]) -> String {
+    findings.iter().fold(String::new(), |sheet, finding| {
+        let Finding { check, state, found, todo, .. } = finding;
+        let line = format!("{state:<5} {check:<20} {}\n", harmless(found).replace('\n', " "));
+        let todo = todo.as_ref().map_or_else(String::new, |todo| format!("{:<27}→ {}\n", "", harmless(todo)));
+        sheet + &line + &todo
+    })
+}

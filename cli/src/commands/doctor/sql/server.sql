@@ -1,0 +1,5 @@
+-- One row about the server, whoever asks: its version, whether it takes writes, and its clock.
+select current_setting('server_version_num')::int as version,
+       current_setting('server_version') as version_text,
+       current_setting('transaction_read_only') = 'on' or pg_is_in_recovery() as read_only,
+       extract(epoch from clock_timestamp())::float8 as now

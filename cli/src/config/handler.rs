@@ -1,0 +1,73 @@
+//! `[handlers.KIND]`.
+
+use std::time::Duration;
+
+use jobwright::{KindOptions, RetryPolicy, Secret};
+
+use super::keys::Value;
+
+/// A handler as far as it was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    command: Option<Vec<String>>,
+    url: Option<Secret>,
+    timeout: Option<Duration>,
+    concurrency: Option<usize>,
+    retry: Option<RetryPolicy>,
+    reply: bool,
+}
+
+/// What runs the jobs of a kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Handler {
+    pub(crate) action: Action,
+    pub(crate) options: KindOptions,
+    /// Its output is sent to who asked for a result.
+    pub(crate) reply: bool,
+}
+
+/// How.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// A program and its arguments.
+    Command(Vec<String>),
+    /// Where to POST.
+    Url(Secret),
+}
+
+impl Draft {
+    pub(super) fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
+        match (key, value) {
+            ("command", Value::Words(words)) => self.command = Some(words),
+            ("url", Value::Text(url)) => self.url = Some(Secret::new(url)),
+            ("timeout", Value::Duration(Duration::ZERO)) => return Err("no handler finishes in no time".to_owned()),
+            ("timeout", Value::Duration(timeout)) => self.timeout = Some(timeout),
+            ("concurrency", Value::Number(0)) => return Err("it must be 1 or more".to_owned()),
+            ("concurrency", Value::Number(n)) => self.concurrency = Some(n),
+            ("retry", Value::Retry(retry)) => self.retry = Some(retry),
+            ("reply", Value::Flag(on)) => self.reply = on,
+            _ => return Err("this program does not know what to do with it".to_owned()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<Handler, String> {
+        let action = match (self.command, self.url) {
+            (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {
+                Action::Command(command)
+            }
+            (Some(_), None) => return Err("has an empty `command`: name a program".to_owned()),
+            (None, Some(url)) => Action::Url(crate::handlers::check_url(url)?),
+            (None, None) => return Err("has neither `command` nor `url`: give one of them".to_owned()),
+            (Some(_), Some(_)) => return Err("has both `command` and `url`: remove one of them".to_owned()),
+        };
+        let mut options = KindOptions::default().concurrency(self.concurrency);
+        if let Some(timeout) = self.timeout {
+            options = options.timeout(timeout);
+        }
+        if let Some(retry) = self.retry {
+            options = options.retry(retry);
+        }
+        Ok(Handler { action, options, reply: self.reply })
+    }
+}

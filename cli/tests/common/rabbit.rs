@@ -1,0 +1,132 @@
+//! A prefix of its own at a broker, and a foreign client there.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use jobwright::{Broker, BrokerConfig};
+use lapin::options::{
+    BasicConsumeOptions, BasicPublishOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+
+/// Everything with this prefix is deleted when it is dropped.
+pub(crate) struct Rabbit {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+    /// Queues of a test, beyond `default`.
+    pub(crate) queues: Vec<String>,
+    keep: bool,
+}
+
+/// A message a foreign client got.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) routing_key: String,
+    pub(crate) properties: BasicProperties,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Rabbit {
+    /// The broker that all tests share; `None` if this run is without servers.
+    pub(crate) fn shared() -> Option<Self> {
+        if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
+            return None;
+        }
+        let url = std::env::var("AMQP_URL")
+            .expect("set AMQP_URL, or run `cargo xtask test`, or JOBWRIGHT_TEST_EMBEDDED_ONLY=1");
+        let mut rabbit = Self::at(&url);
+        rabbit.keep = false;
+        Some(rabbit)
+    }
+
+    /// A broker that ends with the test, so nothing has to be deleted there.
+    pub(crate) fn at(url: &str) -> Self {
+        let prefix = format!("cli-{}", &super::uuid()[..30]);
+        Self { url: url.to_owned(), prefix, queues: vec!["mail".to_owned()], keep: true }
+    }
+
+    pub(crate) fn name(&self, rest: &str) -> String {
+        format!("{}.{rest}", self.prefix)
+    }
+
+    fn with_channel<T>(&self, work: impl AsyncFnOnce(Channel) -> T) -> T {
+        runtime().block_on(async {
+            let all = async {
+                let connection = Connection::connect(&self.url, ConnectionProperties::default()).await.unwrap();
+                let done = work(connection.create_channel().await.unwrap()).await;
+                let _ = connection.close(200, "OK".into()).await;
+                done
+            };
+            tokio::time::timeout(Duration::from_secs(60), all).await.expect("the broker does not answer")
+        })
+    }
+
+    /// Makes a queue, bound to an exchange if one is given.
+    pub(crate) fn declare(&self, queue: &str, bound: Option<(&str, &str)>) {
+        self.with_channel(async |channel| {
+            let (options, none) = (QueueDeclareOptions::durable(), FieldTable::default());
+            channel.queue_declare(queue.into(), options, none.clone()).await.unwrap();
+            if let Some((exchange, key)) = bound {
+                channel
+                    .queue_bind(queue.into(), exchange.into(), key.into(), QueueBindOptions::default(), none)
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+
+    pub(crate) fn delete(&self, queue: &str) {
+        self.with_channel(async |channel| {
+            channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+        });
+    }
+
+    /// Waits for a message, and takes it.
+    pub(crate) fn receive(&self, queue: &str) -> Message {
+        self.with_channel(async |channel| {
+            let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+            let mut consumer =
+                channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.unwrap();
+            let delivery = consumer.next().await.unwrap().unwrap();
+            Message {
+                routing_key: delivery.routing_key.to_string(),
+                properties: delivery.properties,
+                body: delivery.data,
+            }
+        })
+    }
+
+    pub(crate) fn publish(&self, queue: &str, properties: BasicProperties, body: &[u8]) {
+        self.with_channel(async |channel| {
+            let options = BasicPublishOptions::default();
+            channel.basic_publish("".into(), queue.into(), options, body, properties).await.unwrap().await.unwrap();
+        });
+    }
+}
+
+impl Drop for Rabbit {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        let mut queues = vec!["default".to_owned()];
+        queues.append(&mut self.queues);
+        let config = BrokerConfig { prefix: self.prefix.clone(), ..BrokerConfig::url(&self.url) };
+        runtime().block_on(async {
+            let broker = Broker::start(&config).unwrap();
+            let removed = match broker.up_within(Duration::from_secs(10)).await {
+                Ok(()) => broker.remove(&queues, &queues).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = removed {
+                eprintln!("queues {}.* are left behind: {error}", self.prefix);
+            }
+            broker.close(Duration::from_secs(5)).await;
+        });
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}

@@ -1,0 +1,69 @@
+//! What the broker holds, for people.
+
+use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
+
+use super::Broker;
+use super::failure::{Failure, within};
+use super::mode::Side;
+use super::topology::{self, Made, Part};
+use crate::error::Result;
+
+/// A queue of the broker.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct BrokerQueue {
+    /// Its name at the broker.
+    pub name: String,
+    /// Messages ready to be delivered; `None`: there is no such queue.
+    pub messages: Option<u32>,
+    /// Who consumes it: one for each executor or external worker that subscribed.
+    pub consumers: Option<u32>,
+}
+
+impl Broker {
+    /// What waits in these queues of the broker, by their full names, in their order.
+    ///
+    /// # Errors
+    /// When the broker can't be asked.
+    pub async fn queues(&self, names: &[String]) -> Result<Vec<BrokerQueue>> {
+        let mut queues = Vec::with_capacity(names.len());
+        for name in names {
+            let depth = self.depth(name).await?;
+            queues.push(BrokerQueue {
+                name: name.clone(),
+                messages: depth.map(|depth| depth.messages),
+                consumers: depth.map(|depth| depth.consumers),
+            });
+        }
+        Ok(queues)
+    }
+
+    /// Deletes what [`apply`](Self::apply) declares for these queues, with all that is in it: for tests, and for what is given up.
+    /// Deliveries are no loss, their rows are in the database; submissions that were not taken in yet are.
+    ///
+    /// # Errors
+    /// When the broker can't be asked, or refuses.
+    pub async fn remove(&self, queues: &[String], external: &[String]) -> Result<()> {
+        for part in topology::all(&self.hub.config, &self.hub.names, queues, external) {
+            match self.delete(&part).await {
+                Ok(()) | Err(Failure::Missing(_)) => {}
+                Err(failure) => return Err(failure.into_error(&format!("delete {:?}", part.name))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, part: &Part) -> Result<(), Failure> {
+        let channel = self.hub.session(Side::Consume)?.channel().await?;
+        let (name, rpc) = (part.name.as_str(), self.hub.rpc());
+        match part.made {
+            Made::Exchange(_) => {
+                within(rpc, channel.exchange_delete(name.into(), ExchangeDeleteOptions::default())).await?;
+            }
+            Made::Queue { .. } => {
+                within(rpc, channel.queue_delete(name.into(), QueueDeleteOptions::default())).await?;
+            }
+        }
+        within(rpc, channel.close(200, "OK".into())).await
+    }
+}
