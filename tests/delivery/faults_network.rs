@@ -182,9 +182,9 @@ async fn confirms_are_lost_or_turned_into_refusals() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Channels end with an error while the connection lives on.
+/// Channels end with an error, and subscriptions are cancelled, while the connection lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn channels_are_closed_with_406_under_load() {
+async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let frames = Frames::start(site.address()).await;
     let by = site.broker_by(frames.address);
@@ -192,9 +192,8 @@ async fn channels_are_closed_with_406_under_load() {
     let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
-    for (n, trigger) in
-        [Trigger::Confirm, Trigger::Delivery, Trigger::Confirm, Trigger::Delivery].into_iter().enumerate()
-    {
+    let triggers = [Trigger::Confirm, Trigger::Delivery, Trigger::Cancel, Trigger::Confirm, Trigger::Delivery];
+    for (n, trigger) in triggers.into_iter().enumerate() {
         frames.close_channel_at(trigger);
         eventually(PATIENCE, async || frames.hits() == n as u64 + 1).await;
         let before = executor.stats().delivered;

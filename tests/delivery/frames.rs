@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 /// Class and method of the frames that matter here.
 const CHANNEL_CLOSE: [u8; 4] = [0, 20, 0, 40];
 const CHANNEL_CLOSE_OK: [u8; 4] = [0, 20, 0, 41];
+const CANCEL: [u8; 4] = [0, 60, 0, 30];
 const DELIVER: [u8; 4] = [0, 60, 0, 60];
 const ACK: [u8; 4] = [0, 60, 0, 80];
 const NACK: [u8; 4] = [0, 60, 0, 120];
@@ -29,13 +30,15 @@ pub(crate) enum Confirms {
     Nacked,
 }
 
-/// What makes a channel end.
+/// What makes a channel or a subscription end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// The next confirm.
     Confirm,
     /// The next delivery.
     Delivery,
+    /// The next delivery too, but it arrives, and only the subscription ends: the broker cancels it.
+    Cancel,
 }
 
 /// Stands between a client and the broker.
@@ -73,7 +76,8 @@ impl Frames {
         self.rules.confirms.store(confirms as u8, Ordering::SeqCst);
     }
 
-    /// The channel of the next such frame ends with 406, as the broker does it when something is wrong. Works once.
+    /// The channel of the next such frame ends with 406, as the broker does it when something is wrong; or its subscription is
+    /// cancelled. Works once.
     pub(crate) fn close_channel_at(&self, trigger: Trigger) {
         *self.rules.trigger.lock().unwrap() = Some(trigger);
     }
@@ -133,24 +137,19 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
         }
     };
     let downwards = async {
+        let mut cancel: Option<Frame> = None;
         loop {
             let mut frame = Frame::read(&mut from_server).await?;
             if closing.swallows(&frame, true) {
                 continue;
             }
-            let ends = {
+            let pulled = {
                 let mut trigger = rules.trigger.lock().unwrap();
-                let hit = match *trigger {
-                    Some(Trigger::Confirm) => frame.is(ACK),
-                    Some(Trigger::Delivery) => frame.is(DELIVER),
-                    None => false,
-                };
-                if hit {
-                    *trigger = None;
-                }
-                hit
+                trigger.take_if(|trigger| frame.is(if *trigger == Trigger::Confirm { ACK } else { DELIVER }))
             };
-            if ends {
+            if pulled == Some(Trigger::Cancel) {
+                cancel = Some(Frame::cancel(&frame));
+            } else if pulled.is_some() {
                 rules.hits.fetch_add(1, Ordering::SeqCst);
                 let close = Frame::close(frame.channel());
                 closing.0.lock().unwrap().insert(frame.channel(), Agreed::default());
@@ -171,6 +170,13 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
                 }
             }
             frame.write(&mut to_client).await?;
+            // Behind the properties: a delivery of ours has no body.
+            if frame.0[0] == 2
+                && let Some(cancel) = cancel.take_if(|cancel| cancel.channel() == frame.channel())
+            {
+                rules.hits.fetch_add(1, Ordering::SeqCst);
+                cancel.write(&mut to_client).await?;
+            }
         }
     };
     let _: Option<()> = tokio::select! {
@@ -212,6 +218,16 @@ impl Frame {
         payload.push(text.len() as u8);
         payload.extend(text);
         payload.extend([0; 4]);
+        Self::method(channel, &payload)
+    }
+
+    /// `basic.cancel` of the subscription that a delivery is of.
+    fn cancel(delivery: &Self) -> Self {
+        let tag = &delivery.0[11..12 + delivery.0[11] as usize];
+        Self::method(delivery.channel(), &[&CANCEL, tag, &[1]].concat())
+    }
+
+    fn method(channel: u16, payload: &[u8]) -> Self {
         let mut bytes = vec![1];
         bytes.extend(channel.to_be_bytes());
         bytes.extend((payload.len() as u32).to_be_bytes());

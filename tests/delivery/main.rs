@@ -22,7 +22,7 @@
 //! | sent again while it is in progress, or removed while it is | `faults_queues::deliveries_come_again_and_again`, `sending::deliveries_that_are_stale_run_nothing` |
 //! | nobody sees what could not be sent | `relay::a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter`, `sending::rubbish_…` |
 //! | the broker loses what it has confirmed | `faults_broker::killed_and_restarted_then_wiped_under_load`, `faults_queues::purged_under_load` |
-//! | confirms are dropped when a channel ends; a publish waits for ever | `faults_network::channels_are_closed_with_406_under_load`, `half_open_connections_under_load` |
+//! | confirms are dropped when a channel ends; a publish waits for ever | `faults_network::channels_are_closed_…`, `half_open_connections_under_load` |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
