@@ -181,7 +181,13 @@ pub(super) async fn depth(hub: &Hub, queue: &str) -> Result<Option<Depth>> {
     match answer.await {
         Ok(depth) => Ok(Some(depth)),
         // It took the channel with it.
-        Err(Failure::Missing(_)) => Ok(None),
+        Err(Failure::Missing(_)) => {
+            // Whoever made sure of it before is to do so again.
+            if let Some(lane) = topology::lane_of(&hub.names, queue) {
+                hub.ensured.lock().await.1.remove(&lane);
+            }
+            Ok(None)
+        }
         Err(failure) => Err(failure.into_error(&tried())),
     }
 }

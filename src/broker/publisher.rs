@@ -341,6 +341,8 @@ impl Publisher {
             self.hub.line(Side::Publish).borrow().as_ref().is_none_or(|session| session.number != number)
         });
         self.fence = None;
+        // An exchange that has gone ends a channel too.
+        self.hub.doubts.fetch_add(1, Ordering::Relaxed);
         let mut items: Vec<_> = self.sent.drain(..).map(|sent| sent.item).collect();
         items.extend(self.confirmed.drain(..).chain(self.fenced.drain(..)).map(|(item, _)| item));
         for item in items {

@@ -1,0 +1,327 @@
+//! Jobs in the hands of external workers: any AMQP client that takes a message and reports.
+
+use std::time::Duration;
+
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+use crate::client::{Client, Message, Tap, headers};
+use crate::frames::{Confirms, Frames};
+use crate::site::Site;
+use crate::support::postgres::Pg;
+use crate::support::world::{PATIENCE, World as _, quick};
+use crate::support::{TestDb, eventually};
+
+/// A node that hands out the jobs of the queue `paint`, and a worker's connection.
+struct Paint {
+    site: Site,
+    messages: MessageServices,
+    executor: CommandExecutor,
+    client: Client,
+}
+
+impl Paint {
+    async fn open(queue: ExternalQueue) -> Option<Self> {
+        let site = Site::<Pg<false>>::open().await?;
+        site.uses("paint");
+        let messages = site.messages().await;
+        messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+        let executor =
+            CommandExecutor::builder(messages.clone()).config(quick()).external_queue(queue).start().await.unwrap();
+        let client = site.client().await;
+        Some(Self { site, messages, executor, client })
+    }
+
+    async fn tap(&self, prefetch: u16) -> Tap {
+        self.client.tap(&self.site.names().external("paint"), prefetch).await
+    }
+
+    async fn send(&self, n: i64) -> JobId {
+        self.messages.send(paint(n)).await.unwrap()
+    }
+
+    /// Reports on a job as `broker/README.md` says it.
+    async fn report(&self, message: &Message, status: &str, more: &[(&str, &str)]) {
+        self.report_with(message, status, more, None).await;
+    }
+
+    async fn report_with(&self, message: &Message, status: &str, more: &[(&str, &str)], body: Option<&str>) {
+        let (properties, body) = report(message.job(), message.version(), status, more, body);
+        assert!(self.client.publish("", &self.site.names().reply(), properties, &body).await);
+    }
+
+    async fn reported(&self, count: u64) {
+        eventually(PATIENCE, async || self.executor.stats().reported == count).await;
+    }
+}
+
+fn paint(n: i64) -> NewJob {
+    NewJob::json("paint", &n).queue("paint").header("tenant", "acme").max_attempts(3)
+}
+
+fn lease(seconds: u64) -> ExternalQueue {
+    ExternalQueue::new("paint").lease(Duration::from_secs(seconds))
+}
+
+fn report(
+    id: JobId,
+    version: i64,
+    status: &str,
+    more: &[(&str, &str)],
+    body: Option<&str>,
+) -> (BasicProperties, Vec<u8>) {
+    let text = id.to_string();
+    let mut table: FieldTable =
+        headers([("jobId", text.as_str()), ("status", status)].into_iter().chain(more.iter().copied()));
+    table.insert("version".into(), AMQPValue::LongLongInt(version));
+    let mut properties = BasicProperties::default().with_headers(table);
+    if body.is_some() {
+        properties = properties.with_content_type("application/json".into());
+    }
+    (properties, body.unwrap_or_default().as_bytes().to_vec())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_is_handed_out_whole_and_done() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let mut tap = paint.tap(0).await;
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        ids.push(paint.send(n).await);
+    }
+    let mut came = Vec::new();
+    for (n, id) in ids.into_iter().enumerate() {
+        let message = tap.next().await;
+        assert_eq!((message.job(), message.text()), (id, n.to_string()), "not in order");
+        let properties = &message.properties;
+        assert_eq!(message.kind(), Some("paint"));
+        assert_eq!(properties.message_id().as_ref().map(ShortString::as_str), Some(id.to_string().as_str()));
+        assert_eq!(properties.content_type().as_ref().map(ShortString::as_str), Some("application/json"));
+        let header = |name| message.header(name).unwrap();
+        assert_eq!((header("tenant"), header("queue")), ("acme".to_owned(), "paint".to_owned()));
+        assert_eq!((header("attempt"), header("version")), ("1".to_owned(), "1".to_owned()));
+        came.push(message);
+    }
+    for message in &came {
+        paint.report(message, "done", &[]).await;
+        tap.ack(message).await;
+    }
+    paint.reported(20).await;
+    paint.site.db.drained().await;
+    assert_eq!(paint.executor.stats().handed_out, 20);
+}
+
+/// Nobody consumes: no lease begins to run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_handed_out_without_a_worker() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let id = paint.send(1).await;
+    // It has looked: something else that it does came after.
+    paint.report(&Message::about(JobId::new(), 1), "done", &[]).await;
+    eventually(PATIENCE, async || paint.executor.stats().reports_refused == 1).await;
+    assert_eq!(paint.site.db.jobs().state(id).await, Some(JobState::Waiting));
+    assert_eq!(paint.executor.stats().handed_out, 0);
+    let mut tap = paint.tap(0).await;
+    assert_eq!(tap.next().await.job(), id);
+}
+
+/// No more than the queue is to hold waits there; the rest stays in the table, where it can be steered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_handed_out_than_fits() {
+    let Some(paint) = Paint::open(lease(60).depth(5)).await else { return };
+    let mut cx = paint.messages.begin();
+    for n in 0..50 {
+        cx.send(self::paint(n)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    let mut tap = paint.tap(1).await;
+    for _ in 0..50 {
+        let message = tap.next().await;
+        assert!(paint.client.waiting(&paint.site.names().external("paint")).await <= 5);
+        paint.report(&message, "done", &[]).await;
+        tap.ack(&message).await;
+    }
+    paint.site.db.drained().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_tried_again_as_the_worker_advises() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let mut tap = paint.tap(0).await;
+    let id = paint.send(1).await;
+    let jobs = paint.site.db.jobs();
+
+    let first = tap.next().await;
+    tap.ack(&first).await;
+    paint.report(&first, "failed", &[("error", "no blue left"), ("detail", "a stack"), ("retryAfter", "200ms")]).await;
+    let second = tap.next().await;
+    tap.ack(&second).await;
+    assert_eq!((second.job(), second.header("attempt").unwrap().as_str()), (id, "2"));
+    assert!(second.version() > first.version());
+    let detail = jobs.detail(id).await;
+    assert_eq!((detail.errors[0].error.as_str(), detail.errors[0].attempt), ("no blue left", 1));
+
+    // By policy: later than anybody waits here.
+    paint.report(&second, "failed", &[("error", "no red left")]).await;
+    paint.site.db.reaches(id, JobState::Timer).await;
+
+    let other = paint.send(2).await;
+    let third = tap.next().await;
+    tap.ack(&third).await;
+    assert_eq!(third.job(), other);
+    paint.report(&third, "failed", &[("error", "no canvas"), ("retry", "never")]).await;
+    paint.site.db.reaches(other, JobState::Dead).await;
+    assert_eq!(jobs.detail(other).await.errors[0].error, "no canvas");
+    paint.reported(3).await;
+}
+
+/// Attempts are counted, and the last one is the last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_fails_too_often_is_a_dead_letter() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let mut tap = paint.tap(0).await;
+    let id = paint.send(1).await;
+    for attempt in 1..=3 {
+        let message = tap.next().await;
+        tap.ack(&message).await;
+        assert_eq!(message.header("attempt").unwrap(), attempt.to_string());
+        paint.report(&message, "failed", &[("error", "no"), ("retryAfter", "0")]).await;
+    }
+    paint.site.db.reaches(id, JobState::Dead).await;
+    assert_eq!(paint.site.db.jobs().detail(id).await.errors.len(), 3);
+}
+
+/// A lease that runs out gives the job to another worker; what the first one says then is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_runs_out_hands_the_job_out_again() {
+    let Some(paint) = Paint::open(lease(1)).await else { return };
+    let mut tap = paint.tap(0).await;
+    let id = paint.send(1).await;
+    let first = tap.next().await;
+    let second = tap.next().await;
+    assert_eq!((first.job(), second.job(), second.version()), (id, id, first.version() + 1));
+    paint.report(&first, "done", &[]).await;
+    eventually(PATIENCE, async || paint.executor.stats().reports_refused == 1).await;
+    assert!(paint.site.db.jobs().state(id).await.is_some(), "a late report took effect");
+    assert_eq!(paint.executor.stats().reported, 0);
+}
+
+/// A worker that needs longer says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_can_be_extended() {
+    let Some(paint) = Paint::open(lease(2)).await else { return };
+    let mut tap = paint.tap(0).await;
+    paint.send(1).await;
+    let message = tap.next().await;
+    tap.ack(&message).await;
+    paint.report(&message, "extend", &[("lease", "60s")]).await;
+    // Longer than the lease was: nobody else gets it.
+    assert!(tap.next_within(Duration::from_secs(4)).await.is_none());
+    paint.report(&message, "done", &[]).await;
+    // Again, which is too late.
+    paint.report(&message, "done", &[]).await;
+    paint.report(&message, "extend", &[]).await;
+    paint.reported(1).await;
+    paint.site.db.drained().await;
+    eventually(PATIENCE, async || paint.executor.stats().reports_refused == 2).await;
+}
+
+/// The queue goes, with what is in it: the jobs come back by their leases, and the queue by the next hand-out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_deleted_loses_nothing() {
+    let Some(paint) = Paint::open(lease(1)).await else { return };
+    let name = paint.site.names().external("paint");
+    let mut tap = paint.tap(1).await;
+    for n in 0..10 {
+        paint.send(n).await;
+    }
+    tap.next().await;
+    paint.client.delete(&name).await;
+    eventually(PATIENCE, async || paint.client.depth(&name).await.is_some()).await;
+    let mut tap = paint.tap(1).await;
+    eventually(PATIENCE, async || {
+        if let Some(message) = tap.next_within(Duration::from_millis(100)).await {
+            paint.report(&message, "done", &[]).await;
+            tap.ack(&message).await;
+        }
+        paint.site.db.jobs().all().await.is_empty()
+    })
+    .await;
+    assert_eq!(paint.executor.stats().reported, 10);
+}
+
+/// The broker refuses them: nobody has them, so no attempt is spent. Here it lies, and has them after all: whoever takes one
+/// of those is told that it came too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hand_outs_that_are_refused_are_taken_back() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    site.uses("paint");
+    let frames = Frames::start(site.address()).await;
+    let messages = site.messages_with(&site.broker_by(frames.address)).await;
+    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+    frames.confirms(Confirms::Nacked);
+    let executor =
+        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(60)).start().await.unwrap();
+    let client = site.client().await;
+    let mut tap = client.tap(&site.names().external("paint"), 0).await;
+    let id = messages.send(paint(1)).await.unwrap();
+    let refused = tap.next().await;
+    tap.ack(&refused).await;
+    assert_eq!((refused.job(), refused.header("attempt").unwrap().as_str()), (id, "1"));
+    let reply = site.names().reply();
+    let (properties, _) = report(id, refused.version(), "done", &[], None);
+    assert!(client.publish("", &reply, properties, b"").await);
+    eventually(PATIENCE, async || executor.stats().reports_refused == 1).await;
+    frames.confirms(Confirms::Pass);
+    // Until one is handed out whose confirm came.
+    eventually(PATIENCE, async || executor.stats().handed_out == 1).await;
+    while let Some(message) = tap.next_within(Duration::from_millis(200)).await {
+        tap.ack(&message).await;
+        assert_eq!((message.job(), message.header("attempt").unwrap().as_str()), (id, "1"));
+        assert!(message.version() > refused.version());
+        let (properties, _) = report(id, message.version(), "done", &[], None);
+        assert!(client.publish("", &reply, properties, b"").await);
+    }
+    site.db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
+}
+
+/// Reports that can't be read are kept aside, and the next is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_that_nobody_understands_are_kept_aside() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let mut tap = paint.tap(0).await;
+    paint.send(1).await;
+    let message = tap.next().await;
+    tap.ack(&message).await;
+    let reply = paint.site.names().reply();
+    assert!(paint.client.publish("", &reply, BasicProperties::default(), b"done!").await);
+    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "missing-id");
+    paint.report(&message, "finished", &[]).await;
+    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "bad-status");
+    paint.report(&message, "failed", &[("retry", "sometimes")]).await;
+    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "bad-header");
+    paint.report(&message, "done", &[]).await;
+    paint.reported(1).await;
+}
+
+/// A job can ask for its result.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_result_goes_to_who_asked_for_it() {
+    let Some(paint) = Paint::open(lease(60)).await else { return };
+    let results = paint.client.queue().await;
+    let mut tap = paint.tap(0).await;
+    let id = paint.messages.send(self::paint(1).reply_to(results.as_str(), "order 7")).await.unwrap();
+    let message = tap.next().await;
+    tap.ack(&message).await;
+    assert_eq!(message.properties.reply_to().as_ref().map(ShortString::as_str), Some(results.as_str()));
+    paint.report_with(&message, "done", &[], Some("{\"painted\":true}")).await;
+    let result = paint.client.take(&results).await;
+    assert_eq!(result.text(), "{\"painted\": true}");
+    assert_eq!(result.correlation(), Some("order 7"));
+    assert_eq!((result.job(), result.kind()), (id, Some("paint")));
+    paint.site.db.drained().await;
+}

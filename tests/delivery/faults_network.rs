@@ -1,0 +1,282 @@
+//! What is between us and the broker fails, for some and not for others.
+
+use std::time::{Duration, Instant};
+
+use jobwright::{BrokerConfig, JobId, MessageServices};
+
+use crate::frames::{Confirms, Frames, Trigger};
+use crate::load::Load;
+use crate::site::{Site, note, noting, send};
+use crate::support::eventually;
+use crate::support::postgres::Pg;
+use crate::support::proxy::Proxy;
+use crate::support::world::{PATIENCE, World, patient, quick};
+
+async fn down(messages: &MessageServices) {
+    eventually(PATIENCE, async || !messages.broker().unwrap().mode().is_up()).await;
+}
+
+async fn up(messages: &MessageServices) {
+    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+}
+
+/// Who is cut off works by the table; the others notice nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_executor_is_cut_off_under_load() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.address()).await;
+    let producer = site.messages().await;
+    let (near, far) = (site.messages().await, site.messages_with(&site.broker_by(proxy.address)).await);
+    let (first, second) = (noting::<Pg<false>>(&near, quick(), 5).await, noting::<Pg<false>>(&far, quick(), 5).await);
+    up(&far).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 5, Duration::from_millis(20));
+    eventually(PATIENCE, async || second.stats().delivered >= 20).await;
+    for _ in 0..2 {
+        proxy.down();
+        down(&far).await;
+        let before = first.stats().delivered;
+        eventually(PATIENCE, async || first.stats().delivered >= before + 50).await;
+        proxy.heal();
+        up(&far).await;
+        let before = second.stats().delivered;
+        eventually(PATIENCE, async || second.stats().delivered >= before + 20).await;
+    }
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    for executor in [first, second] {
+        let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+        assert_eq!(stats.refused, 0);
+    }
+}
+
+/// The cable is pulled: connections stay open and nothing passes. Heartbeats find out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_open_connections_under_load() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.address()).await;
+    let by = site.broker_by(proxy.address);
+    let (producer, elsewhere) = (site.messages_with(&by).await, site.messages_with(&by).await);
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 5).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 5, Duration::from_millis(20));
+    proxy.stall();
+    // Two heartbeats of 2 s.
+    let start = Instant::now();
+    down(&producer).await;
+    down(&elsewhere).await;
+    assert!(start.elapsed() < Duration::from_secs(15), "it took {:?}", start.elapsed());
+    let before = site.db.ledger().await.len();
+    eventually(PATIENCE, async || site.db.ledger().await.len() >= before + 100).await;
+    proxy.heal();
+    up(&producer).await;
+    up(&elsewhere).await;
+    let before = executor.stats().delivered;
+    eventually(PATIENCE, async || executor.stats().delivered >= before + 50).await;
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+}
+
+/// The broker goes for one executor while rows wait and rows are held for deliveries that somebody else took. They start
+/// when the supervisor knows, not at a poll: the executor would look again in an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_over_starts_waiting_and_held_rows_at_once() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.address()).await;
+    let (producer, client) = (site.messages().await, site.client().await);
+    let far = site.messages_with(&site.broker_by(proxy.address)).await;
+    up(&far).await;
+    let executor = noting::<Pg<false>>(&far, patient(), 50).await;
+    let mut ids = site.warm(&producer, note).await;
+    site.db.drained().await;
+    // Takes every second delivery, and keeps it.
+    let mut thief = client.tap(&site.names().deliveries("default"), 0).await;
+    let mut cx = producer.begin();
+    ids.extend((0..100).map(|_| cx.send(note()).unwrap()));
+    assert_eq!(cx.commit_confirmed().await.unwrap().broker, 100);
+    thief.next().await;
+    let mut changes = far.broker().unwrap().changes();
+    proxy.down();
+    changes.wait_for(|mode| !mode.is_up()).await.unwrap();
+    let known = Instant::now();
+    site.settled(&ids).await;
+    let took = known.elapsed();
+    assert!(took < Duration::from_secs(3), "the change-over took {took:?}");
+
+    // Sent while it is cut off: by the table for it, though the producer sees a broker.
+    thief.close().await;
+    ids.extend(send(&producer, 50, note).await);
+    // Back: deliveries resume. There is no herd: what comes late is stale, and nothing is claimed twice.
+    proxy.heal();
+    up(&far).await;
+    ids.extend(site.warm(&producer, note).await);
+    let before = executor.stats().delivered;
+    for _ in 0..10 {
+        let mut cx = producer.begin();
+        ids.extend((0..20).map(|_| cx.send(note()).unwrap()));
+        assert_eq!(cx.commit_confirmed().await.unwrap().broker, 20);
+    }
+    site.settled(&ids).await;
+    let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+    assert!(stats.delivered >= before + 200, "{stats:?}");
+    assert!(stats.claimed == ids.len() as u64 && stats.stale <= 250, "{stats:?}");
+    assert_eq!(stats.refused, 0);
+}
+
+/// One sends by the table, the other listens to the broker; then the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producer_and_executor_disagree_whether_the_broker_is_up() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (ours, theirs) = (Proxy::start(site.address()).await, Proxy::start(site.address()).await);
+    let producer = site.messages_with(&site.broker_by(ours.address)).await;
+    let elsewhere = site.messages_with(&site.broker_by(theirs.address)).await;
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    ours.down();
+    down(&producer).await;
+    ids.extend(send(&producer, 50, note).await);
+    site.settled(&ids).await;
+    ours.heal();
+    up(&producer).await;
+    ids.extend(site.warm(&producer, note).await);
+    theirs.down();
+    // At once: the producer's look at the queue may be a second old.
+    ids.extend(send(&producer, 50, note).await);
+    down(&elsewhere).await;
+    ids.extend(send(&producer, 50, note).await);
+    site.settled(&ids).await;
+    theirs.heal();
+    up(&elsewhere).await;
+    ids.extend(site.warm(&producer, note).await);
+    site.settled(&ids).await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+}
+
+/// The broker has the message and its answer does not come: nobody knows, so both ways are open, and one is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn confirms_are_lost_or_turned_into_refusals() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let frames = Frames::start(site.address()).await;
+    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..site.broker_by(frames.address) };
+    let producer = site.messages_with(&config).await;
+    let elsewhere = site.messages().await;
+    let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    for confirms in [Confirms::Lost, Confirms::Nacked, Confirms::Lost] {
+        frames.confirms(confirms);
+        let mut cx = producer.begin();
+        ids.extend((0..20).map(|_| cx.send(note()).unwrap()));
+        let start = Instant::now();
+        let went = cx.commit_confirmed().await.unwrap();
+        assert_eq!((went.broker, went.table), (0, 20), "{confirms:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{confirms:?}: waited {:?}", start.elapsed());
+        site.settled(&ids).await;
+        frames.confirms(Confirms::Pass);
+        ids.extend(site.warm(&producer, note).await);
+    }
+    assert!(frames.hits() > 0);
+    let stats = producer.broker().unwrap().stats();
+    assert!(stats.unknown >= 40 && stats.nacked >= 20, "{stats:?}");
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Channels end with an error, and subscriptions are cancelled, while the connection lives on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let frames = Frames::start(site.address()).await;
+    let by = site.broker_by(frames.address);
+    let (producer, elsewhere) = (site.messages_with(&by).await, site.messages_with(&by).await);
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 5, Duration::from_millis(20));
+    let triggers = [Trigger::Confirm, Trigger::Delivery, Trigger::Cancel, Trigger::Confirm, Trigger::Delivery];
+    for (n, trigger) in triggers.into_iter().enumerate() {
+        frames.close_channel_at(trigger);
+        eventually(PATIENCE, async || frames.hits() == n as u64 + 1).await;
+        let before = executor.stats().delivered;
+        eventually(PATIENCE, async || executor.stats().delivered >= before + 50).await;
+    }
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    // The connections are the same ones.
+    assert_eq!(producer.broker().unwrap().stats().changes, 1);
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+}
+
+/// The database is away for a while, and the consumer stays: what it had in hand is neither stuck nor lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_database_fails_while_deliveries_come() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.db.address()).await;
+    let producer = site.messages().await;
+    let elsewhere = MessageServices::postgres(&site.db.config_by(proxy.address)).await.unwrap();
+    let elsewhere = site.with_broker(elsewhere, &site.broker()).await;
+    let executor = noting::<Pg<false>>(&elsewhere, crate::support::world::lease(10), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 5, Duration::from_millis(20));
+    for cut in [true, false] {
+        let before = executor.stats().delivered;
+        eventually(PATIENCE, async || executor.stats().delivered >= before + 50).await;
+        if cut {
+            proxy.down();
+        } else {
+            proxy.stall();
+        }
+        // Deliveries come all the time, and can't be claimed.
+        let received = elsewhere.broker().unwrap().stats().received;
+        eventually(PATIENCE, async || elsewhere.broker().unwrap().stats().received > received).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        proxy.heal();
+    }
+    let before = executor.stats().delivered;
+    eventually(PATIENCE, async || executor.stats().delivered >= before + 50).await;
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    let client = site.client().await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    // Nothing was kept unacknowledged.
+    assert_eq!(client.waiting(&site.names().deliveries("default")).await, 0);
+}
+
+/// The same for what foreign producers submit: it waits until it can be stored, and is stored once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submissions_wait_for_the_database() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.db.address()).await;
+    let messages = MessageServices::postgres(&site.db.config_by(proxy.address)).await.unwrap();
+    let messages = site.with_broker(messages, &site.broker()).await;
+    up(&messages).await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let executor = noting::<Pg<false>>(&messages, crate::support::world::lease(10), 10).await;
+    let client = site.client().await;
+    let mut ids = Vec::new();
+    for round in 0..3 {
+        if round > 0 {
+            proxy.down();
+        }
+        let some: Vec<_> = (0..20).map(|_| JobId::new()).collect();
+        let submissions = some.iter().map(|id| {
+            let properties = lapin::BasicProperties::default()
+                .with_message_id(id.to_string().into())
+                .with_type("note".into())
+                .with_content_type("application/json".into());
+            (properties, b"1".to_vec())
+        });
+        // As a producer does it that got no confirm.
+        let submissions: Vec<_> = submissions.collect();
+        client.publish_all(&site.names().submit(), submissions.clone()).await;
+        client.publish_all(&site.names().submit(), submissions).await;
+        ids.extend(some);
+        let received = 2 * ids.len() as u64;
+        eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= received).await;
+        proxy.heal();
+        eventually(PATIENCE, async || executor.stats().submitted == ids.len() as u64).await;
+    }
+    site.settled(&ids).await;
+    eventually(PATIENCE, async || client.depth(&site.names().submit()).await.is_some_and(|(waiting, _)| waiting == 0))
+        .await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}

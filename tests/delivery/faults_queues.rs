@@ -1,0 +1,185 @@
+//! What others do to our queues, and deliveries that are not what they seem.
+
+use std::time::Duration;
+
+use jobwright::store::JobState;
+use jobwright::{BrokerConfig, CommandExecutor, NewJob};
+
+use crate::client::pointer;
+use crate::load::Load;
+use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::support::postgres::Pg;
+use crate::support::world::{Gate, PATIENCE, World, patient, quick};
+use crate::support::{TestDb, eventually};
+
+/// Emptied again and again: each loss costs a hold, nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purged_under_load() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let elsewhere = site.messages().await;
+    // Busy enough for something to wait in the broker.
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 1).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 25, Duration::from_millis(20));
+    let queue = site.names().deliveries("default");
+    let mut purged = 0;
+    eventually(PATIENCE, async || {
+        purged += client.purge(&queue).await;
+        purged >= 20
+    })
+    .await;
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The consumer is cancelled, and declares the queue again; meanwhile messages are returned as unroutable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_under_load() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let elsewhere = site.messages().await;
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 2).await;
+    let mut ids = site.warm(&producer, note).await;
+    let load = Load::start(&producer, 5, Duration::from_millis(20));
+    let queue = site.names().deliveries("default");
+    for _ in 0..3 {
+        let before = executor.stats().delivered;
+        eventually(PATIENCE, async || executor.stats().delivered >= before + 20).await;
+        client.delete(&queue).await;
+    }
+    let before = executor.stats().delivered;
+    eventually(PATIENCE, async || executor.stats().delivered >= before + 20).await;
+    ids.extend(load.end().await);
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Nobody may declare it: what is returned goes by the table at once, and deliveries resume when somebody made the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn returned_as_unroutable() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (owner, client) = (site.messages().await, site.client().await);
+    let apply = async || {
+        owner.broker().unwrap().apply(&["default".to_owned()], &[]).await.unwrap();
+    };
+    apply().await;
+    let config = BrokerConfig { declare: false, ..site.broker() };
+    let (producer, elsewhere) = (site.messages_with(&config).await, site.messages_with(&config).await);
+    let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    client.delete(&site.names().deliveries("default")).await;
+    let mut cx = producer.begin();
+    ids.extend((0..20).map(|_| cx.send(note()).unwrap()));
+    let went = cx.commit_confirmed().await.unwrap();
+    assert_eq!((went.broker, went.table), (0, 20));
+    // The executor never looks by itself: it was told, because the holds were ended.
+    site.settled(&ids).await;
+    apply().await;
+    ids.extend(site.warm(&producer, note).await);
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Each delivery comes three times, also while its handler runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_come_again_and_again() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let gate = Gate::closed();
+    let (first, second) = (site.messages().await, site.messages().await);
+    let executors = [
+        keeper::<Pg<false>>(&first, quick(), 10, &gate).start().await.unwrap(),
+        keeper::<Pg<false>>(&second, quick(), 10, &gate).start().await.unwrap(),
+    ];
+    let mut ids = site.warm(&producer, note).await;
+    let running = send(&producer, 10, wait).await;
+    site.db.counts(JobState::Running, 10).await;
+    let quickly = send(&producer, 100, note).await;
+    let again = |ids: &[jobwright::JobId], kind: &str| {
+        ids.iter().flat_map(|id| [pointer(kind, *id, 0), pointer(kind, *id, 0)]).map(|p| (p, Vec::new())).collect()
+    };
+    let queue = site.names().deliveries("default");
+    client.publish_all(&queue, again(&quickly, "note")).await;
+    client.publish_all(&queue, again(&running, "wait")).await;
+    ids.extend(running);
+    ids.extend(quickly);
+    let stale = async || executors.iter().map(|executor| executor.stats().stale).sum::<u64>();
+    // A pair that lies next to each other in one batch is one claim and one that is stale.
+    eventually(PATIENCE, async || stale().await >= 220).await;
+    assert_eq!(site.db.jobs().count(JobState::Running).await, 10);
+    gate.open();
+    site.settled(&ids).await;
+    for executor in executors {
+        assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+    }
+}
+
+/// Claimed, given back and waiting again: the delivery of the earlier life claims nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_older_than_a_new_claim() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let gate = Gate::closed();
+    let first = site.messages().await;
+    let leaving = keeper::<Pg<false>>(&first, patient(), 10, &gate).start().await.unwrap();
+    let mut ids = site.warm(&producer, note).await;
+    let held = send(&producer, 10, wait).await;
+    site.db.counts(JobState::Running, 10).await;
+    leaving.shutdown(Duration::ZERO).await.unwrap();
+    site.db.counts(JobState::Waiting, 10).await;
+    // Only deliveries could start them: nobody else looks at this queue of the table.
+    site.uses("other");
+    let second = site.messages().await;
+    let other = CommandExecutor::builder(second)
+        .config(patient())
+        .queue("other", 10)
+        .handle("wait", |_| async { panic!("it ran by an old delivery") })
+        .start()
+        .await
+        .unwrap();
+    let queue = site.names().deliveries("other");
+    eventually(PATIENCE, async || client.depth(&queue).await.is_some_and(|(_, consumers)| consumers == 1)).await;
+    client.publish_all(&queue, held.iter().map(|id| (pointer("wait", *id, 0), Vec::new())).collect()).await;
+    eventually(PATIENCE, async || other.stats().stale == 10).await;
+    other.shutdown(Duration::ZERO).await.unwrap();
+    let third = site.messages().await;
+    let last = noting::<Pg<false>>(&third, patient(), 10).await;
+    ids.extend(held);
+    site.settled(&ids).await;
+    last.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The exchange of events goes: they wait, and it is declared again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_exchange_of_events_is_deleted() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let elsewhere = site.messages().await;
+    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    producer.send(NewJob::event("before", &1)).await.unwrap();
+    site.db.drained().await;
+    client.delete_exchange(&site.names().events()).await;
+    producer.send(NewJob::event("after", &1)).await.unwrap();
+    site.db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 2);
+}
+
+/// The queue of what is refused goes: refused messages wait, and others are not held up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queues_of_what_is_refused_are_deleted() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let elsewhere = site.messages().await;
+    let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    client.delete(&site.names().dead()).await;
+    let queue = site.names().deliveries("default");
+    assert!(client.publish("", &queue, lapin::BasicProperties::default(), b"rubbish").await);
+    ids.extend(send(&producer, 20, note).await);
+    site.settled(&ids).await;
+    producer.broker().unwrap().apply(&["default".to_owned()], &[]).await.unwrap();
+    assert_eq!(client.take(&site.names().dead()).await.text(), "rubbish");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,261 @@
+//! Where a test takes place: a database with a ledger, and a corner of a broker with names of its own.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use jobwright::broker::Names;
+use jobwright::store::Store;
+use jobwright::{
+    Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, JobId, MessageServices, NewJob, Outcome,
+};
+use lapin::{Connection, ConnectionProperties};
+
+use crate::client::Client;
+use crate::support::postgres::Pg;
+use crate::support::world::{Gate, PATIENCE, World, at_once};
+use crate::support::{amqp_url, eventually, unique};
+
+/// Dropped, it closes every broker handle it gave out, and deletes what they made at the broker.
+pub(crate) struct Site<W: World = Pg<false>> {
+    pub(crate) db: W,
+    pub(crate) url: String,
+    prefix: String,
+    brokers: Mutex<Vec<Arc<Broker>>>,
+    /// Queues of jobs that tests of this site use.
+    queues: Mutex<Vec<String>>,
+    /// The broker ends with the test, and its queues with it.
+    private: bool,
+    runtime: tokio::runtime::Handle,
+}
+
+impl<W: World> Site<W> {
+    /// On the broker that all tests share. `None`: this run does without servers.
+    pub(crate) async fn open() -> Option<Self> {
+        let url = amqp_url()?;
+        Some(Self::new(W::with_ledger().await?, url, false))
+    }
+
+    /// On a broker of the test's own, which need not be there yet.
+    pub(crate) async fn on(url: String) -> Option<Self> {
+        Some(Self::new(W::with_ledger().await?, url, true))
+    }
+
+    fn new(db: W, url: String, private: bool) -> Self {
+        Self {
+            db,
+            url,
+            prefix: unique("t."),
+            brokers: Mutex::default(),
+            queues: Mutex::new(vec!["default".to_owned()]),
+            private,
+            runtime: tokio::runtime::Handle::current(),
+        }
+    }
+
+    /// The broker: all by name, so that nothing is left behind; soon to notice what is wrong.
+    pub(crate) fn broker(&self) -> BrokerConfig {
+        BrokerConfig {
+            prefix: self.prefix.clone(),
+            heartbeat: Duration::from_secs(2),
+            connect_timeout: Duration::from_secs(5),
+            confirm_timeout: Duration::from_secs(5),
+            ..BrokerConfig::url(self.url.clone())
+        }
+    }
+
+    /// The same broker by another way: through a proxy.
+    pub(crate) fn broker_by(&self, address: SocketAddr) -> BrokerConfig {
+        let (scheme, rest) = self.url.split_once("://").unwrap();
+        let (authority, vhost) = rest.split_once('/').unwrap();
+        let (credentials, _) = authority.rsplit_once('@').unwrap();
+        let url = format!("{scheme}://{credentials}@{address}/{vhost}");
+        BrokerConfig { url: Some(jobwright::Secret::new(url)), ..self.broker() }
+    }
+
+    /// What a proxy connects to.
+    pub(crate) fn address(&self) -> String {
+        let (_, rest) = self.url.split_once('@').unwrap();
+        rest.split('/').next().unwrap().to_owned()
+    }
+
+    pub(crate) fn names(&self) -> Names {
+        Names::new(self.prefix.clone())
+    }
+
+    /// A queue of jobs besides `default`, to be removed at the end.
+    pub(crate) fn uses(&self, queue: &str) {
+        self.queues.lock().unwrap().push(queue.to_owned());
+    }
+
+    /// What one process has: connections of its own to the database and to the broker, which is up.
+    pub(crate) async fn messages(&self) -> MessageServices<W::Store> {
+        let messages = self.messages_with(&self.broker()).await;
+        messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+        messages
+    }
+
+    /// The same with another configuration; the broker may be down.
+    pub(crate) async fn messages_with(&self, config: &BrokerConfig) -> MessageServices<W::Store> {
+        let messages = self.db.messages().await;
+        self.with_broker(messages, config).await
+    }
+
+    /// The same with connections to the database that are given.
+    pub(crate) async fn with_broker(
+        &self,
+        messages: MessageServices<W::Store>,
+        config: &BrokerConfig,
+    ) -> MessageServices<W::Store> {
+        let messages = messages.with_broker(config).await.unwrap();
+        self.brokers.lock().unwrap().extend(messages.broker().cloned());
+        messages
+    }
+
+    /// A client at the same broker.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url).await
+    }
+
+    /// Sends one job at a time until one goes through the broker: then the queue is known to be consumed. Returns what was
+    /// sent.
+    pub(crate) async fn warm(&self, messages: &MessageServices<W::Store>, job: impl Fn() -> NewJob) -> Vec<JobId> {
+        let mut ids = Vec::new();
+        eventually(PATIENCE, async || {
+            let mut cx = messages.begin();
+            ids.push(cx.send(job()).unwrap());
+            cx.commit_confirmed().await.unwrap().broker == 1
+        })
+        .await;
+        ids
+    }
+
+    /// Everything that was committed took effect once.
+    pub(crate) async fn settled(&self, ids: &[JobId]) {
+        let (jobs, end) = (self.db.jobs(), Instant::now() + PATIENCE * 2);
+        loop {
+            let left = jobs.all().await;
+            if left.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < end, "{} jobs are left, such as {:?}", left.len(), &left[..left.len().min(3)]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.db.each_once(ids).await;
+    }
+
+    /// Names of all there may be at the broker.
+    fn all_queues(&self) -> Vec<String> {
+        let names = self.names();
+        let mut all = vec![names.submit(), names.rejected(), names.reply(), names.dead()];
+        for queue in self.queues.lock().unwrap().iter() {
+            all.extend([names.deliveries(queue), names.external(queue)]);
+        }
+        all
+    }
+}
+
+impl<W: World> Drop for Site<W> {
+    /// On a thread of its own, because the test's runtime is busy with the test. Handles are closed first: a consumer that
+    /// is still there would declare its queue again.
+    fn drop(&mut self) {
+        let brokers = std::mem::take(&mut *self.brokers.lock().unwrap());
+        let (url, queues) = (self.url.clone(), self.all_queues());
+        let exchanges = [self.names().events(), self.names().dead()];
+        let (private, runtime) = (self.private, self.runtime.clone());
+        let clean = move || {
+            runtime.block_on(async {
+                for broker in &brokers {
+                    broker.close(Duration::from_millis(500)).await;
+                }
+            });
+            if private {
+                return Ok(());
+            }
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(delete(&url, &queues, &exchanges))
+        };
+        match std::thread::spawn(clean).join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => eprintln!("queues of {} were left behind: {error}", self.prefix),
+            Err(_) => eprintln!("queues of {} were left behind", self.prefix),
+        }
+    }
+}
+
+async fn delete(url: &str, queues: &[String], exchanges: &[String]) -> lapin::Result<()> {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    for queue in queues {
+        // Deleting what is not there is no error.
+        channel.queue_delete(queue.as_str().into(), lapin::options::QueueDeleteOptions::default()).await?;
+    }
+    for exchange in exchanges {
+        channel.exchange_delete(exchange.as_str().into(), lapin::options::ExchangeDeleteOptions::default()).await?;
+    }
+    connection.close(200, "".into()).await
+}
+
+/// A job that writes its line.
+pub(crate) fn note() -> NewJob {
+    NewJob::json("note", &())
+}
+
+/// A job that waits at the gate, then writes its line.
+pub(crate) fn wait() -> NewJob {
+    NewJob::json("wait", &())
+}
+
+/// Sends jobs in one commit, and does not wait for the broker.
+pub(crate) async fn send<S: Store>(
+    messages: &MessageServices<S>,
+    count: usize,
+    job: impl Fn() -> NewJob,
+) -> Vec<JobId> {
+    let mut cx = messages.begin();
+    let ids = (0..count).map(|_| cx.send(job()).unwrap()).collect();
+    cx.commit().await.unwrap();
+    ids
+}
+
+/// An executor of the kinds `note` and `wait` on the queue `default`; `wait` waits at the gate.
+pub(crate) fn keeper<W: World>(
+    messages: &MessageServices<W::Store>,
+    config: ExecutorConfig,
+    concurrency: usize,
+    gate: &Gate,
+) -> ExecutorBuilder<W::Store> {
+    let gate = gate.clone();
+    CommandExecutor::builder(messages.clone())
+        .config(config)
+        .queue("default", concurrency)
+        .kind_options("note", at_once())
+        .kind_options("wait", at_once())
+        .handle_with("note", |cx| {
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle_with("wait", move |cx| {
+            let gate = gate.clone();
+            Box::pin(async move {
+                gate.pass().await;
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        })
+}
+
+/// A running executor of `note` with an open gate.
+pub(crate) async fn noting<W: World>(
+    messages: &MessageServices<W::Store>,
+    config: ExecutorConfig,
+    concurrency: usize,
+) -> CommandExecutor<W::Store> {
+    let gate = Gate::closed();
+    gate.open();
+    keeper::<W>(messages, config, concurrency, &gate).start().await.unwrap()
+}

@@ -1,0 +1,68 @@
+//! Everything at once, for as long as it is asked to: three producers and three executors in processes of their own, a steady
+//! 500 jobs a second, and faults at random. When the faults have ended, every job that was committed has taken effect, and
+//! none of them twice.
+//!
+//! `JOBWRIGHT_SOAK_SECONDS` says how long (default 20; the real one is 600), `JOBWRIGHT_SOAK_SEED` repeats the choice of
+//! faults of an earlier run. The order of jobs is not looked at: without groups, which are yet to come, none is promised.
+
+mod chance;
+mod crew;
+mod faults;
+mod summary;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::chance::Chance;
+use self::crew::Crew;
+use self::faults::Chaos;
+use self::summary::{HighWater, Summary, check, empty};
+use crate::keeper::create_sent;
+use crate::site::Site;
+use crate::support::postgres::Pg;
+use crate::support::private_rabbit::PrivateRabbit;
+
+/// How long the jobs that are left may take when all faults have ended.
+const EMPTY: Duration = Duration::from_secs(180);
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_and_nothing_takes_effect_twice() {
+    let seconds = number("JOBWRIGHT_SOAK_SECONDS").unwrap_or(20);
+    let seed =
+        number("JOBWRIGHT_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
+    println!("soak of {seconds} s: JOBWRIGHT_SOAK_SEED={seed}");
+    let rabbit = tokio::task::block_in_place(PrivateRabbit::start);
+    let Some(site) = Site::<Pg<false>>::on(rabbit.url()).await else { return };
+    create_sent(&site).await;
+    let crew = Arc::new(Crew::start(&site).await);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(seconds);
+    let chaos = Chaos::new(&site, crew.clone(), rabbit);
+    let high_water = HighWater::start(site.db.client().await);
+
+    // Two threads of trouble, so that one fault meets another.
+    let members = tokio::spawn(chaos.clone().trouble_members(Chance::new(seed), end));
+    let broker = tokio::spawn(chaos.clone().trouble_broker(Chance::new(seed ^ 0xb70c_e2aa), end));
+    members.await.unwrap();
+    broker.await.unwrap();
+    let troubled = start.elapsed();
+
+    crew.stop_producers();
+    let stopped = Instant::now();
+    let drained = empty(&site, EMPTY).await;
+    let summary = Summary {
+        seconds: troubled,
+        until_empty: stopped.elapsed(),
+        backlog: high_water.end(),
+        faults: chaos.counts(),
+        crew: crew.totals(),
+        outcome: check(&site).await,
+    };
+    println!("{summary}");
+    assert!(drained, "jobs are left after {EMPTY:?} (JOBWRIGHT_SOAK_SEED={seed})");
+    summary.outcome.assert(seed);
+}
