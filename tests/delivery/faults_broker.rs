@@ -7,11 +7,11 @@ use std::time::Duration;
 use jobwright::{BrokerMode, CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 
 use crate::load::Load;
-use crate::site::{Site, keeper, note, send};
+use crate::site::{Site, brisk, keeper, note, send};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::support::world::{Gate, PATIENCE, World, quick};
+use crate::support::world::{Gate, PATIENCE, World};
 
 /// For what the broker needs time for itself.
 const LONG: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ impl Scene {
         let elsewhere = site.messages_with(&site.broker()).await;
         let gate = Gate::closed();
         gate.open();
-        let executor = keeper::<Pg<false>>(&elsewhere, quick(), 10, &gate)
+        let executor = keeper::<Pg<false>>(&elsewhere, brisk(), 10, &gate)
             .external_queue(ExternalQueue::new("paint").lease(Duration::from_secs(60)))
             .start()
             .await

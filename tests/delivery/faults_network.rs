@@ -6,11 +6,11 @@ use jobwright::{BrokerConfig, JobId, MessageServices};
 
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
-use crate::site::{Site, note, noting, send};
+use crate::site::{Site, brisk, note, noting, send};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
-use crate::support::world::{PATIENCE, World, patient, quick};
+use crate::support::world::{PATIENCE, World, patient};
 
 async fn down(messages: &MessageServices) {
     eventually(PATIENCE, async || !messages.broker().unwrap().mode().is_up()).await;
@@ -27,7 +27,7 @@ async fn one_executor_is_cut_off_under_load() {
     let proxy = Proxy::start(site.address()).await;
     let producer = site.messages().await;
     let (near, far) = (site.messages().await, site.messages_with(&site.broker_by(proxy.address)).await);
-    let (first, second) = (noting::<Pg<false>>(&near, quick(), 5).await, noting::<Pg<false>>(&far, quick(), 5).await);
+    let (first, second) = (noting::<Pg<false>>(&near, brisk(), 5).await, noting::<Pg<false>>(&far, brisk(), 5).await);
     up(&far).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
@@ -57,7 +57,7 @@ async fn half_open_connections_under_load() {
     let proxy = Proxy::start(site.address()).await;
     let by = site.broker_by(proxy.address);
     let (producer, elsewhere) = (site.messages_with(&by).await, site.messages_with(&by).await);
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 5).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 5).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
     proxy.stall();
@@ -131,7 +131,7 @@ async fn producer_and_executor_disagree_whether_the_broker_is_up() {
     let (ours, theirs) = (Proxy::start(site.address()).await, Proxy::start(site.address()).await);
     let producer = site.messages_with(&site.broker_by(ours.address)).await;
     let elsewhere = site.messages_with(&site.broker_by(theirs.address)).await;
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 10).await;
     let mut ids = site.warm(&producer, note).await;
     ours.down();
     down(&producer).await;
@@ -189,7 +189,7 @@ async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {
     let frames = Frames::start(site.address()).await;
     let by = site.broker_by(frames.address);
     let (producer, elsewhere) = (site.messages_with(&by).await, site.messages_with(&by).await);
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 10).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
     let triggers = [Trigger::Confirm, Trigger::Delivery, Trigger::Cancel, Trigger::Confirm, Trigger::Delivery];

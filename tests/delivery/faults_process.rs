@@ -33,9 +33,8 @@ async fn an_executor_is_killed_with_500_deliveries_in_hand() {
     let second = site.messages().await;
     let rescuer = keeper::<Pg<false>>(&second, quick(), 50, &gate).start().await.unwrap();
     site.settled(&ids).await;
-    let stats = rescuer.shutdown(Duration::ZERO).await.unwrap();
+    rescuer.shutdown(Duration::ZERO).await.unwrap();
     assert!(second.broker().unwrap().stats().redelivered >= 400, "{:?}", second.broker().unwrap().stats());
-    assert_eq!(stats.refused, 0);
 }
 
 /// The commit is there, the deliveries never left: the rows are found when their hold is over.

@@ -7,9 +7,9 @@ use jobwright::{BrokerConfig, CommandExecutor, NewJob};
 
 use crate::client::pointer;
 use crate::load::Load;
-use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::site::{Site, brisk, keeper, note, noting, send, wait};
 use crate::support::postgres::Pg;
-use crate::support::world::{Gate, PATIENCE, World, patient, quick};
+use crate::support::world::{Gate, PATIENCE, World, patient};
 use crate::support::{TestDb, eventually};
 
 /// Emptied again and again: each loss costs a hold, nothing else.
@@ -19,7 +19,7 @@ async fn purged_under_load() {
     let (producer, client) = (site.messages().await, site.client().await);
     let elsewhere = site.messages().await;
     // Busy enough for something to wait in the broker.
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 1).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 1).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 25, Duration::from_millis(20));
     let queue = site.names().deliveries("default");
@@ -40,7 +40,7 @@ async fn deleted_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let elsewhere = site.messages().await;
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 2).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 2).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
     let queue = site.names().deliveries("default");
@@ -90,8 +90,8 @@ async fn deliveries_come_again_and_again() {
     let gate = Gate::closed();
     let (first, second) = (site.messages().await, site.messages().await);
     let executors = [
-        keeper::<Pg<false>>(&first, quick(), 10, &gate).start().await.unwrap(),
-        keeper::<Pg<false>>(&second, quick(), 10, &gate).start().await.unwrap(),
+        keeper::<Pg<false>>(&first, brisk(), 10, &gate).start().await.unwrap(),
+        keeper::<Pg<false>>(&second, brisk(), 10, &gate).start().await.unwrap(),
     ];
     let mut ids = site.warm(&producer, note).await;
     let running = send(&producer, 10, wait).await;
@@ -157,7 +157,7 @@ async fn the_exchange_of_events_is_deleted() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let elsewhere = site.messages().await;
-    let executor = noting::<Pg<false>>(&elsewhere, quick(), 10).await;
+    let executor = noting::<Pg<false>>(&elsewhere, brisk(), 10).await;
     producer.send(NewJob::event("before", &1)).await.unwrap();
     site.db.drained().await;
     client.delete_exchange(&site.names().events()).await;

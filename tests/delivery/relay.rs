@@ -6,11 +6,11 @@ use jobwright::store::{JobFilter, JobState};
 use jobwright::{BrokerConfig, CommandExecutor, NewJob, Outcome, Payload};
 
 use crate::frames::{Confirms, Frames};
-use crate::site::Site;
+use crate::site::{Site, brisk};
 use crate::support::TestDb;
 use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient, quick};
+use crate::support::world::{PATIENCE, World, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_is_published_if_its_context_commits() {
@@ -164,7 +164,7 @@ async fn an_event_whose_confirm_is_lost_is_published_again() {
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let heard = client.listen(&site.names().events(), "#").await;
-    let executor = CommandExecutor::builder(messages.clone()).config(quick()).start().await.unwrap();
+    let executor = CommandExecutor::builder(messages.clone()).config(brisk()).start().await.unwrap();
     for confirms in [Confirms::Lost, Confirms::Nacked] {
         frames.confirms(confirms);
         let id = messages.send(NewJob::event("doubtful", &1)).await.unwrap();

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{BrokerConfig, CommandExecutor, JobId, KindOptions, NewJob, Outcome};
 
-use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::site::{Site, brisk, keeper, note, noting, send, wait};
 use crate::support::postgres::Pg;
-use crate::support::world::{Gate, World, patient, quick};
+use crate::support::world::{Gate, World, patient};
 use crate::support::{TestDb, eventually};
 
 /// Each knows one kind, and half of each other's deliveries come to it. Neither looks by itself, so what is not passed on
@@ -82,7 +82,7 @@ async fn long_handlers_hold_no_deliveries() {
     let (producer, client) = (site.messages().await, site.client().await);
     let gate = Gate::closed();
     let first = site.messages().await;
-    let busy = keeper::<Pg<false>>(&first, quick(), 2, &gate).start().await.unwrap();
+    let busy = keeper::<Pg<false>>(&first, brisk(), 2, &gate).start().await.unwrap();
     let mut ids = site.warm(&producer, note).await;
     // Two run, four wait in hand.
     ids.extend(send(&producer, 6, wait).await);
@@ -91,7 +91,7 @@ async fn long_handlers_hold_no_deliveries() {
     let ready = Gate::closed();
     ready.open();
     let second = site.messages().await;
-    let free = keeper::<Pg<false>>(&second, quick(), 10, &ready).start().await.unwrap();
+    let free = keeper::<Pg<false>>(&second, brisk(), 10, &ready).start().await.unwrap();
     site.db.counts(JobState::Running, 2).await;
     eventually(Duration::from_secs(30), async || site.db.ledger().await.len() == ids.len() - 2).await;
     assert_eq!(busy.stats().in_flight, 2, "they did not run all the time");
@@ -109,7 +109,7 @@ async fn a_delivered_job_that_fails_is_tried_again() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let producer = site.messages().await;
     let elsewhere = site.messages().await;
-    let executor = keeper::<Pg<false>>(&elsewhere, quick(), 10, &Gate::closed())
+    let executor = keeper::<Pg<false>>(&elsewhere, brisk(), 10, &Gate::closed())
         .kind_options("flaky", crate::support::world::at_once())
         .handle_with("flaky", |cx| {
             Box::pin(async move {
@@ -199,7 +199,7 @@ async fn an_executor_that_stops_leaves_its_deliveries_to_the_next() {
     leaving.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!(site.db.jobs().count(JobState::Running).await, 0);
     let second = site.messages().await;
-    let next = noting::<Pg<false>>(&second, quick(), 10).await;
+    let next = noting::<Pg<false>>(&second, brisk(), 10).await;
     site.settled(&ids).await;
     next.shutdown(Duration::ZERO).await.unwrap();
 }
