@@ -130,6 +130,8 @@ impl Drop for Sign {
     fn drop(&mut self) {
         if self.owned {
             let _ = std::fs::remove_file(&self.path);
+            // Of a process that was killed while it gave the sign.
+            let _ = std::fs::remove_file(self.path.with_extension("part"));
         }
     }
 }
