@@ -160,6 +160,11 @@ impl Broker {
         &self.hub.names
     }
 
+    /// Most messages that wait in one of its queues: [`BrokerConfig::depth`].
+    pub fn limit(&self) -> u32 {
+        self.hub.config.depth
+    }
+
     /// What and where, for people: no password.
     pub fn describe(&self) -> String {
         self.hub.address.to_string()

@@ -141,8 +141,7 @@ impl Publisher {
             }
             self.send().await;
             self.settle();
-            let unconfirmed = self.sent.len() + self.confirmed.len() + self.fenced.len();
-            self.hub.counters.unconfirmed.store(unconfirmed as u64, Ordering::Relaxed);
+            self.count_unconfirmed();
         }
     }
 
@@ -360,6 +359,11 @@ impl Publisher {
         }
     }
 
+    fn count_unconfirmed(&self) {
+        let unconfirmed = self.sent.len() + self.confirmed.len() + self.fenced.len();
+        self.hub.counters.unconfirmed.store(unconfirmed as u64, Ordering::Relaxed);
+    }
+
     fn outcome(&mut self, item: &Item, outcome: Published) {
         self.hub.counters.published(outcome);
         if outcome == Published::Returned {
@@ -371,6 +375,8 @@ impl Publisher {
         if caller.open == 0
             && let Some(caller) = self.callers.remove(&item.caller)
         {
+            // Before its caller goes on, who may ask for it.
+            self.count_unconfirmed();
             let _ = caller.answer.send(caller.outcomes);
         }
     }

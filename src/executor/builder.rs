@@ -178,7 +178,7 @@ impl<S: Store> ExecutorBuilder<S> {
                 "options are set for the kind {unknown:?}, but no handler is registered for it"
             )));
         }
-        check_external(&external, &queues, messages.broker().is_some())?;
+        check_external(&external, &queues, messages.broker().map(|broker| broker.limit()))?;
         if queues.is_empty() && external.is_empty() {
             queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
         }
@@ -204,15 +204,16 @@ impl<S: Store> ExecutorBuilder<S> {
     }
 }
 
-fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, broker: bool) -> Result<()> {
+/// `limit`: how much a queue of the broker takes, if there is a broker.
+fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, limit: Option<u32>) -> Result<()> {
     for (position, queue) in external.iter().enumerate() {
-        queue.validate()?;
         let name = queue.name();
-        if !broker {
+        let Some(limit) = limit else {
             return Err(Error::config(format!(
                 "the jobs of queue {name:?} are for external workers, but there is no broker: set `broker.url` (AMQP_URL)"
             )));
-        }
+        };
+        queue.validate(limit)?;
         if queues.contains_key(name) || external[..position].iter().any(|other| other.name() == name) {
             return Err(Error::config(format!(
                 "queue {name:?} is named twice; its jobs are run either here or by external workers"

@@ -21,6 +21,9 @@ const BATCH: usize = 500;
 /// How long a flood may be scanned from the mark alone: what became claimable before the mark waits at most this long.
 const FULL_LOOK: Duration = Duration::from_secs(1);
 
+/// Longest time between two looks while this node is cut off from a broker that others may reach.
+const CUT_OFF_POLL: Duration = Duration::from_millis(800);
+
 /// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
 /// limited kind than it can start.
 struct Group<S: Store> {
@@ -102,9 +105,14 @@ impl<S: Store> Dispatcher<S> {
 
     /// Waits for a sign of work, or until it is time to look anyway.
     async fn idle(&self) {
+        let mut pause = self.node.poll_interval;
+        if self.node.cut_off() {
+            // Others may still send by the broker, and wake nobody for what they hold.
+            pause = pause.min(CUT_OFF_POLL);
+        }
         tokio::select! {
             () = self.queue.woken() => {}
-            () = tokio::time::sleep(jitter(self.node.poll_interval)) => {}
+            () = tokio::time::sleep(jitter(pause)) => {}
         }
     }
 

@@ -325,3 +325,14 @@ async fn the_result_goes_to_who_asked_for_it() {
     assert_eq!((result.job(), result.kind()), (id, Some("paint")));
     paint.site.db.drained().await;
 }
+
+/// Its queue is declared with the broker's limit, and would refuse the rest again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_deeper_than_the_brokers_queues() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let messages = site.messages().await;
+    let limit = messages.broker().unwrap().limit();
+    let deep = ExternalQueue::new("paint").depth(limit + 1);
+    let refused = CommandExecutor::builder(messages).external_queue(deep).start().await.map(drop).unwrap_err();
+    assert!(refused.to_string().contains(&format!("use 1 to {limit}")), "{refused}");
+}

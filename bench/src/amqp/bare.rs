@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::{join_all, try_join};
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
-    ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
@@ -96,24 +96,6 @@ pub(super) async fn loop_rate(url: &str, queue: &str, count: usize) -> Result<f6
     let rate = count as f64 / start.elapsed().as_secs_f64();
     publishing.queue_delete(name(queue), QueueDeleteOptions::default()).await?;
     Ok(rate)
-}
-
-/// Removes the queues and exchanges of a prefix that a run may have made.
-pub(super) async fn remove(url: &str, prefix: &str) -> Result<()> {
-    let connection = connect(url).await?;
-    let channel = connection.create_channel().await?;
-    let names = jobwright::broker::Names::new(prefix);
-    let queue = crate::load::QUEUE;
-    for queue in
-        [names.deliveries(queue), names.external(queue), names.submit(), names.rejected(), names.reply(), names.dead()]
-    {
-        // Deleting what is not there is no error to the broker.
-        channel.queue_delete(name(&queue), QueueDeleteOptions::default()).await?;
-    }
-    for exchange in [names.events(), names.dead()] {
-        channel.exchange_delete(name(&exchange), ExchangeDeleteOptions::default()).await?;
-    }
-    Ok(())
 }
 
 /// Removes one queue.

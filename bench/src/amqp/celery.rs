@@ -69,11 +69,10 @@ async fn compare(bench: &Bench<'_>, report: &mut Report, folder: &Path) -> Resul
 }
 
 async fn own(bench: &Bench<'_>, jobs: usize, folder: &Path) -> Result<f64> {
-    let schema = bench.schema().await?;
+    let site = Site::open(bench, 1000).await?;
     let loader = bench.connect().await?;
-    fill(&bench.server, &loader, &schema, jobs).await?;
-    let site = Site::new(&schema, 1000)?;
-    let services = site.services(&schema).await?;
+    fill(&bench.server, &loader, &site.schema, jobs).await?;
+    let services = site.services(true).await?;
     let file = std::fs::OpenOptions::new().append(true).create(true).open(folder.join("own"))?;
     let file = std::sync::Arc::new(file);
     let start = Instant::now();
@@ -89,13 +88,9 @@ async fn own(bench: &Bench<'_>, jobs: usize, folder: &Path) -> Result<f64> {
         .start()
         .await?;
     wait_done(&executor, jobs).await?;
-    emptied(left(bench.server.client(), &schema).await?)?;
+    emptied(left(bench.server.client(), &site.schema).await?)?;
     let rate = per_second(jobs, start.elapsed());
-    executor.shutdown(Duration::from_secs(5)).await?;
-    super::close(services.broker()).await;
-    drop(services);
-    site.close().await?;
-    bench.drop(schema).await?;
+    site.close(Some(executor), vec![services]).await?;
     Ok(rate)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, Job, MessageServices, Outcome};
+use jobwright::{CommandExecutor, Job, Outcome};
 
 use super::{Site, opened};
 use crate::Result;
@@ -36,10 +36,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 
 /// With an executor elsewhere that takes what is sent, as both kinds need one: a queue that nobody consumes is closed.
 async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64>> {
-    let schema = bench.schema().await?;
-    let site = Site::new(&schema, 10_000)?;
-    let services = async || if broker { site.services(&schema).await } else { schema.services().await };
-    let (sender, worker): (MessageServices, MessageServices) = (services().await?, services().await?);
+    let site = Site::open(bench, 10_000).await?;
+    let (sender, worker) = (site.services(broker).await?, site.services(broker).await?);
     let executor = CommandExecutor::builder(worker.clone())
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
         .queue(QUEUE, 100)
@@ -57,11 +55,6 @@ async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64
         context.commit().await?;
         times.push(millis(start.elapsed()));
     }
-    executor.shutdown(Duration::from_secs(5)).await?;
-    super::close(sender.broker()).await;
-    super::close(worker.broker()).await;
-    drop((sender, worker));
-    site.close().await?;
-    bench.drop(schema).await?;
+    site.close(Some(executor), vec![sender, worker]).await?;
     Ok(times)
 }

@@ -1,8 +1,8 @@
 //! Jobs sent by one side and run by the other, through the broker: from the first send until the database has all outcomes.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use jobwright::{CommandExecutor, Job, MessageServices, Outcome};
+use jobwright::{CommandExecutor, Job, Outcome};
 
 use super::{Site, bare, opened, url};
 use crate::Result;
@@ -54,10 +54,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 }
 
 async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Run> {
-    let schema = bench.schema().await?;
-    let site = Site::new(&schema, 10_000)?;
-    let services = async || if broker { site.services(&schema).await } else { schema.services().await };
-    let (sender, worker): (MessageServices, MessageServices) = (services().await?, services().await?);
+    let site = Site::open(bench, 10_000).await?;
+    let (sender, worker) = (site.services(broker).await?, site.services(broker).await?);
     let executor = CommandExecutor::builder(worker.clone())
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
         .queue(QUEUE, 1000)
@@ -77,14 +75,9 @@ async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Run> {
         context.commit().await?;
     }
     wait_done(&executor, before + jobs).await?;
-    emptied(left(bench.server.client(), &schema).await?)?;
+    emptied(left(bench.server.client(), &site.schema).await?)?;
     let rate = per_second(jobs, start.elapsed());
     let delivered = (executor.stats().delivered - delivered) as f64 / jobs as f64;
-    executor.shutdown(Duration::from_secs(5)).await?;
-    super::close(sender.broker()).await;
-    super::close(worker.broker()).await;
-    drop((sender, worker));
-    site.close().await?;
-    bench.drop(schema).await?;
+    site.close(Some(executor), vec![sender, worker]).await?;
     Ok(Run { rate, delivered })
 }

@@ -30,11 +30,10 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 }
 
 async fn measure(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
-    let schema = bench.schema().await?;
+    let site = Site::open(bench, 2000).await?;
     let loader = bench.connect().await?;
-    fill(&bench.server, &loader, &schema, jobs).await?;
-    let site = Site::new(&schema, 1000)?;
-    let services = site.services(&schema).await?;
+    fill(&bench.server, &loader, &site.schema, jobs).await?;
+    let services = site.services(true).await?;
     if let Some(broker) = services.broker() {
         broker.apply(&[], &[QUEUE.to_owned()]).await?;
     }
@@ -51,13 +50,9 @@ async fn measure(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let rate = per_second(jobs, start.elapsed());
-    finished(bench, &schema).await?;
+    finished(bench, &site.schema).await?;
     worker.abort();
-    executor.shutdown(Duration::from_secs(5)).await?;
-    super::close(services.broker()).await;
-    drop(services);
-    site.close().await?;
-    bench.drop(schema).await?;
+    site.close(Some(executor), vec![services]).await?;
     Ok(rate)
 }
 

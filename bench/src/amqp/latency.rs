@@ -33,10 +33,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 }
 
 async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64>> {
-    let schema = bench.schema().await?;
-    let site = Site::new(&schema, 1000)?;
-    let services = async || if broker { site.services(&schema).await } else { schema.services().await };
-    let (sender, worker): (MessageServices, MessageServices) = (services().await?, services().await?);
+    let site = Site::open(bench, 1000).await?;
+    let (sender, worker) = (site.services(broker).await?, site.services(broker).await?);
     let (started, mut starts) = mpsc::unbounded_channel();
     let executor = CommandExecutor::builder(worker.clone())
         .handle(KIND, move |job: Job| {
@@ -63,12 +61,7 @@ async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64
         let (id, start) = tokio::time::timeout(PATIENCE, starts.recv()).await?.ok_or("the executor is gone")?;
         times.push(millis(start.saturating_duration_since(*sent.get(&id).ok_or("a job was run that was not sent")?)));
     }
-    executor.shutdown(Duration::from_secs(5)).await?;
-    super::close(sender.broker()).await;
-    super::close(worker.broker()).await;
-    drop((sender, worker));
-    site.close().await?;
-    bench.drop(schema).await?;
+    site.close(Some(executor), vec![sender, worker]).await?;
     Ok(times)
 }
 

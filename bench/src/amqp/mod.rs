@@ -8,12 +8,12 @@ mod external;
 mod latency;
 mod publish;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use jobwright::{Broker, BrokerConfig, MessageServices};
+use jobwright::{BrokerConfig, CommandExecutor, MessageServices};
 
 use crate::Result;
+use crate::load::QUEUE;
 use crate::report::Report;
 use crate::setup::{Bench, Schema};
 
@@ -41,26 +41,38 @@ fn url() -> Result<String> {
         .map_err(|_| "AMQP_URL is not set: name a broker as amqp://user:password@host:5672/%2f")?)
 }
 
-/// A broker's names for one run.
-struct Site {
+/// A schema and a broker's names for one run.
+struct Site<'b> {
+    bench: &'b Bench<'b>,
+    schema: Schema,
     config: BrokerConfig,
 }
 
-impl Site {
-    fn new(schema: &Schema, depth: u32) -> Result<Self> {
-        Ok(Self {
-            config: BrokerConfig { prefix: schema.name.clone(), depth, required: true, ..BrokerConfig::url(url()?) },
-        })
+impl<'b> Site<'b> {
+    async fn open(bench: &'b Bench<'b>, depth: u32) -> Result<Self> {
+        let schema = bench.schema().await?;
+        let config = BrokerConfig { prefix: schema.name.clone(), depth, required: true, ..BrokerConfig::url(url()?) };
+        Ok(Self { bench, schema, config })
     }
 
-    /// Message services with connections of their own, to the database and to the broker.
-    async fn services(&self, schema: &Schema) -> Result<MessageServices> {
-        Ok(schema.services().await?.with_broker(&self.config).await?)
+    /// Message services with connections of their own, to the database and, if asked for, to the broker.
+    async fn services(&self, broker: bool) -> Result<MessageServices> {
+        let services = self.schema.services().await?;
+        Ok(if broker { services.with_broker(&self.config).await? } else { services })
     }
 
-    /// Removes what was declared.
-    async fn close(self) -> Result<()> {
-        bare::remove(&url()?, &self.config.prefix).await
+    /// Stops what ran here, and removes what was made at the broker and in the database.
+    async fn close(self, executor: Option<CommandExecutor>, services: Vec<MessageServices>) -> Result<()> {
+        if let Some(executor) = executor {
+            executor.shutdown(Duration::from_secs(5)).await?;
+        }
+        for each in services {
+            if let Some(broker) = each.broker() {
+                broker.remove(&[QUEUE.to_owned()], &[QUEUE.to_owned()]).await?;
+                broker.close(Duration::from_secs(5)).await;
+            }
+        }
+        self.bench.drop(self.schema).await
     }
 }
 
@@ -76,10 +88,4 @@ async fn opened(services: &MessageServices) -> Result<usize> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Err("no message went through the broker within 10 s".into())
-}
-
-async fn close(broker: Option<&Arc<Broker>>) {
-    if let Some(broker) = broker {
-        broker.close(Duration::from_secs(5)).await;
-    }
 }

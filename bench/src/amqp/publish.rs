@@ -20,11 +20,9 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let count = bench.args.count(100_000, 10_000);
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for _ in 0..bench.args.runs {
-        let schema = bench.schema().await?;
-        limit.push(bare::publish_rate(&url()?, &format!("{}.bare", schema.name), count).await?);
-        ours.push(publisher(&schema, count).await?);
+        limit.push(bare::publish_rate(&url()?, &format!("jobwright_bench_{}.bare", std::process::id()), count).await?);
+        ours.push(publisher(bench, count).await?);
         eprintln!("  {:.0} bare, {:.0} ours", limit[limit.len() - 1], ours[ours.len() - 1]);
-        bench.drop(schema).await?;
     }
     report.add(
         Line::new(format!("publish {count} messages with confirms"), Unit::PerSecond, ours)
@@ -33,9 +31,9 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn publisher(schema: &crate::setup::Schema, count: usize) -> Result<f64> {
-    let site = Site::new(schema, 1_000_000)?;
-    let services = site.services(schema).await?;
+async fn publisher(bench: &Bench<'_>, count: usize) -> Result<f64> {
+    let site = Site::open(bench, 1_000_000).await?;
+    let services = site.services(true).await?;
     let broker = services.broker().ok_or("there is no broker")?.clone();
     broker.apply(&[QUEUE.to_owned()], &[]).await?;
     let body = payload();
@@ -59,8 +57,6 @@ async fn publisher(schema: &crate::setup::Schema, count: usize) -> Result<f64> {
     if confirmed != count {
         return Err(format!("{confirmed} of {count} messages were confirmed").into());
     }
-    super::close(Some(&broker)).await;
-    drop(services);
-    site.close().await?;
+    site.close(None, vec![services]).await?;
     Ok(rate)
 }

@@ -40,7 +40,7 @@ impl ExternalQueue {
         self
     }
 
-    /// Most jobs that wait in the broker's queue. 1 to 1,000,000; default 100.
+    /// Most jobs that wait in the broker's queue. 1 to [`BrokerConfig::depth`](crate::BrokerConfig::depth); default 100.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
@@ -52,14 +52,15 @@ impl ExternalQueue {
         &self.name
     }
 
-    pub(in crate::executor) fn validate(&self) -> Result<()> {
+    /// `limit`: how much its queue of the broker takes.
+    pub(in crate::executor) fn validate(&self, limit: u32) -> Result<()> {
         let Self { name, lease, depth } = self;
         if *lease < Duration::from_secs(1) || *lease > Duration::from_secs(24 * 3600) {
             return Err(Error::config(format!("the lease of the external queue {name:?} is {lease:?}; use 1s to 24h")));
         }
-        if *depth == 0 || *depth > 1_000_000 {
+        if *depth == 0 || *depth > limit {
             return Err(Error::config(format!(
-                "the depth of the external queue {name:?} is {depth}; use 1 to 1000000"
+                "the depth of the external queue {name:?} is {depth}; use 1 to {limit}, the most its queue of the broker takes (`broker.depth`)"
             )));
         }
         Ok(())
