@@ -105,6 +105,10 @@ pub(super) async fn extend(shared: &Arc<Shared>, extensions: &[Extension]) -> Re
 }
 
 pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Released> {
+    let late = shared.engine("look for leases of external workers", &shared.sql.external_late, &[]).await?;
+    if !rows::get::<bool>(rows::single(&late)?, 0)? {
+        return Ok(Released::default());
+    }
     let rows = shared
         .engine_once(
             "release what external workers did not answer for",
