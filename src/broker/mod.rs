@@ -125,6 +125,11 @@ impl Broker {
         self.hub.board.mode()
     }
 
+    /// Deliveries go through it now. Cheaper than [`mode`](Self::mode), which brings the reason if they do not.
+    pub fn is_up(&self) -> bool {
+        self.hub.board.is_up()
+    }
+
     /// Each change of the mode.
     pub fn changes(&self) -> watch::Receiver<BrokerMode> {
         self.hub.board.watch()

@@ -163,7 +163,7 @@ impl<S: Store> Incarnation<S> {
 
     /// There is a broker, and it delivers nothing at the moment.
     pub(super) fn cut_off(&self) -> bool {
-        self.messages.broker().is_some_and(|broker| !broker.mode().is_up())
+        self.messages.broker().is_some_and(|broker| !broker.is_up())
     }
 
     /// Waits until there may be something to send to the broker, at most for `patience`.

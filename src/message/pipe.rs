@@ -90,7 +90,7 @@ impl Pipe {
 
     /// Marks the messages that go through the pipe, unless `taken` says that they go another way. Returns whether there are any.
     pub(super) fn hold(self: &Arc<Self>, messages: &mut [JobMessage], taken: impl Fn(usize) -> bool) -> bool {
-        if !self.broker.mode().is_up() {
+        if !self.broker.is_up() {
             return false;
         }
         let mut room = UNCONFIRMED.saturating_sub(self.unconfirmed.load(Ordering::Relaxed));
@@ -223,7 +223,7 @@ impl Pipe {
             self.lanes().remove(queue);
             return None;
         }
-        let found = if self.broker.mode().is_up() {
+        let found = if self.broker.is_up() {
             self.broker.depth(&self.broker.names().deliveries(queue)).await
         } else {
             Ok(None)
