@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -51,6 +52,8 @@ pub(crate) struct Pipe {
     depth: u32,
     lanes: Mutex<HashMap<String, Arc<Lane>>>,
     unconfirmed: AtomicUsize,
+    /// Where its tasks run: a commit may be told from a thread that knows no runtime.
+    runtime: Handle,
     /// Deliveries are published, or their holds ended.
     idle: Notify,
 }
@@ -80,6 +83,7 @@ impl Pipe {
             depth,
             lanes: Mutex::default(),
             unconfirmed: AtomicUsize::new(0),
+            runtime: Handle::current(),
             idle: Notify::new(),
         })
     }
@@ -123,7 +127,7 @@ impl Pipe {
         let (tell, told) = oneshot::channel();
         self.unconfirmed.fetch_add(pointers.len(), Ordering::Relaxed);
         let pipe = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let count = pointers.len();
             // Nobody listens, unless asked to wait for it.
             let _ = tell.send(pipe.deliver(pointers).await);
@@ -191,7 +195,7 @@ impl Pipe {
         let state = State { open: false, full: false, used: Instant::now() };
         let lane = Arc::new(Lane { state: Mutex::new(state), look: Notify::new() });
         lanes.insert(queue.to_owned(), lane.clone());
-        tokio::spawn(watch(Arc::downgrade(self), lane, queue.to_owned()));
+        self.runtime.spawn(watch(Arc::downgrade(self), lane, queue.to_owned()));
         false
     }
 

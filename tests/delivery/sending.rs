@@ -12,7 +12,7 @@ use crate::support::world::{World, patient, quick};
 use crate::support::{TestDb, eventually};
 
 /// A consumer that is no executor of ours: with it there is somebody to deliver to, and nothing runs.
-async fn tapped(site: &Site, client: &Client, prefetch: u16) -> Tap {
+async fn tapped<W: World>(site: &Site<W>, client: &Client, prefetch: u16) -> Tap {
     let messages = site.messages().await;
     messages.broker().unwrap().apply(&["default".to_owned()], &[]).await.unwrap();
     client.tap(&site.names().deliveries("default"), prefetch).await
@@ -232,6 +232,31 @@ async fn an_enlisted_message_is_delivered_after_the_callers_commit() {
     let flushed = enlisted.flush().await.unwrap();
     transaction.commit().await.unwrap();
     assert_eq!(flushed.committed().settled().await.broker, 1);
+    assert_eq!(tap.next().await.job(), id);
+}
+
+/// On the embedded database that takes no `await`, so it may be done on a thread that knows no runtime.
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_without_a_runtime_may_enlist() {
+    use crate::support::sqlite::SqliteDb;
+    let Some(site) = Site::<SqliteDb>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let mut tap = tapped(&site, &client, 0).await;
+    producer.prepare("default").await;
+    let (sender, connection) = (producer.clone(), site.db.connection());
+    let sending = std::thread::spawn(move || {
+        connection.execute_batch("begin immediate").unwrap();
+        let mut enlisted = sender.enlist(&connection);
+        let id = enlisted.send(note()).unwrap();
+        // The first look at a queue starts a task, too.
+        enlisted.send(note().queue("elsewhere")).unwrap();
+        let flushed = enlisted.flush().unwrap();
+        connection.execute_batch("commit").unwrap();
+        drop(flushed.committed());
+        id
+    });
+    let id = tokio::task::spawn_blocking(move || sending.join().expect("the thread panicked")).await.unwrap();
     assert_eq!(tap.next().await.job(), id);
 }
 
