@@ -42,6 +42,8 @@ pub(super) struct Incarnation<S: Store> {
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
+    /// Something may be admitted.
+    gate_hint: Arc<Notify>,
     /// What those wait for who send jobs of a queue to the broker.
     bells: HashMap<String, Notify>,
     /// Itself, for offers that may outlive the borrow.
@@ -130,6 +132,7 @@ impl<S: Store> Incarnation<S> {
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
+            gate_hint: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
         })
@@ -232,10 +235,12 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
                 }
             }
             Hint::Timer => self.timer_hint.notify_one(),
+            Hint::Gate => self.gate_hint.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());
                 self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
+                self.gate_hint.notify_one();
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{JobId, Payload};
+use super::{JobId, Payload, Terms};
 
 /// A job as its owner sees it while it runs.
 #[derive(Clone, Debug)]
@@ -30,6 +30,10 @@ pub struct Job {
     pub payload: Payload,
     /// Strings beside the payload.
     pub headers: BTreeMap<String, String>,
+    /// What it asked for beside a place in its queue.
+    pub terms: Terms,
+    /// It was admitted: others may wait for what it holds (its group, a place under a limit) until it ends.
+    pub admitted: bool,
     /// When it was flushed, by the database's clock.
     pub created_at: Timestamp,
 }

@@ -7,6 +7,7 @@ mod outcome;
 mod payload;
 mod reply;
 mod retry;
+mod terms;
 mod validate;
 
 pub use claimed::{AttemptError, Fence, Job, NodeId};
@@ -16,4 +17,5 @@ pub use outcome::{JobError, Outcome, RetryAdvice};
 pub use payload::Payload;
 pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO};
 pub use retry::{RetryPolicy, parse_duration};
+pub use terms::Terms;
 pub use validate::Limits;

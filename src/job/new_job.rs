@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::validate::Limits;
-use super::{JobId, Payload};
+use super::{JobId, Payload, RetryPolicy, Terms};
 use crate::error::Error;
 
 /// Default queue.
@@ -51,6 +51,7 @@ pub struct NewJob {
     pub(crate) due: Due,
     pub(crate) payload: Result<Payload, String>,
     pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) terms: Terms,
 }
 
 impl NewJob {
@@ -75,6 +76,7 @@ impl NewJob {
             due: Due::Now,
             payload,
             headers: BTreeMap::new(),
+            terms: Terms::default(),
         }
     }
 
@@ -122,6 +124,46 @@ impl NewJob {
         self
     }
 
+    /// Puts it into an exclusive group: no two jobs of one group run at the same time, on any node, in any queue and with any kind of
+    /// store or broker. They start in the order they were sent (higher priority first), as long as none fails; one that waits for
+    /// its next attempt lets others pass. 1 to 200 bytes. What jBPM calls exclusive and JMS `JMSXGroupID`.
+    pub fn exclusive(mut self, group: impl Into<String>) -> Self {
+        self.terms.group = Some(group.into());
+        self
+    }
+
+    /// The same, in strict order: if it fails, the group waits until it has succeeded, or was deleted or cancelled, whatever time that
+    /// takes. So a dead letter holds its group.
+    pub fn ordered(mut self, group: impl Into<String>) -> Self {
+        self.terms.ordered = true;
+        self.exclusive(group)
+    }
+
+    /// On whose behalf it runs. Limits and shares may go by it. 1 to 200 bytes.
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.terms.tenant = Some(tenant.into());
+        self
+    }
+
+    /// A name of your own that limits may go by: a printer, an account at a service. 1 to 200 bytes.
+    pub fn limit_key(mut self, key: impl Into<String>) -> Self {
+        self.terms.limit_key = Some(key.into());
+        self
+    }
+
+    /// How long after its flush it may still start, by the database's clock; then it is removed, and that is recorded. 1 ms to 100
+    /// years. A delayed job must be due before.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.terms.ttl = Some(ttl);
+        self
+    }
+
+    /// Delays between the attempts of this job, instead of those of its kind.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.terms.retry = Some(policy);
+        self
+    }
+
     /// The job's id.
     pub fn job_id(&self) -> JobId {
         self.id
@@ -137,6 +179,11 @@ impl NewJob {
         &self.queue
     }
 
+    /// What it asks for beside a place in its queue.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
     /// The payload, unless it could not be serialised.
     pub fn payload(&self) -> Option<&Payload> {
         self.payload.as_ref().ok()
@@ -145,7 +192,7 @@ impl NewJob {
     /// Checks everything that can be checked before the database sees it.
     pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
         limits.check(&self)?;
-        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers } = self;
+        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, terms } = self;
         let payload = payload.map_err(Error::invalid)?;
         Ok(JobMessage {
             id,
@@ -157,6 +204,7 @@ impl NewJob {
             due,
             payload,
             headers,
+            terms,
             hold: Duration::ZERO,
         })
     }
@@ -185,9 +233,18 @@ pub struct JobMessage {
     pub payload: Payload,
     /// Strings beside the payload.
     pub headers: BTreeMap<String, String>,
+    /// What it asks for beside a place in its queue.
+    pub terms: Terms,
     /// How long after the flush it is kept back from claims of the table, because a broker delivers it: a head start for the
     /// delivery, which needs no repair when that gets lost. Zero, unless a service that publishes sets it.
     pub hold: Duration,
+}
+
+impl JobMessage {
+    /// Whether it has to be admitted before it can start, however much is free: nobody can take it straight from the flush.
+    pub fn is_blocked_at_first(&self) -> bool {
+        self.terms.group.is_some()
+    }
 }
 
 /// A job message that a foreign producer sent, and what tells whether another one is the same.

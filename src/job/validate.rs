@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Due, NewJob, Payload};
+use super::{Due, NewJob, Payload, Terms};
 use crate::error::{Error, Result};
 
 /// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
 const NAME_MAX: usize = 100;
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
 const CONTENT_TYPE_MAX: usize = 255;
+/// Longest group, tenant or limit key in bytes.
+const KEY_MAX: usize = 200;
 const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX: usize = 4096;
 const ATTEMPTS_MAX: u32 = 1_000_000_000;
@@ -59,6 +61,7 @@ impl Limits {
                 )));
             }
         }
+        check_terms(job)?;
         match &job.payload {
             Ok(payload) => self.check_payload(payload),
             Err(why) => Err(Error::invalid(why.clone())),
@@ -93,16 +96,36 @@ impl Limits {
     }
 }
 
+fn check_terms(job: &NewJob) -> Result<()> {
+    let Terms { group, tenant, limit_key, ttl, .. } = &job.terms;
+    for (what, key) in [("exclusive group", group), ("tenant", tenant), ("limit key", limit_key)] {
+        if let Some(key) = key {
+            check_text(what, key, KEY_MAX)?;
+        }
+    }
+    let Some(ttl) = *ttl else { return Ok(()) };
+    if ttl < Duration::from_millis(1) || ttl > DUE_MAX {
+        return Err(Error::invalid(format!("the time to live is {ttl:?}; use 1 ms to 100 years")));
+    }
+    match job.due {
+        Due::In(delay) if delay >= ttl => Err(Error::invalid(format!(
+            "the job would never run: it is delayed by {delay:?} and lives for {ttl:?}; make the time to live longer than the delay"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn check_name(what: &str, name: &str) -> Result<()> {
+    check_text(what, name, NAME_MAX)
+}
+
+fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
     if name.is_empty() {
         return Err(Error::invalid(format!("the {what} is empty")));
     }
-    if name.len() > NAME_MAX {
+    if name.len() > max {
         let start: String = name.chars().take(20).collect();
-        return Err(Error::invalid(format!(
-            "the {what} \"{start}…\" has {} bytes; {NAME_MAX} is the most",
-            name.len()
-        )));
+        return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the most", name.len())));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
         return Err(Error::invalid(format!("the {what} {name:?} contains the control character {bad:?}")));

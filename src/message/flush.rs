@@ -40,14 +40,15 @@ struct Handover {
 impl Handover {
     /// Reserves a slot for each message that is due now, as far as there are free ones.
     fn reserve(wakeup: &WakeUp, messages: &[JobMessage]) -> Option<Self> {
-        if messages.iter().all(|message| message.due != Due::Now) {
+        let ready = |message: &JobMessage| message.due == Due::Now && !message.is_blocked_at_first();
+        if !messages.iter().any(ready) {
             return None;
         }
         let offer = wakeup.offer()?;
         let slots: HashMap<_, _> = messages
             .iter()
             .enumerate()
-            .filter(|(_, message)| message.due == Due::Now)
+            .filter(|(_, message)| ready(message))
             .map_while(|(position, message)| Some((position, offer.reserve(&message.queue, &message.kind)?)))
             .collect();
         if slots.is_empty() {
@@ -134,7 +135,7 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
     for (position, message) in messages.into_iter().enumerate() {
         match (owned.get(&message.id), slots.remove(&position)) {
             (Some(&(seq, created_at)), Some(slot)) => {
-                let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, .. } = message;
+                let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, terms, .. } = message;
                 let job = Job {
                     id,
                     seq,
@@ -146,6 +147,8 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
                     max_attempts,
                     payload,
                     headers,
+                    terms,
+                    admitted: false,
                     created_at,
                 };
                 jobs.push((job, slot));
@@ -177,7 +180,11 @@ pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<Jo
 fn hints(messages: &[JobMessage]) -> Vec<Hint> {
     let mut hints = Vec::new();
     for message in messages {
-        let hint = if message.due == Due::Now { Hint::Queue(message.queue.clone()) } else { Hint::Timer };
+        let hint = match message.due {
+            Due::Now if message.is_blocked_at_first() => Hint::Gate,
+            Due::Now => Hint::Queue(message.queue.clone()),
+            Due::In(_) | Due::At(_) => Hint::Timer,
+        };
         if !hints.contains(&hint) {
             hints.push(hint);
         }

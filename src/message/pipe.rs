@@ -106,6 +106,7 @@ impl Pipe {
             let goes = room > 0
                 && message.due == Due::Now
                 && message.priority == 0
+                && !message.is_blocked_at_first()
                 && message.queue != EVENT_QUEUE
                 && message.queue != REPLY_QUEUE
                 && !taken(position);

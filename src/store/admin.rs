@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::job::{AttemptError, JobId, NodeId, Payload};
+use crate::job::{AttemptError, JobId, NodeId, Payload, Terms};
 
 /// Where a job is in its life. Each state but `Running` is a table of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ use crate::job::{AttemptError, JobId, NodeId, Payload};
 pub enum JobState {
     /// In `job`, claimable.
     Waiting,
+    /// In `blocked_job`: its group or a limit is taken, or what it belongs to is paused.
+    Blocked,
     /// In `job`, owned by a node.
     Running,
     /// In `external_job`: in the hands of an external worker.
@@ -28,12 +30,14 @@ pub enum JobState {
 
 impl JobState {
     /// All, in the order of a job's life.
-    pub const ALL: [Self; 6] = [Self::Waiting, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
+    pub const ALL: [Self; 7] =
+        [Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
     /// The word used in output and filters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
+            Self::Blocked => "blocked",
             Self::Running => "running",
             Self::External => "external",
             Self::Timer => "timer",
@@ -144,6 +148,11 @@ pub struct JobDetail {
     pub headers: BTreeMap<String, String>,
     /// What it carries.
     pub payload: Payload,
+    /// What it asks for beside a place in its queue.
+    pub terms: Terms,
+    /// What it waits for, if it is blocked: the key of a group (`g:`), or of a limit by queue (`q:`), kind (`k:`), tenant (`t:`) or limit
+    /// key (`l:`). `None`: nobody looked at it yet.
+    pub gate: Option<String>,
     /// When it became a dead letter, and why.
     pub dead: Option<(Timestamp, String)>,
 }
@@ -175,6 +184,8 @@ pub struct QueueStatus {
     pub queue: String,
     /// Claimable.
     pub waiting: u64,
+    /// Waiting for their group or a limit.
+    pub blocked: u64,
     /// Owned.
     pub running: u64,
     /// In the hands of external workers.

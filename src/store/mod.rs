@@ -10,7 +10,7 @@
 //! * a claim raises `version` and `attempt` of each row it takes, and takes nothing for a node that is not alive;
 //! * an outcome names a [`Fence`] and the node, and changes nothing unless both are current;
 //! * ownership, due dates, leases and order are decided by the database's clock and sequence alone;
-//! * a job is in exactly one of the tables `job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
+//! * a job is in exactly one of the tables `job`, `blocked_job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
 
 mod admin;
 mod any;
@@ -166,6 +166,8 @@ pub struct Promoted {
     pub jobs: u64,
     /// The queues they wait in.
     pub queues: Vec<String>,
+    /// Some of them wait for admission.
+    pub blocked: bool,
     /// When the next timer is due, counted from now; `None` = there is none.
     pub next: Option<Duration>,
 }
@@ -320,6 +322,8 @@ pub enum Hint {
     Queue(String),
     /// Jobs became claimable anywhere in this queue: look from the start.
     Rescan(String),
+    /// Something may be admitted: a job of a group was sent, a slot was freed, a rule changed.
+    Gate,
     /// A timer was set that may be due before the one waited for.
     Timer,
     /// Something changed; the store can't tell what.

@@ -15,6 +15,21 @@ pub fn message(job: NewJob) -> Result<JobMessage> {
 
 /// What a claim of this message hands out: for a store outside this crate.
 pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at: Timestamp) -> Job {
-    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, .. } = message;
-    Job { id, seq, version, kind, queue, priority, attempt, max_attempts, payload, headers, created_at }
+    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, terms, .. } = message;
+    let admitted = terms.group.is_some();
+    Job {
+        id,
+        seq,
+        version,
+        kind,
+        queue,
+        priority,
+        attempt,
+        max_attempts,
+        payload,
+        headers,
+        terms,
+        admitted,
+        created_at,
+    }
 }

@@ -8,7 +8,11 @@ use jobwright::{JobId, NewJob};
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// One job in each state, in the order of `JobState::ALL`.
+/// The states that a plain job can be in, in the order of its life.
+pub(crate) const EVERYWHERE: [JobState; 6] =
+    [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended, JobState::Dead];
+
+/// One job in each of them.
 pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 6] {
     let store = db.jobs();
     let node = store.node().await;
@@ -25,7 +29,7 @@ pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 6] {
     db.suspend(suspended).await;
     let waiting = store.send(job()).await;
     let all = [waiting, running, external, timer, suspended, dead];
-    for (id, state) in all.into_iter().zip(JobState::ALL) {
+    for (id, state) in all.into_iter().zip(EVERYWHERE) {
         assert_eq!(store.state(id).await, Some(state));
     }
     all
@@ -99,7 +103,7 @@ pub(crate) async fn filters<T: TestDb>(db: &T) {
 pub(crate) async fn each_state<T: TestDb>(db: &T) {
     let store = db.jobs();
     let all = one_of_each(db).await;
-    for (id, state) in all.into_iter().zip(JobState::ALL) {
+    for (id, state) in all.into_iter().zip(EVERYWHERE) {
         let rows = store.find(&JobFilter::state(state)).await;
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
         let row = &rows[0];

@@ -6,7 +6,7 @@ use jobwright::store::JobState::{Dead, External, Running, Suspended, Timer, Wait
 use jobwright::store::{JobFilter, JobState, Steered};
 use jobwright::{JobId, NewJob};
 
-use crate::operating::one_of_each;
+use crate::operating::{EVERYWHERE, one_of_each};
 use crate::support::jobs::{LATER, job, jobs, steered};
 use crate::support::{Jobs, TestDb};
 
@@ -30,7 +30,7 @@ pub(crate) async fn retry<T: TestDb>(db: &T) {
     let expected = steered([(Timer, 1), (Dead, 1)]);
     let dry = store.retry(&JobFilter::default(), true).await.unwrap();
     assert_eq!(counted(dry), expected);
-    assert_eq!(states(&store, ids).await, JobState::ALL.map(Some), "a dry run changes nothing");
+    assert_eq!(states(&store, ids).await, EVERYWHERE.map(Some), "a dry run changes nothing");
     let wet = store.retry(&JobFilter::default(), false).await.unwrap();
     assert_eq!(wet.total(), 2);
     assert_eq!(counted(wet), expected);
@@ -47,7 +47,7 @@ pub(crate) async fn cancel<T: TestDb>(db: &T) {
     let expected = steered([(Waiting, 1), (Running, 1), (External, 1), (Timer, 1), (Suspended, 1)]);
     let dry = store.cancel(&JobFilter::default(), true).await.unwrap();
     assert_eq!(counted(dry), expected);
-    assert_eq!(states(&store, ids).await, JobState::ALL.map(Some), "a dry run changes nothing");
+    assert_eq!(states(&store, ids).await, EVERYWHERE.map(Some), "a dry run changes nothing");
     let wet = store.cancel(&JobFilter::default(), false).await.unwrap();
     assert_eq!(counted(wet), expected);
     assert_eq!(states(&store, ids).await, [None, None, None, None, None, Some(Dead)]);
@@ -59,7 +59,7 @@ pub(crate) async fn delete<T: TestDb>(db: &T) {
     let expected = steered([(Waiting, 1), (Timer, 1), (Suspended, 1), (Dead, 1)]);
     let dry = store.delete(&JobFilter::default(), true).await.unwrap();
     assert_eq!(counted(dry), expected);
-    assert_eq!(states(&store, ids).await, JobState::ALL.map(Some), "a dry run changes nothing");
+    assert_eq!(states(&store, ids).await, EVERYWHERE.map(Some), "a dry run changes nothing");
     let wet = store.delete(&JobFilter::default(), false).await.unwrap();
     assert_eq!(counted(wet), expected);
     assert_eq!(states(&store, ids).await, [None, Some(Running), Some(External), None, None, None]);

@@ -335,8 +335,9 @@ async fn a_statement_that_takes_too_long_is_ended() {
     lock.batch_execute("lock table job in access exclusive mode").await.unwrap();
     let begun = Instant::now();
     let error = messages.send(job(Does::Note)).await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // Busy, if everything else that waits for the lock had taken all connections.
+    assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy), "{error}");
     lock.rollback().await.unwrap();
     // Nothing of ours waits on the server any more than its deadline, and work goes on.
     let ids = send::<Pg<false>>(&db.messages().await, Does::Note, 10).await;

@@ -14,7 +14,7 @@ use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer
 
 use crate::support::{eventually, unique};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A string in a header, as clients of other languages send it.
 pub(crate) fn text(value: &str) -> AMQPValue {

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::support::amqp_url;
 
 /// Longer than any of them takes: a virtual machine has to start on a busy computer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Language {

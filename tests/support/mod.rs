@@ -110,13 +110,17 @@ fn server(variable: &str) -> Option<String> {
     }
 }
 
-/// Polls until `holds` does, and fails the test if that takes longer than `deadline`.
+/// How long a machine that has other work to do may take for what takes a moment on a quiet one. Only a test that fails waits that long.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Polls until `holds` does, and fails the test if that takes longer than `deadline`, but at least [`PATIENCE`].
 ///
 /// It looks again and again instead of waiting a fixed time once: no slower than what it waits for, and a slow machine only
 /// makes it take longer.
 #[track_caller]
 pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
+    let deadline = deadline.max(PATIENCE);
     async move {
         let start = Instant::now();
         while !holds().await {

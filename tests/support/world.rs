@@ -13,7 +13,7 @@ use super::sqlite::SqliteDb;
 use super::{TestDb, eventually};
 
 /// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 type Transaction<W> = <<W as TestDb>::Store as Store>::Transaction;
 

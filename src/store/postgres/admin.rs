@@ -76,6 +76,8 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
         payload: rows::payload(row, 16)?,
         headers: rows::headers(row, 19)?,
         errors: rows::json(row, 20)?,
+        terms: rows::terms(row, 21)?,
+        gate: rows::get(row, 22)?,
     }))
 }
 
@@ -92,10 +94,17 @@ impl Steer {
     fn states(self) -> Vec<&'static str> {
         let states: &[JobState] = match self {
             Self::Retry => &[JobState::Dead, JobState::Timer],
-            Self::Cancel => {
-                &[JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended]
+            Self::Cancel => &[
+                JobState::Waiting,
+                JobState::Blocked,
+                JobState::Running,
+                JobState::External,
+                JobState::Timer,
+                JobState::Suspended,
+            ],
+            Self::Delete => {
+                &[JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead]
             }
-            Self::Delete => &[JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead],
         };
         states.iter().map(|state| state.as_str()).collect()
     }
@@ -153,7 +162,8 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {
                     suspended: count(row, 5)?,
                     dead: count(row, 6)?,
                     external: count(row, 7)?,
-                    oldest_waiting_seconds: rows::get(row, 8)?,
+                    blocked: count(row, 8)?,
+                    oldest_waiting_seconds: rows::get(row, 9)?,
                 })
             })
             .collect::<Result<_>>()?,

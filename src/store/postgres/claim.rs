@@ -57,7 +57,7 @@ pub(super) async fn claim_delivered(
 
 /// Jobs of rows that name their queue too, best first.
 pub(super) fn queued(rows: &[Row]) -> Result<Vec<Job>> {
-    best_first(rows.iter().map(|row| job(row, rows::get(row, 12)?)))
+    best_first(rows.iter().map(|row| job(row, rows::get(row, 14)?)))
 }
 
 /// Fences as one array a column.
@@ -78,6 +78,8 @@ fn job(row: &Row, queue: &str) -> Result<Job> {
         created_at: rows::get(row, 7)?,
         payload: rows::payload(row, 8)?,
         headers: rows::headers(row, 11)?,
+        terms: rows::terms(row, 12)?,
+        admitted: rows::get(row, 13)?,
     })
 }
 

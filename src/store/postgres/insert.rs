@@ -34,6 +34,7 @@ pub(super) struct Columns<'a> {
     own: Vec<bool>,
     /// Microseconds.
     holds: Vec<i64>,
+    terms: Vec<Option<JsonParam<'a>>>,
     node: Option<i64>,
 }
 
@@ -44,26 +45,29 @@ enum Shape {
     Ready,
     /// The same, and some are held for their delivery.
     Held,
-    /// Delays or given ids too.
+    /// Delays, given ids or terms too.
     Any,
     /// Some rows are to be born owned.
     Owned,
 }
 
-/// Headers as JSON, in the order of the messages; they must outlive the columns, which borrow them.
-pub(super) fn header_texts(messages: &[JobMessage]) -> Vec<Option<String>> {
-    messages
-        .iter()
-        .map(|message| {
+/// Headers and terms as JSON, in the order of the messages; they must outlive the columns, which borrow them.
+pub(super) struct Texts(Vec<[Option<String>; 2]>);
+
+impl Texts {
+    pub(super) fn new(messages: &[JobMessage]) -> Self {
+        let texts = |message: &JobMessage| {
             // A map of strings always serialises.
-            (!message.headers.is_empty())
-                .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()))
-        })
-        .collect()
+            let headers = (!message.headers.is_empty())
+                .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()));
+            [headers, message.terms.to_json()]
+        };
+        Self(messages.iter().map(texts).collect())
+    }
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(messages: &'a [JobMessage], headers: &'a [Option<String>], owned: Option<&Preclaim>) -> Self {
+    pub(super) fn new(messages: &'a [JobMessage], texts: &'a Texts, owned: Option<&Preclaim>) -> Self {
         let mut columns = Self { node: owned.map(|claim| claim.node.0), ..Self::default() };
         let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
@@ -72,12 +76,12 @@ impl<'a> Columns<'a> {
             if message.id_given && !seen.insert(message.id) {
                 continue;
             }
-            columns.push(message, headers[position].as_deref(), own.contains(&position));
+            columns.push(message, &texts.0[position], own.contains(&position));
         }
         columns
     }
 
-    fn push(&mut self, message: &'a JobMessage, headers: Option<&'a str>, own: bool) {
+    fn push(&mut self, message: &'a JobMessage, [headers, terms]: &'a [Option<String>; 2], own: bool) {
         self.ids.push(*message.id.as_uuid());
         self.kinds.push(&message.kind);
         self.queues.push(&message.queue);
@@ -95,7 +99,8 @@ impl<'a> Columns<'a> {
                 self.content_types.push(Some(content_type));
             }
         }
-        self.headers.push(headers.map(JsonParam));
+        self.headers.push(headers.as_deref().map(JsonParam));
+        self.terms.push(terms.as_deref().map(JsonParam));
         let (delay, at) = match message.due {
             Due::Now => (None, None),
             Due::In(delay) => (Some(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)), None),
@@ -113,6 +118,7 @@ impl<'a> Columns<'a> {
         if self.node.is_some() {
             Shape::Owned
         } else if self.given.contains(&true)
+            || self.terms.iter().any(Option::is_some)
             || self.delays.iter().any(Option::is_some)
             || self.ats.iter().any(Option::is_some)
         {
@@ -144,6 +150,11 @@ impl<'a> Columns<'a> {
         [&self.delays, &self.ats, &self.given, &self.holds]
     }
 
+    /// The terms of each.
+    pub(super) fn terms(&self) -> &(dyn ToSql + Sync) {
+        &self.terms
+    }
+
     /// The parameters that `receive` shares with the general flush.
     pub(super) fn general(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params = self.content();
@@ -157,10 +168,13 @@ impl<'a> Columns<'a> {
         match self.shape() {
             Shape::Ready => {}
             Shape::Held => params.push(&self.holds),
-            Shape::Any => params.extend(self.dues()),
+            Shape::Any => {
+                params.extend(self.dues());
+                params.push(&self.terms);
+            }
             Shape::Owned => {
-                let more: [&(dyn ToSql + Sync); 6] =
-                    [&self.delays, &self.ats, &self.given, &self.node, &self.own, &self.holds];
+                let more: [&(dyn ToSql + Sync); 7] =
+                    [&self.delays, &self.ats, &self.given, &self.node, &self.own, &self.holds, &self.terms];
                 params.extend(more);
             }
         }
@@ -206,8 +220,8 @@ pub(super) async fn insert(
     if messages.is_empty() {
         return Ok(Inserted::default());
     }
-    let headers = header_texts(messages);
-    let columns = Columns::new(messages, &headers, owned);
+    let texts = Texts::new(messages);
+    let columns = Columns::new(messages, &texts, owned);
     let rows = shared.engine_commit("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
     Ok(columns.read(&rows)?.0)
 }
@@ -224,8 +238,8 @@ impl Postgres {
         }
         let shared = &self.0;
         let doing = Doing { what: "flush job messages", place: &shared.place };
-        let headers = header_texts(messages);
-        let columns = Columns::new(messages, &headers, None);
+        let texts = Texts::new(messages);
+        let columns = Columns::new(messages, &texts, None);
         let statement = columns.statement(&shared.sql);
         let params = columns.params();
         let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();

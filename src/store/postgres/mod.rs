@@ -160,6 +160,7 @@ impl JobStore for Postgres {
         Ok(Promoted {
             jobs: jobs.unsigned_abs(),
             queues: queues.unwrap_or_default(),
+            blocked: rows::get(row, 3)?,
             next: next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())),
         })
     }

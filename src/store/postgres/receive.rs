@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::insert::{Columns, header_texts};
+use super::insert::{Columns, Texts};
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Submission};
@@ -55,11 +55,12 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
             messages.push(message.clone());
         }
     }
-    let headers = header_texts(&messages);
-    let columns = Columns::new(&messages, &headers, None);
+    let texts = Texts::new(&messages);
+    let columns = Columns::new(&messages, &texts, None);
     let digests: Vec<&[u8]> = messages.iter().map(|message| firsts[&message.id].as_slice()).collect();
     let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
     params.push(&digests);
+    params.push(columns.terms());
     // May be repeated: what it has stored already is then known.
     let rows = shared.engine("store submissions", &shared.sql.receive, &params).await?;
     rows.iter()

@@ -8,7 +8,7 @@ use tokio_postgres::types::FromSql;
 
 use super::types::JsonText;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::Payload;
+use crate::job::{Payload, Terms};
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|e| {
@@ -58,6 +58,12 @@ pub(super) fn payload(row: &Row, column: usize) -> Result<Payload> {
 
 pub(super) fn headers(row: &Row, column: usize) -> Result<BTreeMap<String, String>> {
     json(row, column)
+}
+
+/// The terms of a job. Not the default where they can't be read: a job without its group would run beside what it must not.
+pub(super) fn terms(row: &Row, column: usize) -> Result<Terms> {
+    let text: Option<JsonText<'_>> = get(row, column)?;
+    text.map_or_else(|| Ok(Terms::default()), |JsonText(text)| Terms::from_json(text))
 }
 
 /// A `jsonb` column as a value; null gives the default. What does not fit is the default too: a row written by hand must not

@@ -12,9 +12,21 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
-/// Fills in the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
+/// Parts that several statements share.
+const MAY_START: &str = include_str!("sql/part/may_start.sql");
+const COVERS: &str = include_str!("sql/part/covers.sql");
+const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
+
+/// Fills in the shared parts, and the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
 /// errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
+    let mut sql = sql.replace("{may_start}", MAY_START);
+    for row in ["c", "m", "j", "b"] {
+        sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
+    }
+    for queue in ["$1", "$2"] {
+        sql = sql.replace(&format!("{{queue_open:{queue}}}"), &QUEUE_OPEN.replace("{queue}", queue));
+    }
     sql.replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
@@ -51,9 +63,9 @@ statements! {
     insert_held: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                   INT8_ARRAY],
     insert_any: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
-                 INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY],
+                 INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
     insert_owned: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
-                   INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY, INT8_ARRAY],
+                   INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
     find: [UUID],
     claim: [INT8, TEXT, INT2, INT8, TEXT_ARRAY, INT8, BOOL],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY],
@@ -79,7 +91,7 @@ statements! {
     external_late: [],
     expire_external: [INT8, TEXT, TEXT],
     receive: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
-              INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, BYTEA_ARRAY],
+              INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, BYTEA_ARRAY, JSONB_ARRAY],
     submission_digests: [UUID_ARRAY],
     prune_submissions: [INT8, INT8],
     notify: [TEXT, TEXT_ARRAY],

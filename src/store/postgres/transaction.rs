@@ -14,7 +14,7 @@ use super::Shared;
 use super::client::query;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
-use super::insert::{Columns, header_texts};
+use super::insert::{Columns, Texts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::{Inserted, Preclaim, UnitOfWork};
@@ -105,8 +105,8 @@ impl fmt::Debug for PgTransaction {
 
 impl UnitOfWork for PgTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        let headers = header_texts(messages);
-        let columns = Columns::new(messages, &headers, owned);
+        let texts = Texts::new(messages);
+        let columns = Columns::new(messages, &texts, owned);
         let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
         let (inserted, xid) = columns.read(&rows)?;
         if self.evidence.xid.is_none() {

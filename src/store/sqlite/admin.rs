@@ -21,6 +21,7 @@ const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
 fn place(state: JobState) -> (&'static str, &'static str) {
     match state {
         JobState::Waiting => ("jobwright_job", "lock_owner is null"),
+        JobState::Blocked => ("jobwright_blocked_job", "true"),
         JobState::Running => ("jobwright_job", "lock_owner is not null"),
         JobState::External => ("jobwright_external_job", "true"),
         JobState::Timer => ("jobwright_timer_job", "true"),
@@ -164,20 +165,26 @@ impl Inner {
         let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
         self.steer("retry jobs", chosen, dry_run, |chosen, connection, state| {
             let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
-            let copied = chosen.execute(connection, copy, state)?;
-            chosen.execute(connection, RETRY_REMOVE, state)?;
-            Ok(copied)
+            chosen.execute(connection, copy, state)?;
+            chosen.execute(connection, RETRY_REMOVE, state)
         })
         .await
     }
 
     pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
+        let live = [
+            JobState::Waiting,
+            JobState::Blocked,
+            JobState::Running,
+            JobState::External,
+            JobState::Timer,
+            JobState::Suspended,
+        ];
         self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
     }
 
     pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let idle = [JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead];
+        let idle = [JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead];
         self.remove("delete jobs", Chosen::new(filter, &idle), dry_run).await
     }
 

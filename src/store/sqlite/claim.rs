@@ -6,13 +6,14 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
+use super::parts::{Statement, statement};
 use super::rows::{count, job};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::store::{ClaimRequest, Promoted, ScanMark};
 
-const CLAIM_CHECK: &str = include_str!("sql/claim_check.sql");
-const CLAIM: &str = include_str!("sql/claim.sql");
+static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
+static CLAIM: Statement = statement!("sql/claim.sql");
 const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
 const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
 const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
@@ -39,7 +40,7 @@ impl Inner {
         let found = self
             .check(tried, move |connection, now| {
                 let (queue, kinds) = looked_for;
-                let mut statement = connection.prepare_cached(CLAIM_CHECK)?;
+                let mut statement = connection.prepare_cached(&CLAIM_CHECK)?;
                 let params = named_params! {
                     ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":now": now, ":held_too": held_too,
                 };
@@ -50,7 +51,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         self.write(tried, move |connection, now| {
-            let mut statement = connection.prepare_cached(CLAIM)?;
+            let mut statement = connection.prepare_cached(&CLAIM)?;
             let params = named_params! {
                 ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":limit": limit,
                 ":held_too": held_too,
@@ -71,11 +72,20 @@ impl Inner {
         let limit = count(limit);
         self.write(tried, move |connection, now| {
             let window = named_params! { ":now": now, ":limit": limit };
-            let jobs = connection.prepare_cached(PROMOTE_COPY)?.execute(window)?;
+            connection.prepare_cached(PROMOTE_COPY)?.execute(window)?;
             let mut remove = connection.prepare_cached(PROMOTE_REMOVE)?;
-            let queues = remove.query_map(window, |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<String>>>()?;
+            let mut moved = remove.query(window)?;
+            let (mut jobs, mut blocked, mut queues) = (0, false, BTreeSet::new());
+            while let Some(row) = moved.next()? {
+                jobs += 1;
+                if row.get(1)? {
+                    blocked = true;
+                } else {
+                    queues.insert(row.get::<_, String>(0)?);
+                }
+            }
             let next = next_timer(connection, now)?;
-            Ok(Promoted { jobs: jobs as u64, queues: queues.into_iter().collect(), next })
+            Ok(Promoted { jobs, queues: queues.into_iter().collect(), blocked, next })
         })
         .await
     }

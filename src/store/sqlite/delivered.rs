@@ -6,11 +6,12 @@ use rusqlite::{OptionalExtension, named_params};
 
 use super::Inner;
 use super::nodes::is_alive;
+use super::parts::{Statement, statement};
 use super::rows::job;
 use crate::error::{Error, Result};
 use crate::job::{Fence, Job, JobId, NodeId};
 
-const CLAIM_DELIVERED: &str = include_str!("sql/claim_delivered.sql");
+static CLAIM_DELIVERED: Statement = statement!("sql/claim_delivered.sql");
 const UNHOLD: &str = include_str!("sql/unhold.sql");
 
 impl Inner {
@@ -32,7 +33,7 @@ impl Inner {
             if !is_alive(connection, node)? {
                 return Ok(Vec::new());
             }
-            let mut statement = connection.prepare_cached(CLAIM_DELIVERED)?;
+            let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
             let mut jobs = Vec::with_capacity(deliveries.len());
             // What an earlier delivery of the batch took has an owner by now, so none is taken twice.
             for Fence { id, version } in deliveries {

@@ -8,18 +8,19 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use super::Inner;
 use super::failure::Work;
 use super::insert::insert;
+use super::parts::{Statement, statement};
 use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_error};
 use super::settle::REMOVE_JOB;
 use crate::error::Result;
 use crate::job::{
     AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_OF,
-    REPLY_QUEUE, REPLY_TO,
+    REPLY_QUEUE, REPLY_TO, Terms,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};
 
-const HAND_OUT_CHECK: &str = include_str!("sql/hand_out_check.sql");
-const HAND_OUT: &str = include_str!("sql/hand_out.sql");
+static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
+static HAND_OUT: Statement = statement!("sql/hand_out.sql");
 const EXTERNAL_ROW: &str = include_str!("sql/external_row.sql");
 const LATE_CHECK: &str = include_str!("sql/external_late_check.sql");
 const LATE: &str = include_str!("sql/external_late.sql");
@@ -34,16 +35,16 @@ impl Inner {
         let tried = "hand jobs out to external workers";
         let (queue, asked) = (queue.to_owned(), queue.to_owned());
         let any = self
-            .check(tried, move |connection, _| {
-                let mut statement = connection.prepare_cached(HAND_OUT_CHECK)?;
-                Ok(statement.query_row(named_params! { ":queue": asked }, |row| row.get::<_, bool>(0))?)
+            .check(tried, move |connection, now| {
+                let mut statement = connection.prepare_cached(&HAND_OUT_CHECK)?;
+                Ok(statement.query_row(named_params! { ":queue": asked, ":now": now }, |row| row.get::<_, bool>(0))?)
             })
             .await?;
         if !any || limit == 0 {
             return Ok(Vec::new());
         }
         self.write(tried, move |connection, now| {
-            let mut statement = connection.prepare_cached(HAND_OUT)?;
+            let mut statement = connection.prepare_cached(&HAND_OUT)?;
             let params = named_params! {
                 ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now,
             };
@@ -231,6 +232,7 @@ impl External {
             due: Due::Now,
             payload: done.result.clone().unwrap_or_else(nothing),
             headers,
+            terms: Terms::default(),
             hold: Duration::ZERO,
         })
     }

@@ -5,15 +5,18 @@ use std::collections::HashSet;
 use rusqlite::{Connection, named_params};
 
 use super::failure::{Failure, Work};
+use super::parts::{Statement, statement};
 use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
 use super::{Inner, nodes, take_numbers};
 use crate::error::{Error, Result};
-use crate::job::{Due, JobId, JobMessage, NodeId, Payload};
+use crate::job::{Due, JobId, JobMessage, NodeId, Payload, Terms};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
+static COVERED: Statement = statement!("sql/covered.sql");
 const INSERT_JOB: &str = include_str!("sql/insert_job.sql");
+const INSERT_BLOCKED: &str = include_str!("sql/insert_blocked.sql");
 const INSERT_TIMER: &str = include_str!("sql/insert_timer.sql");
 
 /// Writes messages through a connection of the caller's own to the same file: in the transaction that is open on it, and
@@ -81,12 +84,16 @@ pub(super) fn insert(
     };
     let mut inserted = Inserted::default();
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
-        let row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
+        let mut row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
+        if row.owner.is_some() && row.is_covered(connection)? {
+            row.owner = None;
+        }
         if message.id_given && row.exists(connection)? {
             continue;
         }
         let written = match row.due_at() {
             Some(due_at) => row.write_timer(connection, due_at)?,
+            None if message.is_blocked_at_first() => row.write_blocked(connection)?,
             None => row.write_job(connection, &mut inserted.owned)?,
         };
         inserted.rows += u64::from(written);
@@ -109,6 +116,14 @@ struct NewRow<'a> {
 }
 
 impl NewRow<'_> {
+    /// Whether a rule limits or pauses it: it is nobody's before it was admitted.
+    fn is_covered(&self, connection: &Connection) -> rusqlite::Result<bool> {
+        let params = named_params! {
+            ":queue": self.message.queue, ":kind": self.message.kind, ":terms": self.terms(),
+        };
+        connection.prepare_cached(&COVERED)?.query_row(params, |row| row.get(0))
+    }
+
     fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
         id_exists(connection, self.message.id)
     }
@@ -145,10 +160,40 @@ impl NewRow<'_> {
             // Nobody delivers what has an owner.
             ":held_until": (self.owner.is_none() && !message.hold.is_zero())
                 .then(|| self.now.saturating_add(micros(message.hold))),
+            ":terms": self.terms(),
         })?;
         if written == 1 && self.owner.is_some() {
             owned.push(OwnedInsert { id: message.id, seq: self.seq, created_at: timestamp(self.now)? });
         }
+        Ok(written == 1)
+    }
+
+    /// A time to live begins with the flush.
+    fn terms(&self) -> Option<String> {
+        let terms = &self.message.terms;
+        match terms.ttl {
+            Some(ttl) => Terms { expires: Some(self.now.saturating_add(micros(ttl))), ..terms.clone() }.to_json(),
+            None => terms.to_json(),
+        }
+    }
+
+    fn write_blocked(&self, connection: &Connection) -> Work<bool> {
+        let message = self.message;
+        let (payload, body, content_type) = content(&message.payload);
+        let written = connection.prepare_cached(INSERT_BLOCKED)?.execute(named_params! {
+            ":seq": self.seq,
+            ":now": self.now,
+            ":id": message.id.as_uuid().as_bytes(),
+            ":max_attempts": message.max_attempts,
+            ":rank": rank(message),
+            ":kind": message.kind,
+            ":queue": message.queue,
+            ":payload": payload,
+            ":body": body,
+            ":content_type": content_type,
+            ":headers": headers(message)?,
+            ":terms": self.terms(),
+        })?;
         Ok(written == 1)
     }
 
@@ -168,6 +213,7 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
+            ":terms": self.terms(),
         })?;
         Ok(written == 1)
     }

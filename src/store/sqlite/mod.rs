@@ -15,6 +15,7 @@ mod lane;
 mod migrate;
 mod nodes;
 mod open;
+mod parts;
 mod receive;
 mod rows;
 mod settle;

@@ -9,7 +9,7 @@ use rusqlite::types::{FromSqlError, Type};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::job::{AttemptError, Job, JobId, NodeId, Payload};
+use crate::job::{AttemptError, Job, JobId, NodeId, Payload, Terms};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
 use crate::store::{JobDetail, JobState, JobSummary};
 
@@ -80,6 +80,14 @@ fn headers(row: &Row<'_>) -> rusqlite::Result<BTreeMap<String, String>> {
     )
 }
 
+/// Not the default where they can't be read: a job without its group would run beside what it must not.
+fn terms(row: &Row<'_>) -> rusqlite::Result<Terms> {
+    row.get::<_, Option<String>>("terms")?.map_or_else(
+        || Ok(Terms::default()),
+        |text| Terms::from_json(&text).map_err(|e| broken("terms", Type::Text, e)),
+    )
+}
+
 /// The job of a row that `claim.sql` returned, with its rank.
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
@@ -93,6 +101,8 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         max_attempts: row.get("max_attempts")?,
         payload: payload(row)?,
         headers: headers(row)?,
+        terms: terms(row)?,
+        admitted: row.get("admitted")?,
         created_at: timestamp(row.get("created_at")?)?,
     })
 }
@@ -128,6 +138,8 @@ pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
         errors: errors(row.get::<_, Option<String>>("errors")?.as_deref()),
         headers: headers(row)?,
         payload: payload(row)?,
+        terms: terms(row)?,
+        gate: row.get("gate")?,
         dead: dead_at.map(|at| Ok::<_, rusqlite::Error>((timestamp(at)?, reason.unwrap_or_default()))).transpose()?,
     })
 }

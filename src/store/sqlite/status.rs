@@ -14,6 +14,7 @@ const JOBS: &str = include_str!("sql/status_jobs.sql");
 const TIMERS: &str = include_str!("sql/status_timers.sql");
 const SUSPENDED: &str = include_str!("sql/status_suspended.sql");
 const EXTERNAL: &str = include_str!("sql/status_external.sql");
+const BLOCKED: &str = include_str!("sql/status_blocked.sql");
 const DEAD: &str = include_str!("sql/status_dead.sql");
 const NODES: &str = include_str!("sql/status_nodes.sql");
 
@@ -39,6 +40,10 @@ impl Inner {
             })?;
             queues.add(connection, EXTERNAL, &[], |queue, row| {
                 queue.external = number(row, 1)?;
+                Ok(())
+            })?;
+            queues.add(connection, BLOCKED, &[], |queue, row| {
+                queue.blocked = number(row, 1)?;
                 Ok(())
             })?;
             queues.add(connection, DEAD, &[], |queue, row| {

@@ -109,7 +109,7 @@ impl JobStore for Oracle {
             row.place = Place::Waiting;
             queues.insert(row.message.queue.clone());
         }
-        Ok(Promoted { jobs: due as u64, queues: queues.into_iter().collect(), next })
+        Ok(Promoted { jobs: due as u64, queues: queues.into_iter().collect(), blocked: false, next })
     }
 
     async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
@@ -286,6 +286,8 @@ impl JobStore for Oracle {
                 Place::Dead { at, reason } => Some((*at, reason.clone())),
                 _ => None,
             },
+            terms: row.message.terms.clone(),
+            gate: None,
         }))
     }
 

@@ -13,7 +13,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::Refusal;
 use super::testing::incoming;
 use crate::broker::{Incoming, Names, Outgoing};
-use crate::job::{Job, Payload};
+use crate::job::{Job, Payload, Terms};
 
 fn names() -> Names {
     Names::new("jobwright")
@@ -53,6 +53,8 @@ fn job(headers: &[(&str, &str)]) -> Job {
         max_attempts: 10,
         payload: Payload::json(&serde_json::json!({ "order": 42 })).unwrap(),
         headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        terms: Terms::default(),
+        admitted: false,
         created_at: "2026-11-21T12:00:00.250Z".parse().unwrap(),
     }
 }

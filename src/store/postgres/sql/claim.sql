@@ -4,6 +4,7 @@
 -- The rows are picked and locked by a subselect and found again by ctid: one pass over the index, and no join that could
 -- take more rows than the limit. A ctid can't go stale in between, because the lock is already held.
 -- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($7).
+-- What is paused, limited or expired stays (part/may_start.sql).
 -- The row comparison is an index condition, so a scan that starts at the mark skips what it has already walked over.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
@@ -21,6 +22,8 @@ where j.ctid = any (array(
     where c.queue = $2
       and (c.rank, c.seq) > ($3::int2, $4::int8)
       and c.lock_owner is null
+      and {queue_open:$2}
+      and {may_start}
       and (c.held_until is null or c.held_until <= statement_timestamp() or $7::bool)
       and ($5::text[] is null or c.kind = any ($5))
     order by c.rank, c.seq
@@ -28,4 +31,4 @@ where j.ctid = any (array(
     for update skip locked
 ))
 returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-          j.payload, j.body, j.content_type, j.headers
+          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted

@@ -17,9 +17,10 @@ where j.ctid = any (array(
     from {schema}.job c
     where c.id = any ($2::uuid[])
       and c.lock_owner is null
+      and {may_start}
       and ((c.id, c.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
       and ($4::text[] is null or c.kind = any ($4))
     for update skip locked
 ))
 returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-          j.payload, j.body, j.content_type, j.headers, j.queue
+          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.queue

@@ -8,6 +8,14 @@ with gone as (
       and ($4::text is null or kind = $4)
     returning 'waiting' as state
 ),
+gone_blocked as (
+    delete from {schema}.blocked_job
+    where ($1::uuid[] is null or id = any ($1))
+      and ($2::text[] is null or 'blocked' = any ($2))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+    returning 'blocked' as state
+),
 gone_timers as (
     delete from {schema}.timer_job
     where ($1::uuid[] is null or id = any ($1))
@@ -33,6 +41,6 @@ gone_dead as (
     returning 'dead' as state
 )
 select state, count(*)
-from (select state from gone union all select state from gone_timers
+from (select state from gone union all select state from gone_timers union all select state from gone_blocked
       union all select state from gone_suspended union all select state from gone_dead) states
 group by state

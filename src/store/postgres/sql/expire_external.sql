@@ -20,17 +20,17 @@ noted as materialized (
 ),
 freed as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors
+                              payload, body, content_type, headers, errors, terms, admitted)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, terms, admitted
     from noted
     where not dies
     on conflict (id) do nothing
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors)
+                                          payload, body, content_type, headers, errors, terms)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
-           payload, body, content_type, headers, all_errors
+           payload, body, content_type, headers, all_errors, terms
     from noted
     where dies
 )

@@ -6,6 +6,8 @@ with best as materialized (
         select c.ctid
         from {schema}.job c
         where c.queue = $1 and c.lock_owner is null
+          and {queue_open:$1}
+          and {may_start}
         order by c.rank, c.seq
         limit $2
         for update skip locked
@@ -13,9 +15,9 @@ with best as materialized (
     returning *
 )
 insert into {schema}.external_job (seq, version, lease_until, lease, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                   payload, body, content_type, headers, errors)
+                                   payload, body, content_type, headers, errors, terms, admitted)
 select seq, version + 1, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
-       attempt + 1, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+       attempt + 1, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, admitted
 from best
 on conflict (id) do nothing
-returning id, seq, version, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, queue
+returning id, seq, version, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted, queue

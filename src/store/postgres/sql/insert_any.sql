@@ -2,11 +2,16 @@
 -- A given id is looked for in the other tables too, because each has an index of its own. Two first sends of one id at the
 -- same moment meet in the unique index, unless only one of them is delayed.
 with fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
+    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
+           -- A time to live begins with the flush, by this server's clock.
+           case when m.asked ? 'ttl'
+                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
+                else m.asked
+           end as terms
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[])
+                $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $14::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, hold_us, n)
+                                  delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given
        or not exists (select from {schema}.job t where t.id = m.id)
@@ -14,6 +19,7 @@ with fresh as (
       and not exists (select from {schema}.suspended_job t where t.id = m.id)
       and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
       and not exists (select from {schema}.external_job t where t.id = m.id)
+      and not exists (select from {schema}.blocked_job t where t.id = m.id)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
@@ -22,18 +28,29 @@ msg as materialized (
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              held_until)
+                              held_until, terms)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
-           case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end
+           case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end, m.terms
     from msg m
-    where m.due_at is null or m.due_at <= m.now
+    where (m.due_at is null or m.due_at <= m.now) and (m.terms ? 'group') is not true
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at
+),
+-- A job of a group waits for admission. Nobody claims it from here, nor does anyone wait for another sender of the group.
+blocked as (
+    insert into {schema}.blocked_job (seq, version, id, attempt, kind, queue, rank, max_attempts, payload, body, content_type, headers,
+                                      created_at, terms)
+    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.terms
+    from msg m
+    where (m.due_at is null or m.due_at <= m.now) and m.terms ? 'group'
     order by m.n
     on conflict (id) do nothing
     returning id, seq, created_at
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
     from msg m
     where m.due_at > m.now
     order by m.n
@@ -43,3 +60,5 @@ later as (
 select id, seq, created_at, false, pg_current_xact_id()::text from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text from later
+union all
+select id, seq, created_at, false, pg_current_xact_id()::text from blocked

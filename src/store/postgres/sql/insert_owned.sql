@@ -5,11 +5,16 @@ with me as materialized (
     select id from {schema}.node where id = $13 and dead_at is null for key share
 ),
 fresh as (
-    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now
+    select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
+           -- A time to live begins with the flush, by this server's clock.
+           case when m.asked ? 'ttl'
+                then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
+                else m.asked
+           end as terms
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
-                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[], $15::int8[])
+                $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[], $15::int8[], $16::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                  delay_us, at, given, own, hold_us, n)
+                                  delay_us, at, given, own, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
     where not m.given
        or not exists (select from {schema}.job t where t.id = m.id)
@@ -17,6 +22,7 @@ fresh as (
       and not exists (select from {schema}.suspended_job t where t.id = m.id)
       and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
       and not exists (select from {schema}.external_job t where t.id = m.id)
+      and not exists (select from {schema}.blocked_job t where t.id = m.id)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
@@ -25,20 +31,33 @@ msg as materialized (
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              lock_owner, version, attempt, claimed_at, held_until)
+                              lock_owner, version, attempt, claimed_at, held_until, terms)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
            me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end,
            -- Nobody delivers what has an owner.
-           case when me.id is null and m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end
+           case when me.id is null and m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end, m.terms
     from msg m left join me on m.own
-    where m.due_at is null or m.due_at <= m.now
+         -- What is paused or limited is nobody's before it was admitted.
+         and not exists (select from {schema}.rule r where (r.paused or r.running is not null or r.rate is not null) and {covers:m})
+    where (m.due_at is null or m.due_at <= m.now) and (m.terms ? 'group') is not true
     order by m.n
     on conflict (id) do nothing
     returning id, seq, created_at, lock_owner is not null as owned
 ),
+-- A job of a group waits for admission. Nobody claims it from here, nor does anyone wait for another sender of the group.
+blocked as (
+    insert into {schema}.blocked_job (seq, version, id, attempt, kind, queue, rank, max_attempts, payload, body, content_type, headers,
+                                      created_at, terms)
+    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.terms
+    from msg m
+    where (m.due_at is null or m.due_at <= m.now) and m.terms ? 'group'
+    order by m.n
+    on conflict (id) do nothing
+    returning id, seq, created_at
+),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
     from msg m
     where m.due_at > m.now
     order by m.n
@@ -48,3 +67,5 @@ later as (
 select id, seq, created_at, owned, pg_current_xact_id()::text from ready
 union all
 select id, seq, created_at, false, pg_current_xact_id()::text from later
+union all
+select id, seq, created_at, false, pg_current_xact_id()::text from blocked

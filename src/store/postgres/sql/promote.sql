@@ -14,8 +14,8 @@ with due as (
 ),
 moved as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+                              payload, body, content_type, headers, errors, terms)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
     from due
     on conflict (id) do nothing
     returning queue
@@ -27,4 +27,6 @@ select (select count(*) from due) as jobs,
             else (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
                   from {schema}.timer_job
                   where due_at > statement_timestamp())
-       end as next_us
+       end as next_us,
+       -- These wait for admission now.
+       exists (select from due where terms ? 'group') as blocked

@@ -29,9 +29,9 @@ taken as (
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors)
+                                          payload, body, content_type, headers, errors, terms)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, 'owner lost',
-           payload, body, content_type, headers, all_errors
+           payload, body, content_type, headers, all_errors, terms
     from taken
 )
 select (select count(*) from freed) as waiting, (select count(*) from taken) as dead

@@ -17,11 +17,11 @@ hurried as (
 ),
 moved as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors)
-    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+                              payload, body, content_type, headers, errors, terms)
+    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
     from revived
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
     from hurried
     on conflict (id) do nothing
 )

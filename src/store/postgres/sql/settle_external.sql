@@ -22,27 +22,27 @@ judged as materialized (
 ),
 released as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors)
+                              payload, body, content_type, headers, errors, terms, admitted)
     select seq, version, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, all_errors
+           payload, body, content_type, headers, all_errors, terms, admitted
     from judged
     where verdict = 'release'
     on conflict (id) do nothing
 ),
 again as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                    payload, body, content_type, headers, errors)
+                                    payload, body, content_type, headers, errors, terms)
     select seq, version, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
            case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, all_errors
+           payload, body, content_type, headers, all_errors, terms
     from judged
     where not dies and verdict in ('retry', 'snooze')
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors)
+                                          payload, body, content_type, headers, errors, terms)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
-           payload, body, content_type, headers, all_errors
+           payload, body, content_type, headers, all_errors, terms
     from judged
     where dies
 )

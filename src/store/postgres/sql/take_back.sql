@@ -7,9 +7,9 @@ with back as (
     returning e.*
 )
 insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                          payload, body, content_type, headers, errors)
+                          payload, body, content_type, headers, errors, terms, admitted)
 select seq, version, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
-       payload, body, content_type, headers, errors
+       payload, body, content_type, headers, errors, terms, admitted
 from back
 on conflict (id) do nothing
 returning id

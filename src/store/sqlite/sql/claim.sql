@@ -5,17 +5,19 @@ set lock_owner = :node, claimed_at = :now, held_until = null, version = version 
 where exists (select 1 from jobwright_node where id = :node and dead_at is null)
   and seq in (
     select seq from (
-        select rank, seq from jobwright_job
+        select rank, seq from jobwright_job as job
         where lock_owner is null and queue = :queue and rank = :rank and seq > :seq
           and (:held_too or held_until is null or held_until <= :now)
           and (:kinds is null or kind in (select value from json_each(:kinds)))
+          and {queue_open} and {may_start}
         union all
-        select rank, seq from jobwright_job
+        select rank, seq from jobwright_job as job
         where lock_owner is null and queue = :queue and rank > :rank
           and (:held_too or held_until is null or held_until <= :now)
           and (:kinds is null or kind in (select value from json_each(:kinds)))
+          and {queue_open} and {may_start}
         order by rank, seq
         limit :limit
     )
 )
-returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers
+returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted

@@ -1,8 +1,9 @@
 -- A copy; remove_job follows in the same transaction. The rows returned have no order: the caller sorts.
 insert into jobwright_external_job (seq, version, lease_until, lease, handed_at, created_at, id, attempt, max_attempts, rank,
-                                    kind, queue, payload, body, content_type, headers, errors)
+                                    kind, queue, payload, body, content_type, headers, errors, terms, admitted)
 select seq, version + 1, :now + :lease, :lease, :now, created_at, id, attempt + 1, max_attempts, rank, kind, queue, payload,
-       body, content_type, headers, errors
-from jobwright_job where lock_owner is null and queue = :queue
+       body, content_type, headers, errors, terms, admitted
+from jobwright_job as job
+where lock_owner is null and queue = :queue and {queue_open} and {may_start}
 order by rank, seq limit :limit
-returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers
+returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted

@@ -1,6 +1,6 @@
 -- As retry_copy_dead, but the attempts spent stay spent.
 insert into jobwright_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type,
-                           headers, errors)
-select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors
+                           headers, errors, terms)
+select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
 from jobwright_timer_job where {filter}
 on conflict (id) do nothing

@@ -1,3 +1,5 @@
 -- Only what has really been copied: the same job has the same seq.
 delete from {table}
-where {filter} and exists (select 1 from jobwright_job job where job.seq = {table}.seq and job.id = {table}.id)
+where {filter}
+  and (exists (select 1 from jobwright_job job where job.seq = {table}.seq and job.id = {table}.id)
+       or exists (select 1 from jobwright_blocked_job job where job.seq = {table}.seq and job.id = {table}.id))

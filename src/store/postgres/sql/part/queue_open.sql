@@ -1,0 +1,6 @@
+-- Whether a queue is not paused: asked once a statement, before a row of it is read.
+(select not exists (
+    select from {schema}.rule r
+    where r.scope = 'queue' and r.paused
+      and (r.name = {queue} or r.name = '*' and not exists (select from {schema}.rule own where own.scope = 'queue' and own.name = {queue}))
+))
