@@ -30,18 +30,17 @@ create table {schema}.blocked_job (
     errors       jsonb,
     terms        jsonb,
     admitted     boolean not null default false,
-    gate         text,
+    gate         text not null,
     share        text not null default ''
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 comment on column {schema}.blocked_job.admitted is 'the first of its group: it holds the group while it waits for a limit';
-comment on column {schema}.blocked_job.gate is 'the key it waits for; null = not looked at yet';
+comment on column {schema}.blocked_job.gate is 'the key it waits for: a group (g:), or a limit by queue (q:), kind (k:), tenant (t:) or limit key (l:)';
 comment on column {schema}.blocked_job.share is 'whose share of that gate it takes: a tenant or a kind, where the rule has shares';
 
 create unique index blocked_job_id on {schema}.blocked_job (id);
--- The best that nobody looked at yet, and the best behind a gate: both are read from the front.
-create index blocked_job_fresh on {schema}.blocked_job (rank, seq) where gate is null;
-create index blocked_job_gate on {schema}.blocked_job (gate, share, rank, seq) where gate is not null;
+-- The best behind a gate: read from the front, however many there are.
+create index blocked_job_gate on {schema}.blocked_job (gate, share, rank, seq);
 
 -- What the installation asks of its jobs. A name '*' means: each one that has no rule of its own.
 create table {schema}.rule (
@@ -81,10 +80,11 @@ create table {schema}.slot (
 
 create index slot_key on {schema}.slot (key);
 
--- Gates that opened, or will: a slot was freed, a rule changed, a rate allows more.
+-- Gates that opened, or will: a slot was freed, a job came, a rule changed, a rate allows more. n: how many to look at behind it.
 create table {schema}.opening (
     key      text not null,
-    opens_at timestamptz not null default clock_timestamp()
+    opens_at timestamptz not null default clock_timestamp(),
+    n        integer not null default 1
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, vacuum_truncate = off);
 
 -- How many were admitted under a rate, and when: as much of it as the longest period needs.
@@ -109,10 +109,11 @@ set search_path = pg_catalog, pg_temp
 as $block$
 begin
     insert into {schema}.blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                      payload, body, content_type, headers, errors, terms)
+                                      payload, body, content_type, headers, errors, terms, gate)
     values (new.seq, new.version, new.created_at, new.id, new.attempt, new.max_attempts, new.rank, new.kind, new.queue,
-            new.payload, new.body, new.content_type, new.headers, new.errors, new.terms)
+            new.payload, new.body, new.content_type, new.headers, new.errors, new.terms, 'g:' || (new.terms ->> 'group'))
     on conflict (id) do nothing;
+    insert into {schema}.opening (key) values ('g:' || (new.terms ->> 'group'));
     return null;
 end
 $block$;

@@ -12,7 +12,7 @@ alter table jobwright_suspended_job add column terms text;
 alter table jobwright_dead_letter_job add column terms text;
 
 -- Jobs that may not start yet, because their group or a limit is taken. However many there are, no claim walks over them.
--- admitted: the first of its group, which it holds while it waits for a limit. gate: the key it waits for; null = not looked at yet.
+-- admitted: the first of its group, which it holds while it waits for a limit. gate: the key it waits for.
 -- share: whose share of that gate it takes, where the rule has shares.
 create table jobwright_blocked_job (
     seq          integer primary key,
@@ -31,13 +31,12 @@ create table jobwright_blocked_job (
     errors       text,
     terms        text,
     admitted     integer not null default 0,
-    gate         text,
+    gate         text not null,
     share        text not null default ''
 ) strict;
 
 create unique index jobwright_blocked_job_id on jobwright_blocked_job (id);
-create index jobwright_blocked_job_fresh on jobwright_blocked_job (rank, seq) where gate is null;
-create index jobwright_blocked_job_gate on jobwright_blocked_job (gate, share, rank, seq) where gate is not null;
+create index jobwright_blocked_job_gate on jobwright_blocked_job (gate, share, rank, seq);
 
 -- What the installation asks of its jobs. A name '*' means: each one that has no rule of its own. period and aging in microseconds.
 create table jobwright_rule (
@@ -64,10 +63,12 @@ create table jobwright_slot (
 
 create index jobwright_slot_key on jobwright_slot (key);
 
--- Gates that opened (opens_at 0), or will: a slot was freed, a rule changed, a rate allows more.
+-- Gates that opened (opens_at 0), or will: a slot was freed, a job came, a rule changed, a rate allows more. n: how many to look at
+-- behind it.
 create table jobwright_opening (
     key      text not null,
-    opens_at integer not null default 0
+    opens_at integer not null default 0,
+    n        integer not null default 1
 ) strict;
 
 create index jobwright_opening_at on jobwright_opening (opens_at, key);
@@ -86,10 +87,11 @@ create trigger jobwright_job_block before insert on jobwright_job
 when new.terms is not null and not new.admitted and new.terms ->> 'group' is not null
 begin
     insert into jobwright_blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                       payload, body, content_type, headers, errors, terms)
+                                       payload, body, content_type, headers, errors, terms, gate)
     values (new.seq, new.version, new.created_at, new.id, new.attempt, new.max_attempts, new.rank, new.kind, new.queue,
-            new.payload, new.body, new.content_type, new.headers, new.errors, new.terms)
+            new.payload, new.body, new.content_type, new.headers, new.errors, new.terms, 'g:' || (new.terms ->> 'group'))
     on conflict (id) do nothing;
+    insert into jobwright_opening (key) values ('g:' || (new.terms ->> 'group'));
     select raise(ignore);
 end;
 

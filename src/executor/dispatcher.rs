@@ -148,7 +148,7 @@ impl<S: Store> Dispatcher<S> {
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?;
-        self.node.in_flight.add(jobs.iter().map(Job::fence));
+        self.node.in_flight.add(jobs.iter());
         drop(claiming);
 
         if !from_mark {

@@ -5,7 +5,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::{Fence, Job, JobId, NodeId};
 use crate::store::JobStore;
 
 /// What this node has in hand, from the answer to a claim until its outcome is recorded.
@@ -15,24 +15,40 @@ use crate::store::JobStore;
 /// and [`reconcile`](Self::reconcile) gives back what is owned and not known.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    jobs: Mutex<HashMap<JobId, i64>>,
+    jobs: Mutex<HashMap<JobId, Hand>>,
     /// Held for reading from before a claim is sent until its jobs are known here; for writing while reconciling.
     pub(super) claiming: Arc<RwLock<()>>,
     suspicion: Notify,
+    /// Something may be admitted: what held a group or a place under a limit has ended here.
+    pub(super) gate: Arc<Notify>,
+}
+
+/// A job in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hand {
+    version: i64,
+    admitted: bool,
 }
 
 impl InFlight {
-    pub(super) fn add(&self, fences: impl Iterator<Item = Fence>) {
-        self.lock().extend(fences.map(|fence| (fence.id, fence.version)));
+    pub(super) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
+        let hand = |job: &Job| (job.id, Hand { version: job.version, admitted: job.admitted });
+        self.lock().extend(jobs.map(hand));
     }
 
     /// Forgets claims; one that was replaced by a newer claim of the same job stays.
     pub(super) fn remove(&self, fences: impl Iterator<Item = Fence>) {
+        let mut opens = false;
         let mut jobs = self.lock();
         for fence in fences {
-            if jobs.get(&fence.id) == Some(&fence.version) {
+            if let Some(hand) = jobs.get(&fence.id).copied().filter(|hand| hand.version == fence.version) {
+                opens |= hand.admitted;
                 jobs.remove(&fence.id);
             }
+        }
+        drop(jobs);
+        if opens {
+            self.gate.notify_one();
         }
     }
 
@@ -44,7 +60,7 @@ impl InFlight {
         self.lock().keys().copied().collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, i64>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Hand>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,6 +1,7 @@
 //! One life of an executor under one node id: from registration until it stops, or loses its lease.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, broker, listener, monitor, timers};
+use super::{Settings, admission, broker, listener, monitor, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -42,8 +43,8 @@ pub(super) struct Incarnation<S: Store> {
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
-    /// Something may be admitted.
-    gate_hint: Arc<Notify>,
+    /// There are rules that limit or pause: what comes has to be looked at.
+    pub(super) limited: Arc<AtomicBool>,
     /// What those wait for who send jobs of a queue to the broker.
     bells: HashMap<String, Notify>,
     /// Itself, for offers that may outlive the borrow.
@@ -132,7 +133,7 @@ impl<S: Store> Incarnation<S> {
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
-            gate_hint: Arc::default(),
+            limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
         })
@@ -153,6 +154,8 @@ impl<S: Store> Incarnation<S> {
             self.poll_interval,
             quit.clone(),
         ));
+        let handed_out = broker::outbound(&settings.external).collect();
+        helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
         helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
@@ -233,14 +236,17 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
                 } else if let Some(bell) = self.bells.get(name) {
                     bell.notify_one();
                 }
+                if self.limited.load(Ordering::Relaxed) {
+                    self.in_flight.gate.notify_one();
+                }
             }
             Hint::Timer => self.timer_hint.notify_one(),
-            Hint::Gate => self.gate_hint.notify_one(),
+            Hint::Gate => self.in_flight.gate.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());
                 self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
-                self.gate_hint.notify_one();
+                self.in_flight.gate.notify_one();
             }
         }
     }
@@ -275,7 +281,7 @@ impl<S: Store> Offer for Direct<S> {
 
     fn deliver(mut self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>) {
         self.settled = true;
-        self.node.in_flight.add(jobs.iter().map(|(job, _)| job.fence()));
+        self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
         add(&self.node.counters.handed_over, jobs.len());
         for (job, slot) in jobs {
             start(&self.node, job, slot, None);

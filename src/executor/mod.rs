@@ -7,6 +7,7 @@
 //!      │                       └── hints: commits here, LISTEN, polls
 //!      ├── Broker: deliveries, submissions, external workers (see `broker`)
 //!      ├── Timers: due timers to waiting
+//!      ├── Admission: jobs of groups and under limits, when they may start
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
 //!      └── Heart: renews the node's lease, on a thread of its own
 //! ```
@@ -14,6 +15,7 @@
 //! An executor lives under a node id, which is new for each start. When it can't renew its lease in time it stops all its
 //! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
 
+mod admission;
 mod broker;
 mod builder;
 mod command;

@@ -27,7 +27,8 @@ pub(super) async fn run(
         let pause = match store.promote_due(BATCH).await {
             Ok(promoted) => {
                 delays.reset();
-                wakeup.tell(promoted.queues.into_iter().map(Hint::Rescan));
+                let blocked = promoted.blocked.then_some(Hint::Gate);
+                wakeup.tell(promoted.queues.into_iter().map(Hint::Rescan).chain(blocked));
                 if promoted.jobs >= BATCH as u64 {
                     Duration::ZERO
                 } else {

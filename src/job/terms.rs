@@ -66,6 +66,7 @@ mod micros {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(value: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
         value.map(|value| u64::try_from(value.as_micros()).unwrap_or(u64::MAX)).serialize(to)
     }
@@ -81,6 +82,7 @@ mod policy {
 
     use super::RetryPolicy;
 
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(value: &Option<RetryPolicy>, to: S) -> Result<S::Ok, S::Error> {
         value.as_ref().map(ToString::to_string).serialize(to)
     }

@@ -151,7 +151,7 @@ pub struct JobDetail {
     /// What it asks for beside a place in its queue.
     pub terms: Terms,
     /// What it waits for, if it is blocked: the key of a group (`g:`), or of a limit by queue (`q:`), kind (`k:`), tenant (`t:`) or limit
-    /// key (`l:`). `None`: nobody looked at it yet.
+    /// key (`l:`).
     pub gate: Option<String>,
     /// When it became a dead letter, and why.
     pub dead: Option<(Timestamp, String)>,

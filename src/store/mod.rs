@@ -13,10 +13,12 @@
 //! * a job is in exactly one of the tables `job`, `blocked_job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
 
 mod admin;
+pub(crate) mod admission;
 mod any;
 mod broker;
 pub mod migration;
 pub mod postgres;
+mod rules;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -32,10 +34,12 @@ use async_trait::async_trait;
 pub use self::admin::{
     JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
+pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
+pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
@@ -177,7 +181,7 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Send + Sync + fmt::Debug + 'static {
+pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 

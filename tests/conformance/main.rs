@@ -13,10 +13,12 @@ mod delivered;
 mod external;
 mod extremes;
 mod fencing;
+mod groups;
 mod hints;
 mod holding;
 mod idempotence;
 mod ledger;
+mod limits;
 mod locks;
 mod lost;
 mod nodes;
@@ -328,6 +330,27 @@ conformance! {
         }
     }
     sql {
+        groups {
+            one_at_a_time_in_order
+            groups_do_not_wait_for_each_other
+            over_queues_and_by_priority
+            a_failure_lets_others_pass
+            a_failure_of_an_ordered_job_holds_the_group
+            a_deleted_job_frees_its_group
+            a_dead_owner_does_not_free_the_group
+            external_workers_hold_groups
+            every_verdict_conserves_slots
+        }
+        limits {
+            no_more_than_the_limit
+            others_pass
+            each_by_itself
+            a_new_limit_counts_what_runs
+            no_more_starts_than_the_rate
+            paused
+            shares_by_weight
+            rules_are_kept
+        }
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobwright::store::{
-    ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page, Preclaim, ScanMark, Settlement,
-    Steered, Verdict, testing,
+    AdmitRequest, Admitted, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page,
+    Preclaim, ScanMark, Settlement, Steered, Verdict, testing,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 use serde_json::json;
@@ -148,6 +148,29 @@ impl Jobs {
     pub(crate) async fn fail(&self, node: NodeId, job: &Job, delay: Duration, error: &str) {
         let settlement = Settlement::new(job.fence(), Verdict::Retry(delay)).error(error, None);
         assert!(self.settle_with(node, settlement).await, "the failure was refused");
+    }
+
+    /// Completes a claim.
+    pub(crate) async fn finish(&self, node: NodeId, job: &Job) {
+        assert_eq!(self.complete(node, &[job.fence()]).await.unwrap(), [job.id], "its outcome was refused");
+    }
+
+    /// One round of admission, for the queue `default` and any kind.
+    pub(crate) async fn admit_once(&self) -> Admitted {
+        let queues = ["default".to_owned()];
+        self.admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None }).await.unwrap()
+    }
+
+    /// Rounds of admission until there is nothing to look at. How many jobs can be claimed now.
+    pub(crate) async fn admit_all(&self) -> u64 {
+        let mut jobs = 0;
+        loop {
+            let admitted = self.admit_once().await;
+            jobs += admitted.jobs;
+            if !admitted.more {
+                return jobs;
+            }
+        }
     }
 
     /// Promotes everything that is due.

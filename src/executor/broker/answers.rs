@@ -115,6 +115,10 @@ impl Batch {
             late(node, "failed", self.failed.len() - accepted.len());
             node.messages.wakeup.tell([Hint::Timer]);
         }
+        if !self.done.is_empty() || !self.failed.is_empty() {
+            // What they held may be what others wait for.
+            node.in_flight.gate.notify_one();
+        }
         Ok(())
     }
 }

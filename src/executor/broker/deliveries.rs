@@ -163,7 +163,7 @@ impl<S: Store> Deliveries<S> {
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         match self.node.store.claim_delivered(self.node.id, fences, Some(&self.kinds)).await {
             Ok(jobs) => {
-                self.node.in_flight.add(jobs.iter().map(Job::fence));
+                self.node.in_flight.add(jobs.iter());
                 drop(claiming);
                 Some(jobs)
             }

@@ -64,7 +64,7 @@ impl<S: Store> Relay<S> {
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?;
-        self.node.in_flight.add(jobs.iter().map(Job::fence));
+        self.node.in_flight.add(jobs.iter());
         drop(claiming);
 
         let (mut sent, mut messages) = (Vec::new(), Vec::new());

@@ -129,10 +129,9 @@ pub(super) async fn steer(shared: &Arc<Shared>, steer: Steer, filter: &JobFilter
         };
         shared.engine_once(what, statement, &[&filter.ids, &filter.states, &filter.queue, &filter.kind]).await?
     };
-    if !dry_run
-        && matches!(steer, Steer::Retry)
-        && let Err(error) = super::hints::notify(shared, &[Hint::Any]).await
-    {
+    // What is gone may have held what others wait for.
+    let hint = if matches!(steer, Steer::Retry) { Hint::Any } else { Hint::Gate };
+    if !dry_run && let Err(error) = super::hints::notify(shared, &[hint]).await {
         tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
     }
     let mut steered = Steered::default();

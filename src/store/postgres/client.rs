@@ -101,7 +101,7 @@ impl Shared {
         statement: &Statement,
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
-        let mut lease = Lease { object: Some(client), shared: self.clone() };
+        let mut lease = Lease::new(client, self);
         let wrapper = lease.client()?;
         let mut answer = timeout_at(deadline, query(wrapper, self.pgbouncer, statement, params)).await;
         if let Ok(Err(error)) = &answer
@@ -126,20 +126,24 @@ impl Shared {
 
 /// A connection with a statement under way. Dropped before the answer came (deadline, cancelled caller), the connection is
 /// thrown away and the server told to stop: the next user must not wait behind somebody else's statement.
-struct Lease {
+pub(super) struct Lease {
     object: Option<Object>,
     shared: Arc<Shared>,
 }
 
 impl Lease {
-    fn client(&self) -> Result<&deadpool_postgres::ClientWrapper> {
+    pub(super) fn new(object: Object, shared: &Arc<Shared>) -> Self {
+        Self { object: Some(object), shared: shared.clone() }
+    }
+
+    pub(super) fn client(&self) -> Result<&deadpool_postgres::ClientWrapper> {
         match &self.object {
             Some(object) => Ok(object),
             None => Err(Error::new(crate::ErrorKind::Unreachable, "the connection was given up")),
         }
     }
 
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.object = None;
     }
 }

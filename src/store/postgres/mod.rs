@@ -7,6 +7,8 @@
 //! between, and has a deadline on both sides: ours, and the server's `statement_timeout`.
 
 mod admin;
+mod admission;
+mod batch;
 mod claim;
 mod client;
 mod connect;
@@ -18,6 +20,7 @@ mod insert;
 mod migrate;
 mod receive;
 mod rows;
+mod rules;
 mod statements;
 mod tls;
 mod transaction;

@@ -24,7 +24,7 @@ pub(super) fn render(sql: &str, schema: &str) -> String {
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
     }
-    for queue in ["$1", "$2"] {
+    for queue in ["$1", "$2", "q.name"] {
         sql = sql.replace(&format!("{{queue_open:{queue}}}"), &QUEUE_OPEN.replace("{queue}", queue));
     }
     sql.replace("{schema}", &format!("\"{schema}\""))
@@ -94,6 +94,18 @@ statements! {
               INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, BYTEA_ARRAY, JSONB_ARRAY],
     submission_digests: [UUID_ARRAY],
     prune_submissions: [INT8, INT8],
+    admit_check: [],
+    admit_lock: [],
+    admit_candidates: [INT8, TEXT_ARRAY, TEXT_ARRAY, INT8, INT8],
+    admit_usage: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY],
+    admit_apply: [UUID_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, UUID_ARRAY,
+                  TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT4_ARRAY],
+    prune_rate_log: [],
+    slot_faults: [],
+    rules: [],
+    put_rule: [TEXT, TEXT, BOOL, INT4, INT4, INT8, INT8, INT8, JSONB, BOOL, TEXT, TEXT],
+    adopt_nodes: [],
+    adopt: [TEXT, TEXT, TEXT],
     notify: [TEXT, TEXT_ARRAY],
     status_queues: [],
     status_nodes: [],

@@ -11,11 +11,13 @@ use super::writer::now;
 use super::{Inner, nodes, take_numbers};
 use crate::error::{Error, Result};
 use crate::job::{Due, JobId, JobMessage, NodeId, Payload, Terms};
+use crate::store::admission::group_key;
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
 static COVERED: Statement = statement!("sql/covered.sql");
 const INSERT_JOB: &str = include_str!("sql/insert_job.sql");
+const OPEN_GATE: &str = include_str!("sql/open_gate.sql");
 const INSERT_BLOCKED: &str = include_str!("sql/insert_blocked.sql");
 const INSERT_TIMER: &str = include_str!("sql/insert_timer.sql");
 
@@ -179,6 +181,7 @@ impl NewRow<'_> {
 
     fn write_blocked(&self, connection: &Connection) -> Work<bool> {
         let message = self.message;
+        let gate = message.terms.group.as_deref().map(group_key);
         let (payload, body, content_type) = content(&message.payload);
         let written = connection.prepare_cached(INSERT_BLOCKED)?.execute(named_params! {
             ":seq": self.seq,
@@ -193,7 +196,11 @@ impl NewRow<'_> {
             ":content_type": content_type,
             ":headers": headers(message)?,
             ":terms": self.terms(),
+            ":gate": gate,
         })?;
+        if written == 1 {
+            connection.prepare_cached(OPEN_GATE)?.execute(named_params! { ":key": gate })?;
+        }
         Ok(written == 1)
     }
 

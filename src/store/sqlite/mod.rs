@@ -5,6 +5,7 @@
 //! for the engine and one for operators. Other processes may use the same file, on the same host.
 
 mod admin;
+mod admission;
 mod claim;
 mod delivered;
 mod external;
@@ -18,6 +19,7 @@ mod open;
 mod parts;
 mod receive;
 mod rows;
+mod rules;
 mod settle;
 mod status;
 #[cfg(test)]

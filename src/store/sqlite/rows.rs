@@ -36,7 +36,11 @@ pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn broken(column: &str, kind: Type, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+pub(super) fn broken(
+    column: &str,
+    kind: Type,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
     let why = why.into();
     rusqlite::Error::FromSqlConversionFailure(0, kind, format!("the column {column} can't be read: {why}").into())
 }
@@ -50,8 +54,14 @@ fn optional_timestamp(micros: Option<Micros>) -> rusqlite::Result<Option<Timesta
     micros.map(timestamp).transpose()
 }
 
-fn job_id(row: &Row<'_>, column: &str) -> rusqlite::Result<JobId> {
+pub(super) fn job_id(row: &Row<'_>, column: &str) -> rusqlite::Result<JobId> {
     Ok(Uuid::from_bytes(row.get(column)?).into())
+}
+
+/// `-priority`.
+pub(super) fn rank(row: &Row<'_>) -> rusqlite::Result<i16> {
+    let rank: i64 = row.get("rank")?;
+    i16::try_from(rank).map_err(|e| broken("rank", Type::Integer, e))
 }
 
 /// The priority that a rank stands for.
@@ -81,7 +91,7 @@ fn headers(row: &Row<'_>) -> rusqlite::Result<BTreeMap<String, String>> {
 }
 
 /// Not the default where they can't be read: a job without its group would run beside what it must not.
-fn terms(row: &Row<'_>) -> rusqlite::Result<Terms> {
+pub(super) fn terms(row: &Row<'_>) -> rusqlite::Result<Terms> {
     row.get::<_, Option<String>>("terms")?.map_or_else(
         || Ok(Terms::default()),
         |text| Terms::from_json(&text).map_err(|e| broken("terms", Type::Text, e)),

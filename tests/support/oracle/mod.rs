@@ -2,6 +2,7 @@
 
 mod broker;
 mod engine;
+mod gates;
 mod model;
 mod unit;
 

@@ -15,6 +15,7 @@ const ERRORS_KEPT: usize = 10;
 /// Everything, with one clock and one sequence.
 #[derive(Debug, Default)]
 pub(super) struct State {
+    pub(super) rules: Vec<jobwright::store::Rule>,
     /// By `seq`. One map, so a job can't be in two states.
     pub(super) jobs: BTreeMap<i64, Row>,
     pub(super) nodes: BTreeMap<NodeId, Node>,

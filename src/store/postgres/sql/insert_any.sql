@@ -40,13 +40,17 @@ ready as (
 -- A job of a group waits for admission. Nobody claims it from here, nor does anyone wait for another sender of the group.
 blocked as (
     insert into {schema}.blocked_job (seq, version, id, attempt, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                      created_at, terms)
-    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.terms
+                                      created_at, terms, gate)
+    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.terms,
+           'g:' || (m.terms ->> 'group')
     from msg m
     where (m.due_at is null or m.due_at <= m.now) and m.terms ? 'group'
     order by m.n
     on conflict (id) do nothing
-    returning id, seq, created_at
+    returning id, seq, created_at, gate
+),
+opened as (
+    insert into {schema}.opening (key) select distinct gate from blocked
 ),
 later as (
     insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)

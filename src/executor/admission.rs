@@ -1,0 +1,68 @@
+//! Admits jobs of groups, and those under a limit: see `store::admission`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::incarnation::Incarnation;
+use super::jitter;
+use crate::backoff::Reconnect;
+use crate::store::{AdmitRequest, Hint, Store};
+
+/// Jobs that a round looks at behind one gate, or in one queue.
+const BATCH: usize = 500;
+
+/// Every node runs one. It looks when a job that was admitted has ended here, when a hint says that there may be something, when a gate
+/// opens by itself, and at an interval.
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<String>, stop: CancellationToken) {
+    let (store, gate) = (node.store.clone(), node.in_flight.gate.clone());
+    let queues: Vec<String> = node.queues.keys().cloned().collect();
+    let kinds: Vec<String> = node.registry.keys().cloned().collect();
+    let (wakeup, poll, limited) = (node.messages.wakeup.clone(), node.poll_interval, node.limited.clone());
+    // The node must be able to end while this waits.
+    drop(node);
+    let mut delays = Reconnect::new(poll);
+    loop {
+        let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
+        let pause = match look(&store, own, &external).await {
+            Ok(admitted) => {
+                delays.reset();
+                limited.store(admitted.limited, Ordering::Relaxed);
+                wakeup.tell(admitted.queues.into_iter().map(Hint::Rescan));
+                if admitted.more {
+                    Duration::ZERO
+                } else {
+                    // A little late rather than a little early: an early look finds nothing.
+                    admitted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll))
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "jobs could not be admitted; trying again");
+                delays.next_delay()
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = gate.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// A round for what this node runs itself, and one for queues whose jobs it hands out, of any kind.
+async fn look(
+    store: &Arc<dyn crate::store::JobStore>,
+    own: AdmitRequest<'_>,
+    external: &[String],
+) -> crate::Result<crate::store::Admitted> {
+    let mut admitted = store.admit(&own).await?;
+    if admitted.limited && !external.is_empty() {
+        let more = store.admit(&AdmitRequest { queues: external, kinds: None, ..own }).await?;
+        admitted.jobs += more.jobs;
+        admitted.queues.extend(more.queues);
+        admitted.more |= more.more;
+    }
+    Ok(admitted)
+}

@@ -1,0 +1,74 @@
+//! Who may start: groups, limits, rates and shares.
+//!
+//! ```text
+//!                 group        rule found by a claim's look-ahead
+//!  send, promote ──────▶ blocked_job ◀─────────────── job (waiting, not admitted)
+//!                          │  gate = key it waits for        │
+//!                          └──── admit: slots taken ─────────┴──▶ job (admitted) ──▶ claim, delivery, hand-out
+//!                                                                       │ row gone (a trigger)
+//!                 gate opens ◀── opening (key) ◀── slots freed ◀────────┘
+//! ```
+//!
+//! A job needs slots: its group's, and one for each limit that covers it. What can't have them waits in `blocked_job`, behind one
+//! *gate*: the key of the first slot it lacks. Whatever frees a slot writes an *opening*, and a round of admission looks at the best behind
+//! each gate that opened, and at no others: a hundred thousand jobs of one group are one row to look at. Rounds take turns over the whole
+//! database, so what is decided by counting can't be decided twice.
+//!
+//! [`plan`](plan::plan) decides, and knows no database; each store reads what it needs to know and writes down what it says.
+
+pub(crate) mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::rules::Scope;
+use crate::error::Result;
+
+/// How many waiting rows of a queue are looked at, from the front, for some that a rule covers. Claims take rows in the same order, so
+/// what lies deeper is not about to start.
+pub(crate) const LOOK_AHEAD: usize = 5_000;
+
+/// The key of a group's gate and slot.
+pub(crate) fn group_key(group: &str) -> String {
+    format!("{}{group}", Scope::Group.prefix())
+}
+
+/// What a round of admission is to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmitRequest<'a> {
+    /// At most this many jobs behind each gate, and in each queue.
+    pub limit: usize,
+    /// Queues whose waiting jobs are searched for some that a rule covers.
+    pub queues: &'a [String],
+    /// Of these kinds only; `None` = any.
+    pub kinds: Option<&'a [String]>,
+}
+
+/// What a round of admission did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Jobs that can be claimed now.
+    pub jobs: u64,
+    /// The queues they wait in.
+    pub queues: Vec<String>,
+    /// There is more to look at: call again.
+    pub more: bool,
+    /// When the next gate opens by itself, counted from now.
+    pub next: Option<Duration>,
+    /// There are rules that limit or pause, so jobs that come have to be looked at too.
+    pub limited: bool,
+}
+
+/// Admits jobs.
+#[async_trait]
+pub trait Admission: Send + Sync {
+    /// One round, in one transaction. Without anything to look at it costs one short question.
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
+
+    /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something
+    /// waits behind an open gate. Empty when all is well and nobody is at work. For tests and `doctor`: it reads everything.
+    async fn slot_faults(&self) -> Result<Vec<String>>;
+}

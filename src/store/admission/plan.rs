@@ -1,0 +1,313 @@
+//! What a round decides. Pure: no clock, no database.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::super::rules::{EACH, Rate, Rule, Scope, ShareBy};
+use super::group_key;
+use crate::job::{JobId, Terms};
+
+/// Where a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In `blocked_job`.
+    Blocked,
+    /// In `job`, where a rule covers it.
+    Waiting,
+}
+
+/// A job that might start.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) id: JobId,
+    pub(crate) seq: i64,
+    pub(crate) rank: i16,
+    pub(crate) place: Place,
+    pub(crate) kind: String,
+    pub(crate) queue: String,
+    pub(crate) terms: Terms,
+    /// It holds its group already.
+    pub(crate) holds: bool,
+    /// Behind which gate it waits, and in whose share; both empty in `job`.
+    pub(crate) gate: String,
+    pub(crate) share: String,
+}
+
+/// The rules, found by what they go by.
+pub(crate) struct RuleBook(HashMap<(Scope, String), Rule>);
+
+impl RuleBook {
+    pub(crate) fn new(rules: Vec<Rule>) -> Self {
+        Self(rules.into_iter().map(|rule| ((rule.scope, rule.name.clone()), rule)).collect())
+    }
+
+    /// Whether any of them makes jobs wait.
+    pub(crate) fn limits(&self) -> bool {
+        self.0.values().any(Rule::limits)
+    }
+
+    /// The rule that holds for a name: its own, or that of all that have none.
+    fn find(&self, scope: Scope, name: &str) -> Option<&Rule> {
+        let of = |name: &str| self.0.get(&(scope, name.to_owned()));
+        of(name).or_else(|| of(EACH))
+    }
+
+    /// The rules that cover a job, with the keys of their gates.
+    fn covering(&self, job: &Candidate) -> Vec<(String, &Rule)> {
+        let terms = &job.terms;
+        let names = [
+            (Scope::Group, terms.group.as_deref()),
+            (Scope::Queue, Some(job.queue.as_str())),
+            (Scope::Kind, Some(job.kind.as_str())),
+            (Scope::Tenant, terms.tenant.as_deref()),
+            (Scope::Key, terms.limit_key.as_deref()),
+        ];
+        let covering = names.into_iter().filter_map(|(scope, name)| {
+            let rule = self.find(scope, name?).filter(|rule| rule.limits())?;
+            Some((format!("{}{}", scope.prefix(), name?), rule))
+        });
+        covering.collect()
+    }
+
+    /// Keys whose slots and rates decide about these jobs, with the period of those that have a rate (0 = none).
+    pub(crate) fn keys(&self, jobs: &[Candidate]) -> BTreeMap<String, i64> {
+        let mut keys = BTreeMap::new();
+        for job in jobs {
+            keys.extend(job.terms.group.as_deref().map(|group| (group_key(group), 0)));
+            for (key, rule) in self.covering(job) {
+                keys.extend(self.share(job).map(|share| (share_key(&job.queue, &share), 0)));
+                keys.insert(key, rule.rate.map_or(0, micros));
+            }
+        }
+        keys
+    }
+
+    /// Whose share of its queue a job takes, if that is divided.
+    fn share(&self, job: &Candidate) -> Option<String> {
+        let shares = self.find(Scope::Queue, &job.queue)?.shares.as_ref()?;
+        Some(match shares.by {
+            ShareBy::Tenant => job.terms.tenant.clone().unwrap_or_default(),
+            ShareBy::Kind => job.kind.clone(),
+        })
+    }
+
+    fn weight(&self, queue: &str, share: &str) -> f64 {
+        let shares = self.find(Scope::Queue, queue).and_then(|rule| rule.shares.as_ref());
+        f64::from(shares.and_then(|shares| shares.weights.get(share)).copied().unwrap_or(1).max(1))
+    }
+}
+
+fn micros(rate: Rate) -> i64 {
+    i64::try_from(rate.period.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Counts the places that a share of a queue has. Nothing waits for it.
+fn share_key(queue: &str, share: &str) -> String {
+    // No name contains a control character, so no two pairs make one key.
+    format!("s:{queue}\u{1}{share}")
+}
+
+/// What is taken at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    /// Slots by key.
+    pub(crate) slots: HashMap<String, u64>,
+    /// Slots that candidates hold already: an ordered job keeps its group.
+    pub(crate) held: HashSet<(JobId, String)>,
+    /// Starts within the period of a rate, and the oldest of them in microseconds since 1970.
+    pub(crate) rates: HashMap<String, (u64, i64)>,
+    /// The database's clock, in the same unit.
+    pub(crate) now: i64,
+}
+
+/// A gate that opened, and how many were to be looked at behind it in each share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) key: String,
+    pub(crate) n: i64,
+}
+
+/// A job that is admitted, with the slots it takes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Admit {
+    pub(crate) id: JobId,
+    pub(crate) place: Place,
+    pub(crate) keys: Vec<String>,
+}
+
+/// A job that has to wait behind another gate than before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) id: JobId,
+    pub(crate) place: Place,
+    pub(crate) gate: String,
+    pub(crate) share: String,
+    /// The group it holds from now on, while it waits.
+    pub(crate) hold: Option<String>,
+}
+
+/// An opening to be written down: at once, or at a moment in microseconds since 1970.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) key: String,
+    pub(crate) at: Option<i64>,
+    pub(crate) n: i64,
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) admit: Vec<Admit>,
+    pub(crate) wait: Vec<Wait>,
+    /// Starts to be counted under a rate.
+    pub(crate) rates: Vec<(String, u64)>,
+    pub(crate) openings: Vec<Opening>,
+}
+
+impl Plan {
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Decides about the candidates. `limit` is the most that were looked at behind one gate.
+pub(crate) fn plan(candidates: Vec<Candidate>, opened: &[Opened], rules: &RuleBook, usage: Usage, limit: i64) -> Plan {
+    let mut round = Round { rules, usage, plan: Plan::default(), starts: BTreeMap::new(), late: BTreeMap::new() };
+    // How many were shown of each gate and share, and how many of them stay where they are.
+    let mut shown: HashMap<(String, String), (i64, i64)> = HashMap::new();
+    for candidate in round.in_order(candidates) {
+        let from = (candidate.place == Place::Blocked).then(|| (candidate.gate.clone(), candidate.share.clone()));
+        let stays = round.decide(&candidate);
+        if let Some(from) = from {
+            let (seen, stayed) = shown.entry(from).or_default();
+            *seen += 1;
+            *stayed += i64::from(stays);
+        }
+    }
+    // A gate behind which all that were shown could pass may have room for more.
+    for Opened { key, n } in opened {
+        let n = (*n).min(limit);
+        let full = shown.iter().any(|((gate, _), (seen, stayed))| gate == key && *seen >= n && *stayed == 0);
+        if full {
+            round.plan.openings.push(Opening { key: key.clone(), at: None, n: (n * 8).min(limit) });
+        }
+    }
+    round.finish()
+}
+
+struct Round<'a> {
+    rules: &'a RuleBook,
+    usage: Usage,
+    plan: Plan,
+    starts: BTreeMap<String, u64>,
+    /// When a rate allows more, and how many then at most.
+    late: BTreeMap<String, (i64, i64)>,
+}
+
+impl Round<'_> {
+    /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next.
+    fn in_order(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        candidates.sort_by_key(|job| (job.rank, job.seq));
+        let (divided, mut order): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|job| self.rules.share(job).is_some());
+        let mut queues: BTreeMap<String, BTreeMap<String, Vec<Candidate>>> = BTreeMap::new();
+        // Reversed, so that the best of each is taken from the end.
+        for job in divided.into_iter().rev() {
+            let share = self.rules.share(&job).unwrap_or_default();
+            queues.entry(job.queue.clone()).or_default().entry(share).or_default().push(job);
+        }
+        for (queue, mut shares) in queues {
+            let places = |share: &str| self.usage.slots.get(&share_key(&queue, share)).copied().unwrap_or(0) as f64;
+            let mut taken: HashMap<String, f64> = HashMap::new();
+            loop {
+                let load = |share: &str| {
+                    (places(share) + taken.get(share).copied().unwrap_or(0.0)) / self.rules.weight(&queue, share)
+                };
+                let next = shares.iter().filter(|(_, jobs)| !jobs.is_empty()).min_by(|(a, left), (b, right)| {
+                    let first = |jobs: &[Candidate]| jobs.last().map(|job| (job.rank, job.seq));
+                    load(a).total_cmp(&load(b)).then_with(|| first(left).cmp(&first(right)))
+                });
+                let Some(share) = next.map(|(share, _)| share.clone()) else { break };
+                *taken.entry(share.clone()).or_default() += 1.0;
+                order.extend(shares.get_mut(&share).and_then(Vec::pop));
+            }
+        }
+        order
+    }
+
+    /// Decides about one. Returns whether it stays where it is.
+    fn decide(&mut self, job: &Candidate) -> bool {
+        let covering = self.rules.covering(job);
+        let group = job.terms.group.as_deref().map(group_key);
+        let has_group = group.as_ref().is_some_and(|key| job.holds || self.usage.held.contains(&(job.id, key.clone())));
+        if let Some((key, _)) = covering.iter().find(|(_, rule)| rule.paused) {
+            // Whoever waits for a pause lets the others of its group pass, unless their order is strict.
+            let hold = group.filter(|_| job.terms.ordered && !has_group).filter(|key| self.free(key));
+            return self.wait(job, key.clone(), hold);
+        }
+        if let Some(key) = group.clone().filter(|key| !has_group && !self.free(key)) {
+            return self.wait(job, key, None);
+        }
+        let lacking = covering.iter().find(|(key, rule)| !self.has_room(key, rule)).map(|(key, _)| key.clone());
+        let group = group.filter(|_| !has_group);
+        if let Some(key) = lacking {
+            // The first of its group: the others wait for it, so that their order is kept.
+            return self.wait(job, key, group);
+        }
+        let mut keys: Vec<String> = group.into_iter().collect();
+        for (key, rule) in &covering {
+            if rule.running.is_some() {
+                keys.push(key.clone());
+            }
+            if rule.rate.is_some() {
+                *self.starts.entry(key.clone()).or_default() += 1;
+                let now = self.usage.now;
+                self.usage.rates.entry(key.clone()).or_insert((0, now)).0 += 1;
+            }
+        }
+        keys.extend(self.rules.share(job).map(|share| share_key(&job.queue, &share)));
+        for key in &keys {
+            *self.usage.slots.entry(key.clone()).or_default() += 1;
+        }
+        self.plan.admit.push(Admit { id: job.id, place: job.place, keys });
+        false
+    }
+
+    fn free(&self, key: &str) -> bool {
+        self.usage.slots.get(key).copied().unwrap_or(0) == 0
+    }
+
+    fn has_room(&mut self, key: &str, rule: &Rule) -> bool {
+        if let Some(running) = rule.running
+            && self.usage.slots.get(key).copied().unwrap_or(0) >= u64::from(running)
+        {
+            return false;
+        }
+        let Some(rate) = rule.rate else { return true };
+        let (starts, oldest) = self.usage.rates.get(key).copied().unwrap_or((0, self.usage.now));
+        if starts < u64::from(rate.starts) {
+            return true;
+        }
+        self.late.insert(key.to_owned(), (oldest.saturating_add(micros(rate)), i64::from(rate.starts)));
+        false
+    }
+
+    fn wait(&mut self, job: &Candidate, gate: String, hold: Option<String>) -> bool {
+        if let Some(key) = &hold {
+            *self.usage.slots.entry(key.clone()).or_default() += 1;
+        }
+        let share = if gate.starts_with(Scope::Queue.prefix()) { self.rules.share(job) } else { None };
+        let share = share.unwrap_or_default();
+        if job.place == Place::Blocked && job.gate == gate && job.share == share && hold.is_none() {
+            return true;
+        }
+        let stays = job.gate == gate;
+        self.plan.wait.push(Wait { id: job.id, place: job.place, gate, share, hold });
+        stays
+    }
+
+    fn finish(mut self) -> Plan {
+        self.plan.rates = self.starts.into_iter().collect();
+        self.plan.openings.extend(self.late.into_iter().map(|(key, (at, n))| Opening { key, at: Some(at), n }));
+        self.plan
+    }
+}

@@ -1,0 +1,173 @@
+//! Rounds of admission: see `store::admission`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::batch::Batch;
+use super::{Postgres, Shared, rows};
+use crate::error::Result;
+use crate::job::JobId;
+use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, plan};
+use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD};
+
+/// Gates that one round looks at.
+const GATES: i64 = 1000;
+
+#[async_trait]
+impl Admission for Postgres {
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
+        let shared = &self.0;
+        let check = shared.engine("look for jobs to admit", &shared.sql.admit_check, &[]).await?;
+        let row = rows::single(&check)?;
+        let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
+        let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
+        let idle = Admitted { next, limited, ..Admitted::default() };
+        // Without rules only openings matter; with rules, jobs that came since have to be looked at too.
+        if !open && (!limited || request.queues.is_empty()) {
+            return Ok(idle);
+        }
+        let admitted = round(shared, request).await?;
+        Ok(Admitted { next, limited, ..admitted })
+    }
+
+    async fn slot_faults(&self) -> Result<Vec<String>> {
+        let rows = self.0.engine("check the slots", &self.0.sql.slot_faults, &[]).await?;
+        rows.iter().map(|row| rows::get(row, 0)).collect()
+    }
+}
+
+async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> Result<Admitted> {
+    let sql = &shared.sql;
+    let limit = rows::count(request.limit);
+    let batch = Batch::begin(shared, "admit jobs").await?;
+    batch.query(&sql.admit_lock, &[]).await?;
+    let rules = RuleBook::new(super::rules::read(&batch.query(&sql.rules, &[]).await?)?);
+    let none: &[String] = &[];
+    let queues = if rules.limits() { request.queues } else { none };
+    let found = batch
+        .query(&sql.admit_candidates, &[&limit, &queues, &request.kinds, &rows::count(LOOK_AHEAD), &GATES])
+        .await?;
+    let (candidates, opened) = split(&found)?;
+    if candidates.is_empty() {
+        // What opened had nobody behind it.
+        let more = opened.len() as i64 >= GATES;
+        return if opened.is_empty() { batch.roll_back().await } else { batch.commit().await }
+            .map(|()| Admitted { more, ..Admitted::default() });
+    }
+    let full = opened.len() as i64 >= GATES
+        || candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count() >= request.limit;
+    let usage = usage(&batch, shared, &rules, &candidates).await?;
+    let plan = plan(candidates, &opened, &rules, usage, limit);
+    let again = full || plan.openings.iter().any(|opening| opening.at.is_none());
+    let admitted = apply(&batch, shared, &plan).await?;
+    batch.commit().await?;
+    Ok(Admitted { more: again, ..admitted })
+}
+
+fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>)> {
+    let (mut candidates, mut opened) = (Vec::new(), Vec::new());
+    for row in found {
+        let Some(blocked) = rows::get::<Option<bool>>(row, 0)? else {
+            opened.push(Opened { key: rows::get(row, 10)?, n: rows::get(row, 11)? });
+            continue;
+        };
+        candidates.push(Candidate {
+            id: JobId::from(rows::get::<Uuid>(row, 1)?),
+            seq: rows::get(row, 2)?,
+            rank: rows::get(row, 3)?,
+            place: if blocked { Place::Blocked } else { Place::Waiting },
+            kind: rows::get(row, 4)?,
+            queue: rows::get(row, 5)?,
+            terms: rows::terms(row, 6)?,
+            holds: rows::get(row, 7)?,
+            gate: rows::get(row, 8)?,
+            share: rows::get(row, 9)?,
+        });
+    }
+    Ok((candidates, opened))
+}
+
+async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[Candidate]) -> Result<Usage> {
+    let (keys, periods): (Vec<String>, Vec<i64>) = rules.keys(candidates).into_iter().unzip();
+    let ids: Vec<Uuid> =
+        candidates.iter().filter(|candidate| candidate.terms.ordered).map(|candidate| candidate.id.into()).collect();
+    let mut usage = Usage::default();
+    for row in &batch.query(&shared.sql.admit_usage, &[&keys, &periods, &ids]).await? {
+        let count: i64 = rows::get(row, 3)?;
+        let key = || rows::get::<String>(row, 1);
+        match rows::get::<&str>(row, 0)? {
+            "slots" => drop(usage.slots.insert(key()?, count.unsigned_abs())),
+            "held" => drop(usage.held.insert((JobId::from(rows::get::<Uuid>(row, 2)?), key()?))),
+            "rate" => drop(usage.rates.insert(key()?, (count.unsigned_abs(), rows::get(row, 4)?))),
+            _ => usage.now = count,
+        }
+    }
+    Ok(usage)
+}
+
+async fn apply(batch: &Batch, shared: &Shared, plan: &Plan) -> Result<Admitted> {
+    if plan.is_empty() {
+        return Ok(Admitted::default());
+    }
+    let from = |place: Place| -> Vec<Uuid> {
+        plan.admit.iter().filter(|admit| admit.place == place).map(|admit| admit.id.into()).collect()
+    };
+    let (blocked, waiting) = (from(Place::Blocked), from(Place::Waiting));
+    let slots = plan.admit.iter().flat_map(|admit| admit.keys.iter().map(|key| (Uuid::from(admit.id), key.as_str())));
+    let (slot_ids, slot_keys): (Vec<Uuid>, Vec<&str>) = slots.unzip();
+    let (turned, parked): (Vec<_>, Vec<_>) = plan.wait.iter().partition(|wait| wait.place == Place::Blocked);
+    let turned_ids: Vec<Uuid> = turned.iter().map(|wait| wait.id.into()).collect();
+    let turned_gates: Vec<&str> = turned.iter().map(|wait| wait.gate.as_str()).collect();
+    let turned_shares: Vec<&str> = turned.iter().map(|wait| wait.share.as_str()).collect();
+    let holds: Vec<Option<&str>> = turned.iter().map(|wait| wait.hold.as_deref()).collect();
+    let parked_ids: Vec<Uuid> = parked.iter().map(|wait| wait.id.into()).collect();
+    let parked_gates: Vec<&str> = parked.iter().map(|wait| wait.gate.as_str()).collect();
+    let parked_shares: Vec<&str> = parked.iter().map(|wait| wait.share.as_str()).collect();
+    let (rate_keys, starts): (Vec<&str>, Vec<i32>) = plan.rates.iter().map(|(key, n)| (key.as_str(), int(*n))).unzip();
+    let keys: Vec<&str> = plan.openings.iter().map(|opening| opening.key.as_str()).collect();
+    let at: Vec<Option<Timestamp>> =
+        plan.openings.iter().map(|opening| opening.at.and_then(|at| Timestamp::from_microsecond(at).ok())).collect();
+    let n: Vec<i32> = plan.openings.iter().map(|opening| int(opening.n.unsigned_abs())).collect();
+    let rows = batch
+        .query(
+            &shared.sql.admit_apply,
+            &[
+                &blocked,
+                &waiting,
+                &slot_ids,
+                &slot_keys,
+                &turned_ids,
+                &turned_gates,
+                &turned_shares,
+                &holds,
+                &parked_ids,
+                &parked_gates,
+                &parked_shares,
+                &rate_keys,
+                &starts,
+                &keys,
+                &at,
+                &n,
+            ],
+        )
+        .await?;
+    if !plan.rates.is_empty() {
+        batch.query(&shared.sql.prune_rate_log, &[]).await?;
+    }
+    let row = rows::single(&rows)?;
+    let queues: Option<Vec<String>> = rows::get(row, 1)?;
+    Ok(Admitted {
+        jobs: rows::get::<i64>(row, 0)?.unsigned_abs(),
+        queues: queues.unwrap_or_default(),
+        ..Admitted::default()
+    })
+}
+
+fn int(n: u64) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}

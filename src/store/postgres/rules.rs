@@ -1,0 +1,106 @@
+//! Rules: see `store::rules`.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+
+use super::batch::Batch;
+use super::types::JsonParam;
+use super::{Postgres, rows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Hint, JobStore, Rate, Rule, Rules};
+
+#[async_trait]
+impl Rules for Postgres {
+    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+        rule.check()?;
+        let shared = &self.0;
+        let scope = rule.scope.as_str();
+        let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let period = rule.rate.map(|rate| rows::micros(rate.period));
+        let starts = rule.rate.map(|rate| number(rate.starts));
+        let depth = rule.depth.map(|depth| i64::try_from(depth).unwrap_or(i64::MAX));
+        let shares = rule
+            .shares
+            .as_ref()
+            .map(serde_json::to_string)
+            .transpose()
+            .map_err(|error| Error::invalid("the shares of a rule can't be written as JSON").with_source(error))?;
+        let prefix = rule.scope.prefix();
+        let gate = format!("{prefix}{}", rule.name);
+        shared
+            .engine(
+                "set a rule",
+                &shared.sql.put_rule,
+                &[
+                    &scope,
+                    &rule.name,
+                    &rule.paused,
+                    &rule.running.map(number),
+                    &starts,
+                    &period,
+                    &rule.aging.map(rows::micros),
+                    &depth,
+                    &shares.as_deref().map(JsonParam),
+                    &rule.is_empty(),
+                    &gate,
+                    &prefix,
+                ],
+            )
+            .await?;
+        if rule.running.is_some() {
+            self.adopt(scope, &rule.name, prefix).await?;
+        }
+        if let Err(error) = self.notify(&[Hint::Any]).await {
+            tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
+        }
+        Ok(())
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>> {
+        read(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)
+    }
+}
+
+impl Postgres {
+    /// Gives jobs that run already their places. The rule is committed before, so claims that begin from now on keep to it.
+    async fn adopt(&self, scope: &str, name: &str, prefix: &str) -> Result<()> {
+        let shared = &self.0;
+        match shared.engine_once("wait for claims under way", &shared.sql.adopt_nodes, &[]).await {
+            Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => {
+                tracing::warn!(
+                    scope,
+                    name,
+                    "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
+                     counted under the new rule"
+                );
+            }
+            other => drop(other?),
+        }
+        let batch = Batch::begin(shared, "count running jobs under a rule").await?;
+        batch.query(&shared.sql.admit_lock, &[]).await?;
+        batch.query(&shared.sql.adopt, &[&scope, &name, &prefix]).await?;
+        batch.commit().await
+    }
+}
+
+/// Rules from their rows.
+pub(super) fn read(rows: &[Row]) -> Result<Vec<Rule>> {
+    let duration = |micros: i64| Duration::from_micros(micros.max(0).unsigned_abs());
+    rows.iter()
+        .map(|row| {
+            let mut rule = Rule::new(rows::get::<&str>(row, 0)?.parse()?, rows::get::<String>(row, 1)?);
+            rule.paused = rows::get(row, 2)?;
+            rule.running = rows::get::<Option<i32>>(row, 3)?.map(i32::unsigned_abs);
+            let rate: (Option<i32>, Option<i64>) = (rows::get(row, 4)?, rows::get(row, 5)?);
+            if let (Some(starts), Some(period)) = rate {
+                rule.rate = Some(Rate { starts: starts.unsigned_abs(), period: duration(period) });
+            }
+            rule.aging = rows::get::<Option<i64>>(row, 6)?.map(duration);
+            rule.depth = rows::get::<Option<i64>>(row, 7)?.map(i64::unsigned_abs);
+            rule.shares = rows::json(row, 8)?;
+            Ok(rule)
+        })
+        .collect()
+}

@@ -1,0 +1,57 @@
+-- Takes gates that opened, and reads the best behind each of them: so many in each share as were asked for, at most $1. Then the
+-- first waiting rows of these queues that a rule covers, among the first $4 (claims walk over the same ones).
+-- A gate's shares are found by steps through the index, one for each share: they may be few, and what waits a million.
+with opened as (
+    delete from {schema}.opening
+    where ctid = any (array(select ctid from {schema}.opening where opens_at <= statement_timestamp() limit $5))
+    returning key, n
+),
+gates as materialized (
+    select key, least(sum(n), $1::int8) as n from opened group by key
+),
+shares as materialized (
+    select g.key, g.n, s.share
+    from gates g
+    cross join lateral (
+        with recursive step as (
+            (select b.share from {schema}.blocked_job b where b.gate = g.key order by b.share limit 1)
+            union all
+            select (select b.share from {schema}.blocked_job b where b.gate = g.key and b.share > step.share order by b.share limit 1)
+            from step
+            where step.share is not null
+        )
+        select share from step where share is not null
+    ) s
+)
+select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null::text as opened, null::int8 as n
+from shares s
+cross join lateral (
+    select *
+    from {schema}.blocked_job b
+    where b.gate = s.key and b.share = s.share
+    order by b.rank, b.seq
+    limit s.n
+) b
+union all
+select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, null
+from (select unnest($2::text[]) as name) q
+cross join lateral (
+    select *
+    from (
+        select c.*
+        from {schema}.job c
+        where c.queue = q.name
+          and c.lock_owner is null
+          and not c.admitted
+          and ($3::text[] is null or c.kind = any ($3))
+          -- A queue that is paused stays as it is: no claim looks into it.
+          and {queue_open:q.name}
+        order by c.rank, c.seq
+        limit $4
+    ) c
+    where exists (select from {schema}.rule r where (r.paused or r.running is not null or r.rate is not null) and {covers:c})
+    limit $1
+) w
+union all
+select null, null, null, null, null, null, null, null, null, null, key, n
+from gates

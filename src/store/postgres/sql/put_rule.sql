@@ -1,0 +1,17 @@
+-- Sets a rule, or removes one that asks for nothing ($10), and has whatever waits for it looked at again: behind its own gate, or, for
+-- the rule of all ('*'), behind every gate of its scope.
+with gone as (
+    delete from {schema}.rule where $10::bool and scope = $1 and name = $2
+),
+put as (
+    insert into {schema}.rule (scope, name, paused, running, rate, period, aging, depth, shares)
+    select $1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb
+    where not $10::bool
+    on conflict (scope, name) do update
+    set paused = excluded.paused, running = excluded.running, rate = excluded.rate, period = excluded.period,
+        aging = excluded.aging, depth = excluded.depth, shares = excluded.shares, changed_at = clock_timestamp()
+)
+insert into {schema}.opening (key, n)
+select distinct gate, 100
+from {schema}.blocked_job
+where gate = $11 or $2 = '*' and starts_with(gate, $12)

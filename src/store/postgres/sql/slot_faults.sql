@@ -1,0 +1,28 @@
+-- What must never be, among what is committed: see Admission::slot_faults. One statement, so that it sees one moment.
+select 'the slot ' || s.key || ' is held by ' || s.job_id || ', which is gone'
+from {schema}.slot s
+where not exists (select from {schema}.job j where j.id = s.job_id and j.admitted)
+  and not exists (select from {schema}.external_job j where j.id = s.job_id and j.admitted)
+  and not exists (select from {schema}.blocked_job j where j.id = s.job_id and (j.admitted or j.terms ? 'ordered'))
+  and not exists (select from {schema}.timer_job j where j.id = s.job_id and j.terms ? 'ordered')
+  and not exists (select from {schema}.suspended_job j where j.id = s.job_id and j.terms ? 'ordered')
+  and not exists (select from {schema}.dead_letter_job j where j.id = s.job_id and j.terms ? 'ordered')
+union all
+select 'the group ' || key || ' is held ' || count(*) || ' times' from {schema}.slot where key like 'g:%' group by key having count(*) > 1
+union all
+select 'the job ' || j.id || ' of group ' || (j.terms ->> 'group') || ' was admitted and does not hold it'
+from (select id, terms from {schema}.job where admitted
+      union all select id, terms from {schema}.external_job where admitted
+      union all select id, terms from {schema}.blocked_job where admitted) j
+where j.terms ? 'group'
+  and not exists (select from {schema}.slot s where s.job_id = j.id and s.key = 'g:' || (j.terms ->> 'group'))
+union all
+select 'the job ' || j.id || ' of group ' || (j.terms ->> 'group') || ' is among the jobs that can start, and was not admitted'
+from {schema}.job j
+where j.terms ? 'group' and not j.admitted
+union all
+select 'jobs wait at ' || b.gate || ', which nobody holds and nobody will open'
+from (select distinct gate from {schema}.blocked_job where gate like 'g:%') b
+where not exists (select from {schema}.slot s where s.key = b.gate)
+  and not exists (select from {schema}.opening o where o.key = b.gate)
+  and not exists (select from {schema}.rule r where r.paused and r.scope = 'group' and (r.name = substr(b.gate, 3) or r.name = '*'))

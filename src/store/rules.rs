@@ -1,0 +1,264 @@
+//! What an installation asks of its jobs: pauses, limits, rates, shares, aging.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a rule goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The job's queue.
+    Queue,
+    /// Its kind.
+    Kind,
+    /// Its tenant, if it has one.
+    Tenant,
+    /// Its limit key, if it has one.
+    Key,
+    /// Its exclusive group, if it has one. Such a rule can only pause.
+    Group,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Queue, Self::Kind, Self::Tenant, Self::Key, Self::Group];
+
+    /// The word used in output and commands.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Kind => "kind",
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+            Self::Group => "group",
+        }
+    }
+
+    /// What the keys of its gates and slots begin with.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Queue => "q:",
+            Self::Kind => "k:",
+            Self::Tenant => "t:",
+            Self::Key => "l:",
+            Self::Group => "g:",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| {
+            let all = Self::ALL.map(Self::as_str).join(", ");
+            Error::invalid(format!("{text:?} is not the scope of a rule; use one of {all}"))
+        })
+    }
+}
+
+/// The name of a rule for all that have none of their own.
+pub const EACH: &str = "*";
+
+/// At most so many starts within any period of that length, over all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// How many; at least 1.
+    pub starts: u32,
+    /// Within how long; 1 ms or more.
+    pub period: Duration,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{:?}", self.starts, self.period)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = Error;
+
+    /// Reads `100/1s`, `5/PT1M`.
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse = |why: String| Error::invalid(format!("{text:?} is not a rate: {why}; write `100/1s` or `5/1m`"));
+        let (starts, period) = text.split_once('/').ok_or_else(|| refuse("there is no `/`".into()))?;
+        let starts = starts.trim().parse().map_err(|_| refuse(format!("{starts:?} is not a number")))?;
+        Ok(Self { starts, period: crate::job::parse_duration(period.trim()).map_err(refuse)? })
+    }
+}
+
+/// Whose shares of a limited queue are weighed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShareBy {
+    /// Tenants'; jobs without a tenant share one place.
+    Tenant,
+    /// Kinds'.
+    Kind,
+}
+
+/// How the places of a limited queue are divided among those who want them: whoever has the fewest for his weight is next, whatever
+/// the others' priority and number. Within a share, priority and order decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shares {
+    /// Whose.
+    pub by: ShareBy,
+    /// Weights of those that do not have weight 1; at least 1 each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub weights: BTreeMap<String, u32>,
+}
+
+/// What holds for all jobs of a queue, kind, tenant, limit key or group, over all nodes. It takes effect at once, also for jobs that wait
+/// already; jobs that run count, and go on.
+///
+/// ```
+/// use jobwright::store::{Rule, Scope};
+/// use std::time::Duration;
+///
+/// let rule = Rule::new(Scope::Tenant, "*").running(5).rate(100, Duration::from_secs(60));
+/// assert!(rule.check().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Rule {
+    /// What it goes by.
+    pub scope: Scope,
+    /// Which one; [`EACH`] for all that have no rule of their own, each by itself.
+    pub name: String,
+    /// Nothing starts.
+    pub paused: bool,
+    /// How many may run at the same time.
+    pub running: Option<u32>,
+    /// How many may start.
+    pub rate: Option<Rate>,
+    /// After each so much waiting a job counts as one priority higher, so that nothing starves. Queues only; 1 s or more.
+    pub aging: Option<Duration>,
+    /// How many may wait before senders are told that it is full. Queues only.
+    pub depth: Option<u64>,
+    /// How its places are divided. Queues only, with `running`.
+    pub shares: Option<Shares>,
+}
+
+impl Rule {
+    /// One that asks for nothing yet.
+    pub fn new(scope: Scope, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { scope, name, paused: false, running: None, rate: None, aging: None, depth: None, shares: None }
+    }
+
+    /// Lets nothing start.
+    #[must_use]
+    pub fn paused(mut self, paused: bool) -> Self {
+        self.paused = paused;
+        self
+    }
+
+    /// How many may run at the same time; 0 pauses.
+    #[must_use]
+    pub fn running(mut self, running: impl Into<Option<u32>>) -> Self {
+        self.running = running.into();
+        self
+    }
+
+    /// How many may start within any such period.
+    #[must_use]
+    pub fn rate(mut self, starts: u32, period: Duration) -> Self {
+        self.rate = Some(Rate { starts, period });
+        self
+    }
+
+    /// Sets after how much waiting a job counts as one priority higher.
+    #[must_use]
+    pub fn aging(mut self, aging: impl Into<Option<Duration>>) -> Self {
+        self.aging = aging.into();
+        self
+    }
+
+    /// Sets how many may wait.
+    #[must_use]
+    pub fn depth(mut self, depth: impl Into<Option<u64>>) -> Self {
+        self.depth = depth.into();
+        self
+    }
+
+    /// Divides the places by weight.
+    #[must_use]
+    pub fn shares(mut self, by: ShareBy, weights: impl IntoIterator<Item = (String, u32)>) -> Self {
+        self.shares = Some(Shares { by, weights: weights.into_iter().collect() });
+        self
+    }
+
+    /// Whether it asks for nothing: then it need not be kept.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::new(self.scope, self.name.clone())
+    }
+
+    /// Whether a job may have to wait for it.
+    pub(crate) fn limits(&self) -> bool {
+        self.paused || self.running.is_some() || self.rate.is_some()
+    }
+
+    /// Checks what it asks for.
+    ///
+    /// # Errors
+    /// With what is wrong and what to write.
+    pub fn check(&self) -> Result<()> {
+        let about = format!("the rule for {} {:?}", self.scope, self.name);
+        let refuse = |why: &str| Err(Error::invalid(format!("{about}: {why}")));
+        if self.name.is_empty() || self.name.len() > 200 || self.name.chars().any(char::is_control) {
+            return refuse("its name is empty, longer than 200 bytes, or has control characters");
+        }
+        if self.scope == Scope::Group && (self.running.is_some() || self.rate.is_some()) {
+            return refuse("a group runs one job at a time anyway; it can only be paused");
+        }
+        if self.scope != Scope::Queue && (self.aging.is_some() || self.depth.is_some() || self.shares.is_some()) {
+            return refuse("aging, depth and shares are for queues; use the scope `queue`");
+        }
+        if self.shares.is_some() && self.running.is_none() {
+            return refuse("shares divide the places of a limit; set `running` too");
+        }
+        if let Some(Rate { starts, period }) = self.rate
+            && (starts == 0 || period < Duration::from_millis(1) || period > Duration::from_secs(366 * 24 * 3600))
+        {
+            return refuse("a rate needs at least one start within 1 ms to a year; to let nothing start, pause it");
+        }
+        if self.aging.is_some_and(|aging| aging < Duration::from_secs(1)) {
+            return refuse("aging is less than 1s; use 1s or more");
+        }
+        if self.running.is_some_and(|running| running > 1_000_000) {
+            return refuse("running is more than 1000000; leave it out for no limit");
+        }
+        if self.shares.as_ref().is_some_and(|shares| shares.weights.values().any(|weight| *weight == 0)) {
+            return refuse("a weight is 0; use 1 or more, or pause the tenant or kind");
+        }
+        Ok(())
+    }
+}
+
+/// Keeps rules.
+#[async_trait]
+pub trait Rules: Send + Sync {
+    /// Sets a rule; one that asks for nothing is removed. What waits is looked at again. Jobs that run already take their places, even
+    /// if there are more of them than the rule allows. A job that was started inside a transaction which has been open for longer than
+    /// `database.call_timeout` is not counted.
+    ///
+    /// # Errors
+    /// When the rule makes no sense; then nothing changed.
+    async fn put_rule(&self, rule: &Rule) -> Result<()>;
+
+    /// All rules, by scope and name.
+    async fn rules(&self) -> Result<Vec<Rule>>;
+}

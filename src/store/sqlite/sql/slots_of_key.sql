@@ -1,0 +1,2 @@
+-- How many hold it; a look into the index.
+select count(*) from jobwright_slot where key = :key

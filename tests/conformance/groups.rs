@@ -1,0 +1,199 @@
+//! Exclusive groups: no two jobs of one run at the same time, and their order is kept.
+
+use std::time::Duration;
+
+use jobwright::store::{JobFilter, JobState, Verdict};
+
+use crate::support::jobs::{LATER, ids, job, jobs};
+use crate::support::{Jobs, TestDb};
+
+/// Nothing is wrong with the slots.
+pub(crate) async fn sound(store: &Jobs) {
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+pub(crate) async fn one_at_a_time_in_order<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = store.send_all(jobs(3).into_iter().map(|job| job.exclusive("order-1"))).await;
+    assert!(store.take(node, 10).await.is_empty(), "nothing starts before it was admitted");
+    assert_eq!(store.state(sent[0]).await, Some(JobState::Blocked));
+    for expected in sent {
+        assert_eq!(store.admit_all().await, 1);
+        let claimed = store.take(node, 10).await;
+        assert_eq!(ids(&claimed), [expected]);
+        assert!(claimed[0].admitted);
+        assert_eq!(claimed[0].terms.group.as_deref(), Some("order-1"));
+        assert_eq!((claimed[0].version, claimed[0].attempt), (1, 1), "waiting cost nothing");
+        assert_eq!(store.admit_all().await, 0, "the group is taken");
+        sound(&store).await;
+        store.finish(node, &claimed[0]).await;
+    }
+    assert_eq!(store.admit_all().await, 0);
+    sound(&store).await;
+}
+
+pub(crate) async fn groups_do_not_wait_for_each_other<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent =
+        store.send_all(jobs(6).into_iter().enumerate().map(|(n, job)| job.exclusive(format!("g{}", n % 3)))).await;
+    let plain = store.send(job()).await;
+    assert_eq!(store.admit_all().await, 3);
+    let claimed = store.take(node, 10).await;
+    assert_eq!(ids(&claimed), [sent[0], sent[1], sent[2], plain]);
+    sound(&store).await;
+}
+
+/// A group is one over all queues, and a higher priority goes first in it.
+pub(crate) async fn over_queues_and_by_priority<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let low = store.send(job().exclusive("g")).await;
+    let high = store.send(job().exclusive("g").queue("other").priority(5)).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert!(store.take(node, 10).await.is_empty());
+    let claimed = store.take_from("other", node, 10).await;
+    assert_eq!(ids(&claimed), [high]);
+    store.finish(node, &claimed[0]).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(ids(&store.take(node, 10).await), [low]);
+}
+
+/// While one waits for its next attempt, the others pass; then it is its turn again.
+pub(crate) async fn a_failure_lets_others_pass<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let [first, second] = store.send_all(jobs(2).into_iter().map(|job| job.exclusive("g"))).await[..] else { panic!() };
+    store.admit_all().await;
+    let claimed = store.take_one(node).await;
+    assert_eq!(claimed.id, first);
+    store.fail(node, &claimed, Duration::ZERO, "oh").await;
+    store.admit_all().await;
+    let passing = store.take_one(node).await;
+    assert_eq!(passing.id, second);
+    assert!(store.promote_due(10).await.unwrap().blocked);
+    assert_eq!(store.state(first).await, Some(JobState::Blocked));
+    assert_eq!(store.admit_all().await, 0);
+    store.finish(node, &passing).await;
+    store.admit_all().await;
+    let again = store.take_one(node).await;
+    assert_eq!((again.id, again.attempt), (first, 2));
+    sound(&store).await;
+}
+
+/// An ordered job holds its group while it waits for its next attempt, and as a dead letter.
+pub(crate) async fn a_failure_of_an_ordered_job_holds_the_group<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = store.send_all(jobs(2).into_iter().map(|job| job.ordered("g").max_attempts(2))).await;
+    store.admit_all().await;
+    let claimed = store.take_one(node).await;
+    store.fail(node, &claimed, Duration::ZERO, "oh").await;
+    assert_eq!(store.admit_all().await, 0, "the second waits for the first");
+    store.promote().await;
+    assert_eq!(store.admit_all().await, 1);
+    let again = store.take_one(node).await;
+    assert_eq!(again.id, sent[0]);
+    store.fail(node, &again, Duration::ZERO, "again").await;
+    assert_eq!(store.state(sent[0]).await, Some(JobState::Dead));
+    assert_eq!(store.admit_all().await, 0);
+    sound(&store).await;
+
+    // Requeued, it goes first; and then the other one.
+    store.retry(&JobFilter::ids([sent[0]]), false).await.unwrap();
+    assert_eq!(store.admit_all().await, 1);
+    let last = store.take_one(node).await;
+    assert_eq!(last.id, sent[0]);
+    store.finish(node, &last).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(store.take_one(node).await.id, sent[1]);
+    sound(&store).await;
+}
+
+/// Whatever removes the job frees its group: here, an operator.
+pub(crate) async fn a_deleted_job_frees_its_group<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for (n, ordered) in [false, true].into_iter().enumerate() {
+        let group = format!("g{n}");
+        let make =
+            || if ordered { job().ordered(&group).max_attempts(1) } else { job().exclusive(&group).max_attempts(1) };
+        let [first, second, third] = store.send_all([make(), make(), make()]).await[..] else { panic!() };
+        store.admit_all().await;
+        let claimed = store.take_one(node).await;
+        // Running, a dead letter, and blocked.
+        store.fail(node, &claimed, LATER, "oh").await;
+        assert_eq!(store.delete(&JobFilter::ids([first]), false).await.unwrap().total(), 1);
+        store.admit_all().await;
+        let claimed = store.take_one(node).await;
+        assert_eq!(claimed.id, second);
+        assert_eq!(store.cancel(&JobFilter::ids([second]), false).await.unwrap().total(), 1);
+        assert_eq!(store.admit_all().await, 1);
+        assert_eq!(store.cancel(&JobFilter::ids([third]), false).await.unwrap().total(), 1);
+        sound(&store).await;
+        assert!(store.all().await.is_empty());
+    }
+}
+
+/// The group is held until the dead owner's job was released, run again and done: never by two.
+pub(crate) async fn a_dead_owner_does_not_free_the_group<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(2).into_iter().map(|job| job.exclusive("g"))).await;
+    let dying = store.node().await;
+    store.admit_all().await;
+    let lost = store.take_one(dying).await;
+    db.bury(dying).await;
+    assert_eq!(store.admit_all().await, 0);
+    assert_eq!(store.release_lost(10).await.unwrap().waiting, 1);
+    assert_eq!(store.admit_all().await, 0, "the released one holds its group");
+    let node = store.node().await;
+    let again = store.take(node, 10).await;
+    assert_eq!(ids(&again), [sent[0]]);
+    assert!(store.complete(dying, &[lost.fence()]).await.unwrap().is_empty());
+    store.finish(node, &again[0]).await;
+    assert_eq!(store.admit_all().await, 1);
+    sound(&store).await;
+}
+
+/// In the hands of an external worker a job holds its group too, and gives it back with its outcome.
+pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(3).into_iter().map(|job| job.exclusive("g"))).await;
+    store.admit_all().await;
+    let handed = store.hand_out("default", 10, LATER).await.unwrap();
+    assert_eq!(ids(&handed), [sent[0]]);
+    assert_eq!(store.admit_all().await, 0);
+    assert_eq!(store.take_back(&[handed[0].fence()]).await.unwrap(), 1);
+    assert_eq!(store.admit_all().await, 0, "it kept its group");
+    sound(&store).await;
+    let handed = store.hand_out("default", 10, LATER).await.unwrap();
+    assert_eq!(ids(&handed), [sent[0]]);
+    let done = jobwright::store::ExternalDone { fence: handed[0].fence(), result: None };
+    assert_eq!(store.complete_external(&[done]).await.unwrap(), [sent[0]]);
+    assert_eq!(store.admit_all().await, 1);
+    sound(&store).await;
+}
+
+/// A released or snoozed job does not lose the others their turn, and slots are conserved whatever the verdict.
+pub(crate) async fn every_verdict_conserves_slots<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let verdicts = [Verdict::Retry(LATER), Verdict::Snooze(LATER), Verdict::Release, Verdict::Cancel, Verdict::Dead];
+    for (n, verdict) in verdicts.into_iter().enumerate() {
+        for ordered in [false, true] {
+            let group = format!("g{n}{ordered}");
+            store.send(if ordered { job().ordered(group) } else { job().exclusive(group) }).await;
+            store.admit_all().await;
+            let claimed = store.take_one(node).await;
+            assert!(store.settle_one(node, claimed.fence(), verdict.clone()).await);
+            store.admit_all().await;
+            sound(&store).await;
+            // A released one would be the next to be claimed.
+            for left in store.take(node, 10).await {
+                store.finish(node, &left).await;
+            }
+            sound(&store).await;
+        }
+    }
+}

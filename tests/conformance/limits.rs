@@ -1,0 +1,200 @@
+//! Limits, rates, pauses and shares.
+
+use std::time::Duration;
+
+use jobwright::store::{JobState, Rule, Scope, ShareBy};
+
+use crate::groups::sound;
+use crate::support::TestDb;
+use crate::support::jobs::{LATER, fences, ids, job, jobs};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// By each thing that a limit goes by: two run, the others wait, and one that ends makes room for one.
+pub(crate) async fn no_more_than_the_limit<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for (scope, name) in [
+        (Scope::Queue, "default"),
+        (Scope::Kind, "kind"),
+        (Scope::Tenant, "acme"),
+        (Scope::Tenant, "*"),
+        (Scope::Key, "printer"),
+    ] {
+        store.put_rule(&Rule::new(scope, name).running(2)).await.unwrap();
+        let sent = store.send_all(jobs(5).into_iter().map(|job| job.tenant("acme").limit_key("printer"))).await;
+        assert!(store.take(node, 10).await.is_empty(), "{scope}: nothing starts before it was admitted");
+        assert_eq!(store.admit_all().await, 2, "{scope}");
+        let first = store.take(node, 10).await;
+        assert_eq!(ids(&first), sent[..2], "{scope}");
+        assert_eq!(store.state(sent[2]).await, Some(JobState::Blocked));
+        assert_eq!(store.admit_all().await, 0);
+        store.finish(node, &first[0]).await;
+        assert_eq!(store.admit_all().await, 1);
+        let second = store.take(node, 10).await;
+        assert_eq!(ids(&second), sent[2..3]);
+        sound(&store).await;
+
+        // Without the rule, all that wait may start.
+        store.put_rule(&Rule::new(scope, name)).await.unwrap();
+        assert_eq!(store.admit_all().await, 2);
+        let rest = store.take(node, 10).await;
+        assert_eq!(ids(&rest), sent[3..]);
+        let running: Vec<_> = first[1..].iter().chain(&second).chain(&rest).cloned().collect();
+        assert_eq!(store.complete(node, &fences(&running)).await.unwrap().len(), 4);
+        sound(&store).await;
+    }
+}
+
+/// Jobs that no rule covers are claimed past those that wait, and need no admission.
+pub(crate) async fn others_pass<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Tenant, "acme").running(0)).await.unwrap();
+    store.send_all(jobs(5).into_iter().map(|job| job.tenant("acme"))).await;
+    let free = store.send_all([job(), job().tenant("other")]).await;
+    assert_eq!(ids(&store.take(node, 10).await), free);
+    assert_eq!(store.admit_all().await, 0);
+    sound(&store).await;
+}
+
+/// One rule for all that have none of their own, each by itself.
+pub(crate) async fn each_by_itself<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Tenant, "*").running(1)).await.unwrap();
+    store.put_rule(&Rule::new(Scope::Tenant, "big").running(3)).await.unwrap();
+    for tenant in ["a", "b", "big"] {
+        store.send_all(jobs(4).into_iter().map(|job| job.tenant(tenant))).await;
+    }
+    assert_eq!(store.admit_all().await, 5);
+    let mut running: Vec<_> = store.take(node, 20).await.into_iter().filter_map(|job| job.terms.tenant).collect();
+    running.sort_unstable();
+    assert_eq!(running, ["a", "b", "big", "big", "big"]);
+    sound(&store).await;
+}
+
+/// What runs already counts under a new limit, however it was started.
+pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(2)).await;
+    let running = store.take(node, 2).await;
+    store.send(job()).await;
+    store.hand_out("default", 1, LATER).await.unwrap();
+    store.put_rule(&Rule::new(Scope::Kind, "kind").running(3)).await.unwrap();
+    store.send_all(jobs(2)).await;
+    assert_eq!(store.admit_all().await, 0, "three run already");
+    store.finish(node, &running[0]).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(store.take(node, 10).await.len(), 1);
+    // More, while it runs.
+    store.put_rule(&Rule::new(Scope::Kind, "kind").running(4)).await.unwrap();
+    assert_eq!(store.admit_all().await, 1);
+    sound(&store).await;
+}
+
+/// No more starts than the rate allows, and the rest when its time has come.
+pub(crate) async fn no_more_starts_than_the_rate<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Queue, "default").rate(3, DAY)).await.unwrap();
+    store.send_all(jobs(5)).await;
+    assert_eq!(store.admit_all().await, 3);
+    let claimed = store.take(node, 10).await;
+    assert_eq!(claimed.len(), 3);
+    for job in &claimed {
+        store.finish(node, job).await;
+    }
+    assert_eq!(store.admit_all().await, 0, "the end of a job is no start");
+    let next = store.admit_once().await.next.expect("it opens by itself");
+    assert!(next + Duration::from_secs(600) > DAY && next <= DAY, "{next:?}");
+    // A higher rate takes effect at once.
+    store.put_rule(&Rule::new(Scope::Queue, "default").rate(4, DAY)).await.unwrap();
+    assert_eq!(store.admit_all().await, 1);
+    sound(&store).await;
+}
+
+/// Nothing of a paused queue, kind, tenant, key or group starts: what waits, what comes later, what was admitted before.
+pub(crate) async fn paused<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let make = || job().tenant("acme").limit_key("printer").exclusive("g");
+    for (scope, name) in [
+        (Scope::Queue, "default"),
+        (Scope::Kind, "kind"),
+        (Scope::Tenant, "acme"),
+        (Scope::Key, "printer"),
+        (Scope::Group, "g"),
+    ] {
+        let before = store.send(make()).await;
+        assert_eq!(store.admit_all().await, 1);
+        store.put_rule(&Rule::new(scope, name).paused(true)).await.unwrap();
+        let after = store.send(make()).await;
+        store.admit_all().await;
+        assert!(store.take(node, 10).await.is_empty(), "{scope}");
+        assert!(store.hand_out("default", 10, LATER).await.unwrap().is_empty(), "{scope}");
+        sound(&store).await;
+
+        store.put_rule(&Rule::new(scope, name)).await.unwrap();
+        for id in [before, after] {
+            store.admit_all().await;
+            let claimed = store.take(node, 10).await;
+            assert_eq!(ids(&claimed), [id], "{scope}");
+            store.finish(node, &claimed[0]).await;
+        }
+        sound(&store).await;
+    }
+}
+
+/// The places of a queue go to whoever has the fewest for its weight, however many the others send.
+pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let rule = Rule::new(Scope::Queue, "default").running(4).shares(ShareBy::Tenant, [("big".to_owned(), 3)]);
+    store.put_rule(&rule).await.unwrap();
+    store.send_all(jobs(20).into_iter().map(|job| job.tenant("greedy").priority(9))).await;
+    store.send_all(jobs(20).into_iter().map(|job| job.tenant("big"))).await;
+    assert_eq!(store.admit_all().await, 4);
+    // As long as both of them want something.
+    for _ in 0..6 {
+        let claimed = store.take(node, 10).await;
+        let big = claimed.iter().filter(|job| job.terms.tenant.as_deref() == Some("big")).count();
+        assert_eq!((claimed.len(), big), (4, 3));
+        sound(&store).await;
+        for job in &claimed {
+            store.finish(node, job).await;
+        }
+        store.admit_all().await;
+    }
+}
+
+pub(crate) async fn rules_are_kept<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let full = Rule::new(Scope::Queue, "default")
+        .running(4)
+        .rate(100, Duration::from_secs(1))
+        .aging(Duration::from_secs(60))
+        .depth(1_000)
+        .shares(ShareBy::Kind, [("a".to_owned(), 2)])
+        .paused(true);
+    let other = Rule::new(Scope::Tenant, "*").running(1);
+    store.put_rule(&other).await.unwrap();
+    store.put_rule(&full).await.unwrap();
+    assert_eq!(store.rules().await.unwrap(), [full.clone(), other.clone()]);
+    store.put_rule(&Rule::new(Scope::Queue, "default").running(1)).await.unwrap();
+    assert_eq!(store.rules().await.unwrap()[0], Rule::new(Scope::Queue, "default").running(1));
+    store.put_rule(&Rule::new(Scope::Queue, "default")).await.unwrap();
+    assert_eq!(store.rules().await.unwrap(), [other]);
+    for bad in [
+        Rule::new(Scope::Group, "g").running(1),
+        Rule::new(Scope::Kind, "k").depth(1),
+        Rule::new(Scope::Queue, "q").shares(ShareBy::Kind, []),
+        Rule::new(Scope::Queue, ""),
+        Rule::new(Scope::Queue, "q").rate(0, DAY),
+    ] {
+        let error = store.put_rule(&bad).await.unwrap_err();
+        assert!(error.to_string().contains("the rule for"), "{error}");
+    }
+    assert_eq!(store.rules().await.unwrap().len(), 1);
+}

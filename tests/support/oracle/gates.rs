@@ -1,0 +1,36 @@
+//! Rules are kept, and nothing is blocked: the cases about groups and limits run on databases alone.
+
+use async_trait::async_trait;
+use jobwright::Result;
+use jobwright::store::{Admission, AdmitRequest, Admitted, Rule, Rules};
+
+use super::Oracle;
+
+#[async_trait]
+impl Admission for Oracle {
+    async fn admit(&self, _: &AdmitRequest<'_>) -> Result<Admitted> {
+        Ok(Admitted::default())
+    }
+
+    async fn slot_faults(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Rules for Oracle {
+    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+        rule.check()?;
+        let mut state = self.lock();
+        state.rules.retain(|known| (known.scope, &known.name) != (rule.scope, &rule.name));
+        if !rule.is_empty() {
+            state.rules.push(rule.clone());
+        }
+        state.rules.sort_by(|a, b| (a.scope.as_str(), &a.name).cmp(&(b.scope.as_str(), &b.name)));
+        Ok(())
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>> {
+        Ok(self.lock().rules.clone())
+    }
+}
