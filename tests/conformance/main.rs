@@ -350,6 +350,7 @@ conformance! {
             paused
             shares_by_weight
             rules_are_kept
+            what_waits_long_is_raised
         }
         ledger {
             a_newer_schema_is_refused

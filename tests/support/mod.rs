@@ -58,6 +58,9 @@ pub(crate) trait TestDb: Sized {
     /// Sets what only time could bring a job to.
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32);
 
+    /// Lets a waiting or blocked job have come so much earlier.
+    async fn date_back(&self, id: JobId, by: Duration);
+
     /// Lets the node's lease be over.
     async fn end_lease(&self, node: NodeId);
 

@@ -111,13 +111,20 @@ impl TestDb for SqliteDb {
             .await;
     }
 
+    async fn date_back(&self, id: JobId, by: Duration) {
+        let by = by.as_micros();
+        for table in ["jobwright_job", "jobwright_blocked_job"] {
+            self.raw(format!("update {table} set created_at = created_at - {by} where id = {}", blob(id))).await;
+        }
+    }
+
     async fn end_lease(&self, node: NodeId) {
         self.raw(format!("update jobwright_node set expires_at = started_at where id = {node}")).await;
     }
 
     async fn clear(&self) {
         self.raw(
-            "begin immediate; delete from jobwright_job; delete from jobwright_timer_job;
+            "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
              delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
              delete from jobwright_submission; delete from jobwright_node; commit",
         )

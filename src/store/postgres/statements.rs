@@ -100,6 +100,8 @@ statements! {
     admit_usage: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY],
     admit_apply: [UUID_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, UUID_ARRAY,
                   TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT4_ARRAY],
+    aging_queues: [],
+    age: [TEXT, INT8, INT8, TEXT],
     prune_rate_log: [],
     slot_faults: [],
     rules: [],

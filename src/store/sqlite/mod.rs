@@ -6,6 +6,7 @@
 
 mod admin;
 mod admission;
+mod aging;
 mod claim;
 mod delivered;
 mod external;
