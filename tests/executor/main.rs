@@ -6,6 +6,7 @@
 mod support;
 
 mod failing;
+mod gates;
 mod hot_path;
 mod limits;
 mod plans;
@@ -54,6 +55,13 @@ cases! {
         a_timeout_is_a_failure
         a_payload_nobody_can_read_ends_as_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
+    }
+    gates {
+        a_group_runs_back_to_back
+        groups_never_overlap_over_nodes_and_queues
+        limits_hold_over_nodes
+        nodes_die_and_slots_are_conserved
+        a_pause_ends_at_once
     }
     hot_path {
         with_a_free_slot_there_is_no_claim
