@@ -336,6 +336,7 @@ conformance! {
             over_queues_and_by_priority
             a_failure_lets_others_pass
             a_failure_of_an_ordered_job_holds_the_group
+            an_ordered_job_goes_on_before_better_ones
             a_deleted_job_frees_its_group
             a_dead_owner_does_not_free_the_group
             external_workers_hold_groups

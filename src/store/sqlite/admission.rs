@@ -18,6 +18,7 @@ const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
 const TAKE_OPENINGS: &str = include_str!("sql/take_openings.sql");
 const GATE_SHARES: &str = include_str!("sql/gate_shares.sql");
 const BEHIND_GATE: &str = include_str!("sql/behind_gate.sql");
+const HOLDER_BEHIND_GATE: &str = include_str!("sql/holder_behind_gate.sql");
 static COVERED_WAITING: Statement = statement!("sql/covered_waiting.sql");
 const SLOTS_OF_KEY: &str = include_str!("sql/slots_of_key.sql");
 const SLOTS_OF_JOB: &str = include_str!("sql/slots_of_job.sql");
@@ -134,8 +135,12 @@ impl Round {
 fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Candidate>> {
     let mut shares = connection.prepare_cached(GATE_SHARES)?;
     let mut behind = connection.prepare_cached(BEHIND_GATE)?;
+    let mut holder = connection.prepare_cached(HOLDER_BEHIND_GATE)?;
     let mut found = Vec::new();
     for Opened { key, n } in opened {
+        for candidate in holder.query_map(named_params! { ":gate": key }, |row| candidate(row, Place::Blocked))? {
+            found.push(candidate?);
+        }
         let names = shares
             .query_map(named_params! { ":gate": key }, |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<String>>>()?;
