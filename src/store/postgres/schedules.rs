@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::insert::Texts;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;
 use super::{Postgres, Shared, rows};
@@ -62,9 +63,8 @@ impl Schedules for Postgres {
             Payload::Json(raw) => (Some(JsonParam(raw.get())), None, None),
             Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
         };
-        let texts = super::insert::header_texts(std::slice::from_ref(message));
-        let text_of = |column: usize| texts.first().and_then(|texts| texts[column].as_deref()).map(JsonParam);
-        let (headers, terms) = (text_of(0), text_of(1));
+        let texts = Texts::of(message);
+        let [headers, terms] = texts.each_ref().map(|text| text.as_deref().map(JsonParam));
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             name,
             &text,
