@@ -134,10 +134,9 @@ async fn looks_at_schedules_walk_the_index_whatever_the_statistics_say() {
                 let rows = client.query(&format!("explain (costs off) {execute}"), &[]).await.unwrap();
                 let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
                 assert!(plan.contains(&format!("using {index} on schedule")), "{name}, {when}, {mode}:\n{plan}");
-                assert!(
-                    !plan.contains("Seq Scan on schedule") && !plan.contains("Sort"),
-                    "{name}, {when}, {mode}:\n{plan}"
-                );
+                // The lock may sort the names it was given.
+                let sorts = name != "lock" && plan.contains("Sort");
+                assert!(!plan.contains("Seq Scan on schedule") && !sorts, "{name}, {when}, {mode}:\n{plan}");
             }
         }
         client.batch_execute("analyze schedule").await.unwrap();
