@@ -50,6 +50,7 @@
 //! | what is sent | [`NewJob`], [`Payload`], [`Command`] |
 //! | what runs it, and how it may end | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
+//! | repeating jobs | [`Schedule`], [`NewSchedule`], by way of [`MessageServices::schedules`] |
 //! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
 //! | what can go wrong | [`Error`], [`ErrorKind`] |
 //! | the seams: message services, stores | [`message`], [`store`] |
@@ -85,7 +86,9 @@ pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
 pub use job::*;
-pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
+pub use message::{
+    Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, ScheduleService, WentTo,
+};
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
@@ -98,4 +101,6 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../docs/guide.md")]
     mod guide {}
+    #[doc = include_str!("../docs/engine.md")]
+    mod engine {}
 }

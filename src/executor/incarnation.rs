@@ -16,7 +16,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, listener, monitor, timers};
+use super::{Settings, admission, broker, listener, monitor, scheduler, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -43,6 +43,7 @@ pub(super) struct Incarnation<S: Store> {
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
+    schedule_hint: Arc<Notify>,
     /// There are rules that limit or pause: what comes has to be looked at.
     pub(super) limited: Arc<AtomicBool>,
     /// What those wait for who send jobs of a queue to the broker.
@@ -133,6 +134,7 @@ impl<S: Store> Incarnation<S> {
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
+            schedule_hint: Arc::default(),
             limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
@@ -156,6 +158,13 @@ impl<S: Store> Incarnation<S> {
         ));
         let handed_out = broker::outbound(&settings.external).collect();
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
+        helpers.spawn(scheduler::run(
+            store.clone(),
+            wakeup.clone(),
+            self.schedule_hint.clone(),
+            self.poll_interval,
+            quit.clone(),
+        ));
         helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
@@ -241,6 +250,8 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
                 }
             }
             Hint::Timer => self.timer_hint.notify_one(),
+            // Not at `Any`: an embedded database says so after each commit, and a poll is soon enough for what other programs put.
+            Hint::Schedule => self.schedule_hint.notify_one(),
             Hint::Gate => self.in_flight.gate.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());

@@ -8,6 +8,7 @@
 //!      ├── Broker: deliveries, submissions, external workers (see `broker`)
 //!      ├── Timers: due timers to waiting
 //!      ├── Admission: jobs of groups and under limits, when they may start
+//!      ├── Scheduler: jobs of due schedules
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
 //!      └── Heart: renews the node's lease, on a thread of its own
 //! ```
@@ -30,6 +31,7 @@ mod node;
 mod panic;
 mod queue;
 mod registry;
+mod scheduler;
 mod stats;
 mod timers;
 mod worker;

@@ -115,7 +115,7 @@ fn check_terms(job: &NewJob) -> Result<()> {
     }
 }
 
-fn check_name(what: &str, name: &str) -> Result<()> {
+pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     check_text(what, name, NAME_MAX)
 }
 

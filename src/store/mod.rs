@@ -19,6 +19,7 @@ mod broker;
 pub mod migration;
 pub mod postgres;
 mod rules;
+pub mod schedules;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -40,6 +41,7 @@ pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
+pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
@@ -181,7 +183,7 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
+pub trait JobStore: Admission + Rules + Schedules + Send + Sync + fmt::Debug + 'static {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 
@@ -330,6 +332,8 @@ pub enum Hint {
     Gate,
     /// A timer was set that may be due before the one waited for.
     Timer,
+    /// A schedule was put or resumed that may be due before the one waited for.
+    Schedule,
     /// Something changed; the store can't tell what.
     Any,
 }

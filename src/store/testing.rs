@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::job::{Job, JobMessage, Limits, NewJob};
+use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
 
 /// Checks a job message as a context would.
 ///
@@ -11,6 +11,14 @@ use crate::job::{Job, JobMessage, Limits, NewJob};
 /// When the message is refused.
 pub fn message(job: NewJob) -> Result<JobMessage> {
     job.validate(Limits::default())
+}
+
+/// Checks a schedule as an application's handle would.
+///
+/// # Errors
+/// When the schedule is refused.
+pub fn schedule(schedule: NewSchedule) -> Result<ScheduleSpec> {
+    schedule.validate(Limits::default())
 }
 
 /// What a claim of this message hands out: for a store outside this crate.

@@ -21,11 +21,14 @@ mod ledger;
 mod limits;
 mod locks;
 mod lost;
+mod misfires;
 mod nodes;
 mod operating;
+mod overlaps;
 mod owned;
 mod payloads;
 mod recovery;
+mod schedules;
 mod schema;
 mod sending;
 mod settling;
@@ -198,6 +201,20 @@ conformance! {
             the_record_stays_bounded
             what_it_settled_is_not_lost
         }
+        misfires {
+            missed_and_skipped
+            a_little_late_is_not_missed
+            missed_and_made_up_for_once
+            missed_and_all_made_up_for
+            one_that_catches_up_keeps_nobody_waiting
+            an_end
+            a_number_of_times
+            a_number_of_repetitions
+            no_overlap_while_the_job_is_alive
+            overlap_is_allowed
+            what_is_left_out_does_not_count
+            a_failure_changes_nothing
+        }
         nodes {
             each_start_is_a_new_node
             status_tells_who_is_there
@@ -248,6 +265,24 @@ conformance! {
             an_unheard_claim_costs_nothing
             knowing_nothing_gives_back_all
             others_keep_theirs
+        }
+        schedules {
+            an_occurrence_sends_the_job
+            bytes_and_no_headers
+            each_occurrence_happens_once
+            not_before_it_is_due
+            an_occurrence_is_one_job
+            paused_and_resumed
+            put_again
+            put_at_once
+            put_over_an_unseen_change
+            changed_while_it_was_due
+            run_now
+            filled_in
+            nothing_to_fill_in
+            listed_by_name
+            deleted
+            unknown_names
         }
         schema {
             says_what_is_missing
@@ -353,6 +388,9 @@ conformance! {
             rules_are_kept
             what_waits_long_is_raised
         }
+        overlaps {
+            no_overlap_while_the_job_is_blocked
+        }
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused
@@ -366,6 +404,7 @@ conformance! {
             deliveries_pass_over_them
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
+            schedulers_pass_over_them
         }
     }
 }

@@ -11,6 +11,7 @@ mod hot_path;
 mod limits;
 mod plans;
 mod running;
+mod scheduling;
 mod starting;
 mod stopping;
 mod waking;
@@ -86,6 +87,10 @@ cases! {
         timers_are_promoted_once_by_many_nodes
         many_nodes_run_each_job_once
         numbers_beyond_32_bits
+    }
+    scheduling {
+        one_that_is_put_is_heard_of
+        many_nodes_run_each_occurrence_once
     }
     starting {
         a_missing_state_is_said

@@ -15,6 +15,7 @@ pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use jobwright::store::Store;
 use jobwright::{JobId, NodeId};
 
@@ -72,7 +73,10 @@ pub(crate) trait TestDb: Sized {
         assert!(!jobs.heartbeat(node).await.unwrap());
     }
 
-    /// Removes all jobs and nodes.
+    /// Lets the next occurrence of a schedule be at this moment.
+    async fn make_due(&self, name: &str, at: Timestamp);
+
+    /// Removes all jobs, schedules and nodes.
     async fn clear(&self);
 }
 

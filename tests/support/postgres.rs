@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres, Secret};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
@@ -212,11 +213,15 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         self.raw(&format!("update {{schema}}.node set expires_at = started_at where id = {node}")).await;
     }
 
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        self.raw(&format!("update {{schema}}.schedule set next_at = '{at}' where name = '{name}'")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
             "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
              delete from {schema}.dead_letter_job; delete from {schema}.external_job;
-             delete from {schema}.submission; delete from {schema}.node",
+             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node",
         )
         .await;
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobwright::{DatabaseConfig, JobId, NodeId, Sqlite};
 use rusqlite::Connection;
 
@@ -122,11 +123,16 @@ impl TestDb for SqliteDb {
         self.raw(format!("update jobwright_node set expires_at = started_at where id = {node}")).await;
     }
 
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        let at = at.as_microsecond();
+        self.raw(format!("update jobwright_schedule set next_at = {at} where name = '{name}'")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
             "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
              delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
-             delete from jobwright_submission; delete from jobwright_node; commit",
+             delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node; commit",
         )
         .await;
     }

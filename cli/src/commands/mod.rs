@@ -7,6 +7,7 @@ pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod mode;
+pub(crate) mod schedules;
 pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod signals;

@@ -54,7 +54,11 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     options.header.iter().fold(job, |job, (name, value)| job.header(name, value))
 }
 
-async fn payload(argument: Option<&str>, content_type: Option<&str>, longest: usize) -> Result<Payload, Failure> {
+pub(super) async fn payload(
+    argument: Option<&str>,
+    content_type: Option<&str>,
+    longest: usize,
+) -> Result<Payload, Failure> {
     let bytes = match argument {
         Some("-") => {
             let mut bytes = Vec::new();

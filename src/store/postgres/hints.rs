@@ -22,6 +22,7 @@ fn encode(hint: &Hint) -> String {
         Hint::Queue(queue) => format!("q{queue}"),
         Hint::Rescan(queue) => format!("r{queue}"),
         Hint::Timer => "t".to_owned(),
+        Hint::Schedule => "s".to_owned(),
         Hint::Gate => "g".to_owned(),
         Hint::Any => "a".to_owned(),
     }
@@ -32,6 +33,7 @@ fn decode(text: &str) -> Hint {
         Some(("q", queue)) => Hint::Queue(queue.to_owned()),
         Some(("r", queue)) => Hint::Rescan(queue.to_owned()),
         Some(("t", _)) => Hint::Timer,
+        Some(("s", _)) => Hint::Schedule,
         Some(("g", _)) => Hint::Gate,
         _ => Hint::Any,
     }

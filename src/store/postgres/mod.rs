@@ -21,6 +21,7 @@ mod migrate;
 mod receive;
 mod rows;
 mod rules;
+mod schedules;
 mod statements;
 mod tls;
 mod transaction;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Object};
+use deadpool_postgres::{ClientWrapper, Object, Pool};
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
@@ -41,15 +41,25 @@ pub struct PgTransaction {
 
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
+        Self::open(shared, &shared.user, "begin").await
+    }
+
+    /// One of the engine's own, which must not wait for handlers that use up the connections of contexts. It holds locks that other
+    /// nodes pass over, so the server ends it should this process be stopped in the middle.
+    pub(super) async fn begin_engine(shared: &Arc<Shared>) -> Result<Self> {
+        Self::open(shared, &shared.engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
+    }
+
+    async fn open(shared: &Arc<Shared>, pool: &Pool, begin: &str) -> Result<Self> {
         let doing = Doing { what: "begin a transaction", place: &shared.place };
         // Connections may have died in the pool; each is found out by its first statement.
-        let mut spares = shared.config.max_connections;
+        let mut spares = pool.status().max_size;
         loop {
-            let object = shared.client(&shared.user, doing).await?;
+            let object = shared.client(pool, doing).await?;
             let begun = std::time::Instant::now();
             let open = Self { object: Some(object), shared: shared.clone(), begun, evidence: Evidence::default() };
             let answer = match open.client() {
-                Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
+                Ok(client) => timeout(shared.call_timeout, client.batch_execute(begin)).await,
                 Err(error) => return Err(error),
             };
             match answer {
@@ -70,7 +80,7 @@ impl PgTransaction {
         self.object.as_deref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         what: &'static str,
         statement: &super::statements::Statement,

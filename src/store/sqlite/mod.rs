@@ -21,6 +21,7 @@ mod parts;
 mod receive;
 mod rows;
 mod rules;
+mod schedules;
 mod settle;
 mod status;
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl JobStore for Oracle {
         let applied_at = self.lock().migrated;
         let step =
             |(version, name): (i32, &str)| MigrationStatus { version, name: name.to_owned(), applied_at, known: true };
-        Ok([(1, "init"), (2, "broker")].map(step).to_vec())
+        Ok([(1, "init"), (2, "broker"), (3, "gates"), (4, "schedules")].map(step).to_vec())
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {

@@ -4,6 +4,7 @@ mod broker;
 mod engine;
 mod gates;
 mod model;
+mod schedules;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -79,10 +80,15 @@ impl TestDb for Oracle {
         }
     }
 
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        self.lock().schedules.get_mut(name).unwrap().next_at = Some(at);
+    }
+
     async fn clear(&self) {
         let mut state = self.lock();
         state.jobs.clear();
         state.nodes.clear();
         state.submissions.clear();
+        state.schedules.clear();
     }
 }

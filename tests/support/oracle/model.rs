@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{
     Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Steered, Verdict,
 };
@@ -24,6 +25,7 @@ pub(super) struct State {
     pub(super) migrated: Option<Timestamp>,
     /// What was submitted: digest, and when.
     pub(super) submissions: BTreeMap<JobId, ([u8; 32], Timestamp)>,
+    pub(super) schedules: BTreeMap<String, ScheduleInfo>,
 }
 
 #[derive(Clone, Debug)]
