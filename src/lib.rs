@@ -83,9 +83,14 @@ pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
+pub use executor::{
+    Batch, BatchOptions, BatchOutcomes, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue,
+    JobContext, KindOptions, Middleware, Next,
+};
 pub use job::*;
-pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
+pub use message::{
+    BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo,
+};
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

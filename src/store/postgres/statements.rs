@@ -72,6 +72,7 @@ statements! {
     unhold: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],
+    remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
