@@ -103,4 +103,6 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../docs/guide.md")]
     mod guide {}
+    #[doc = include_str!("../docs/engine.md")]
+    mod engine {}
 }
