@@ -64,6 +64,11 @@ impl<S: Store> Context<S> {
         self.send_from(job.into_job(), None)
     }
 
+    /// A job as the hooks leave it.
+    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
+        self.hooks.apply(job, None)
+    }
+
     /// `sender`: the job whose handler sends.
     pub(crate) fn send_from(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
         let job = self.hooks.apply(job, sender)?;
@@ -112,7 +117,10 @@ impl<S: Store> Context<S> {
             (None, Some(service)) => service.flush_alone().await?,
             (None, None) => {}
         }
-        Ok(service.map_or_else(Handoff::default, |mut service| service.committed()))
+        let Some(mut service) = service else { return Ok(Handoff::default()) };
+        let handoff = service.committed();
+        self.hooks.committed().await;
+        Ok(handoff)
     }
 
     /// The commit of a handler: its writes, its messages and the removal of its job, or nothing. `false`: the claim is no longer

@@ -52,6 +52,7 @@
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
 //! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
 //! | what can go wrong | [`Error`], [`ErrorKind`] |
+//! | tests of a program that uses it | [`testing`] |
 //! | the seams: message services, stores | [`message`], [`store`] |
 //!
 //! # Which database
@@ -77,6 +78,7 @@ pub mod executor;
 pub mod job;
 pub mod message;
 pub mod store;
+pub mod testing;
 mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};

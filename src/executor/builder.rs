@@ -33,7 +33,7 @@ struct Planned<S: Store> {
 /// Builds a [`CommandExecutor`].
 #[must_use = "an executor runs after `start`"]
 pub struct ExecutorBuilder<S: Store> {
-    messages: MessageServices<S>,
+    pub(super) messages: MessageServices<S>,
     config: ExecutorConfig,
     planned: Vec<Planned<S>>,
     states: States,
@@ -197,6 +197,11 @@ impl<S: Store> ExecutorBuilder<S> {
     /// When something in the configuration is wrong, the database can't be reached, or its schema is not the one this build
     /// needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
+        CommandExecutor::start(self.settings()?).await
+    }
+
+    /// Checks everything, and gives the handlers their state.
+    pub(super) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
         let Self { messages, config, planned, states, mut queues, external, mut options, layers } = self;
         let layers: Arc<[_]> = layers.into();
@@ -239,7 +244,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let pid = std::process::id();
         let node =
             NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
-        CommandExecutor::start(Settings {
+        Ok(Settings {
             call_timeout: messages.call_timeout,
             messages,
             registry: Arc::new(registry),
@@ -250,7 +255,6 @@ impl<S: Store> ExecutorBuilder<S> {
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
         })
-        .await
     }
 }
 

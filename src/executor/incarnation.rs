@@ -119,7 +119,7 @@ impl<S: Store> Incarnation<S> {
         Ok(end)
     }
 
-    fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
         Arc::new_cyclic(|this| Self {

@@ -19,6 +19,7 @@ mod admission;
 mod batch;
 mod broker;
 mod builder;
+pub(crate) mod by_hand;
 mod command;
 mod completer;
 mod dispatcher;

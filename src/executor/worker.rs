@@ -18,7 +18,7 @@ use crate::job::{Job, JobError, Outcome, RetryAdvice};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
-enum Ending {
+pub(super) enum Ending {
     Returned(Ended),
     /// What runs around the handler says that the job is done; the handler does not, so nothing of it is kept.
     DoneWithout,
@@ -59,7 +59,7 @@ pub(super) fn run<S: Store>(
     .instrument(span)
 }
 
-async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
     let cancel = attempt.cancelled;
     if !kind.layers.is_empty() {
         return Box::pin(execute_within(kind, attempt)).await;

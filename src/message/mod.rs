@@ -30,7 +30,7 @@ pub use self::db::{DbMessageService, DbMessageServiceFactory};
 pub use self::enlist::{Enlisted, Flushed};
 pub use self::handoff::{Handoff, WentTo};
 pub use self::hooks::BoxError;
-pub(crate) use self::hooks::Hooks;
+pub(crate) use self::hooks::{AfterCommit, Hooks};
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
 use crate::error::Result;

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::flush::Means;
 use super::pipe::Pipe;
 use super::{
-    AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks, MessageServiceFactory,
-    WakeUp,
+    AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
+    MessageServiceFactory, WakeUp,
 };
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
@@ -116,7 +116,13 @@ impl<S: Store> MessageServices<S> {
         mut self,
         hook: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
     ) -> Self {
-        self.hooks.push(Arc::new(hook));
+        self.hooks.on_send(Arc::new(hook));
+        self
+    }
+
+    /// Makes each commit that sends something wait for `hook`.
+    pub(crate) fn after_commit(mut self, hook: Arc<dyn AfterCommit>) -> Self {
+        self.hooks.after_commit(hook);
         self
     }
 

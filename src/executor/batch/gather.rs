@@ -84,6 +84,17 @@ impl Gathering {
     }
 }
 
+/// How many jobs make a batch: one that could never fill would always wait in vain.
+pub(in crate::executor) fn size<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    plan: &BatchPlan<S>,
+    queue: &str,
+) -> usize {
+    let most = [node.queues.get(queue).map(|queue| queue.concurrency()), kind.options.concurrency];
+    most.into_iter().flatten().fold(plan.options.size, usize::min)
+}
+
 /// Adds a job to the batch that forms, or begins one.
 pub(in crate::executor) fn gather<S: Store>(
     node: &Arc<Incarnation<S>>,
@@ -91,9 +102,7 @@ pub(in crate::executor) fn gather<S: Store>(
     plan: &Arc<BatchPlan<S>>,
     member: Member,
 ) {
-    // One that could never fill would always wait in vain.
-    let most = [node.queues.get(&member.job.queue).map(|queue| queue.concurrency()), kind.options.concurrency];
-    let size = most.into_iter().flatten().fold(plan.options.size, usize::min);
+    let size = size(node, kind, plan, &member.job.queue);
     let key = (Arc::as_ptr(kind).addr(), member.job.queue.clone());
     let Added::First(number, mut ready) = node.gathering.add(&key, member, size) else { return };
     let (node, kind, plan, wait) = (node.clone(), kind.clone(), plan.clone(), plan.options.wait);

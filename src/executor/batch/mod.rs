@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::gather::{Gathering, Member, gather};
+pub(super) use self::gather::{Gathering, Member, gather, size};
 pub(super) use self::run::run;
 use super::registry::{Attempt, Ended, Handler};
 use crate::context::Context;

@@ -22,6 +22,7 @@ mod receive;
 mod rows;
 mod rules;
 mod statements;
+pub(crate) mod testing;
 mod tls;
 mod transaction;
 mod types;

@@ -76,6 +76,7 @@ statements! {
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
+    travel: [INT8],
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],
     expire_nodes: [],

@@ -23,6 +23,7 @@ mod rows;
 mod rules;
 mod settle;
 mod status;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
