@@ -107,4 +107,6 @@ mod documents {
     mod guide {}
     #[doc = include_str!("../docs/engine.md")]
     mod engine {}
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
 }

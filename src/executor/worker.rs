@@ -14,7 +14,7 @@ use super::panic::catching_async;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, RetryAdvice};
+use crate::job::{Job, JobError, Outcome, RetryAdvice, TraceContext};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
@@ -30,7 +30,7 @@ pub(super) enum Ending {
 /// What is logged while a job runs is logged as part of this.
 pub(super) fn job_span(job: &Job) -> tracing::Span {
     tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
-        trace_id = job.trace().map(|trace| trace.trace_id()))
+        trace_id = job.trace().map(TraceContext::trace_id))
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
