@@ -49,10 +49,7 @@ fn noting<W: World>(messages: &MessageServices<W::Store>) -> ExecutorBuilder<W::
             let line = cx.job().id.to_string();
             W::note(cx.transaction().await?, &line).await?;
             cx.send(NewJob::json("sent", &()).queue("elsewhere"))?;
-            match cx.job().payload.decode()? {
-                true => Ok(Outcome::Done),
-                false => Err(JobError::new("no")),
-            }
+            if cx.job().payload.decode()? { Ok(Outcome::Done) } else { Err(JobError::new("no")) }
         })
     })
 }

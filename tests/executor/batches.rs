@@ -160,16 +160,16 @@ pub(crate) async fn one_failure_rolls_back_what_the_batch_wrote<W: World>(db: &W
 }
 
 pub(crate) async fn a_panic_fails_all_jobs_of_its_batch<W: World>(db: &W) {
-    fails_all(db, |_| panic!("all is lost"), "all is lost").await;
+    fails_all(db, || panic!("all is lost"), "all is lost").await;
 }
 
 pub(crate) async fn an_error_fails_all_jobs_of_its_batch<W: World>(db: &W) {
-    fails_all(db, |()| Err(JobError::new("no connection")), "no connection").await;
+    fails_all(db, || Err(JobError::new("no connection")), "no connection").await;
 }
 
 async fn fails_all<W: World>(
     db: &W,
-    ends: impl Fn(()) -> Result<BatchOutcomes, JobError> + Copy + Send + Sync + 'static,
+    ends: impl Fn() -> Result<BatchOutcomes, JobError> + Copy + Send + Sync + 'static,
     says: &str,
 ) {
     let messages = db.messages().await;
@@ -178,7 +178,7 @@ async fn fails_all<W: World>(
         .handle_batch("many", full(3), move |batch| {
             Box::pin(async move {
                 W::note(batch.transaction().await?, "written").await?;
-                ends(())
+                ends()
             })
         })
         .start()

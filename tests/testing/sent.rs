@@ -82,12 +82,15 @@ pub(crate) async fn a_false_statement_lists_what_was_sent_and_why_not<S: Kit>(db
     cx.rollback().await.unwrap();
 }
 
+/// Adds a condition.
+type Narrow<S> = Box<dyn FnOnce(Sent<'_, S>) -> Sent<'_, S>>;
+
 /// Each condition can be what is wrong.
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the path of a method has a lifetime of its own")]
 pub(crate) async fn each_condition_can_fail<S: Kit>(db: &TestDatabase<S>) {
     let mut cx = db.messages().begin();
     cx.send(letter()).unwrap();
-    let cases: Vec<(Box<dyn FnOnce(Sent<'_, S>) -> Sent<'_, S>>, &str)> = vec![
+    let cases: Vec<(Narrow<S>, &str)> = vec![
         (Box::new(|sent| sent.kind("parcel")), "another kind"),
         (Box::new(|sent| sent.queue("default")), "its queue is \"post\""),
         (Box::new(|sent| sent.priority(0)), "its priority is 3"),
