@@ -282,3 +282,55 @@ pub(crate) async fn a_job_of_no_trace_begins_none<W: World>(db: &W) {
     db.drained().await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
+
+/// Where a log goes.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// On one thread, so that the subscriber is that of the handler too.
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn what_a_handler_logs_names_its_job_and_its_trace() {
+    use crate::support::sqlite::SqliteDb;
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let db = SqliteDb::with_ledger().await.unwrap();
+    let messages = db.messages().await;
+    let executor = builder::<SqliteDb>(&messages)
+        .handle("logs", |job| async move {
+            tracing::info!("here is {}", if job.headers.is_empty() { "a plain one" } else { "a traced one" });
+            Ok(Outcome::Done)
+        })
+        .queue("special", 1)
+        .start()
+        .await
+        .unwrap();
+    let trace = TraceContext::root();
+    let traced = messages.send(NewJob::json("logs", &()).queue("special").trace(trace)).await.unwrap();
+    db.gone(traced).await;
+    let plain = messages.send(NewJob::json("logs", &()).queue("special")).await.unwrap();
+    db.gone(plain).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line = |of: &str| log.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{log}")).to_owned();
+    let (traced_line, plain_line) = (line("here is a traced one"), line("here is a plain one"));
+    for part in [format!("id={traced}"), "kind=logs".to_owned(), "queue=special".to_owned(), "attempt=1".to_owned()] {
+        assert!(traced_line.contains(&part), "{traced_line} lacks {part}");
+    }
+    assert!(traced_line.contains(&trace.trace_id()), "{traced_line}");
+    assert!(plain_line.contains(&format!("id={plain}")) && !plain_line.contains("trace_id"), "{plain_line}");
+}
