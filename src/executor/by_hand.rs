@@ -18,10 +18,12 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{BoxError, MessageServices};
-use crate::store::{ClaimRequest, Settlement, Store, testing};
+use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
 
 /// Longer than any test: nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
+/// Jobs that a round of admission looks at.
+const ADMIT: usize = 500;
 /// Timers moved in one transaction.
 const TIMERS: usize = 1000;
 
@@ -72,14 +74,19 @@ impl<S: Store> ByHand<S> {
         &self.node.messages
     }
 
-    /// Moves what is due to waiting. Returns when the next timer is due, counted from now.
-    pub(crate) async fn promote(&self) -> Result<Option<Duration>> {
-        loop {
-            let promoted = self.node.store.promote_due(TIMERS).await?;
-            if promoted.jobs < TIMERS as u64 {
-                return Ok(promoted.next);
-            }
+    /// Moves what is due to waiting, and admits what may start. Returns when there is more of it, counted from now: a timer, or
+    /// a limit that opens by itself.
+    pub(crate) async fn prepare(&self) -> Result<Option<Duration>> {
+        let mut timers = self.node.store.promote_due(TIMERS).await?;
+        while timers.jobs >= TIMERS as u64 {
+            timers = self.node.store.promote_due(TIMERS).await?;
         }
+        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds) };
+        let mut admitted = self.node.store.admit(&request).await?;
+        while admitted.more {
+            admitted = self.node.store.admit(&request).await?;
+        }
+        Ok(timers.next.into_iter().chain(admitted.next).min())
     }
 
     /// Runs the next job, with others if its kind is run in batches and `together` is set. Nothing: none waits.
@@ -107,7 +114,7 @@ impl<S: Store> ByHand<S> {
         let request =
             ClaimRequest { node: self.node.id, queue, kinds: Some(kinds), limit, after: None, held_too: true };
         let jobs = self.node.store.claim(&request).await?;
-        self.node.in_flight.add(jobs.iter().map(Job::fence));
+        self.node.in_flight.add(jobs.iter());
         Ok(jobs)
     }
 

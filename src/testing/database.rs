@@ -137,26 +137,27 @@ impl<S: TestStore> TestDatabase<S> {
         }
     }
 
-    /// Lets this much time pass for jobs that are due later: their due dates are moved, and executors that run here look at once.
-    /// Leases, and the clocks of handlers, stay as they are.
+    /// Lets this much time pass for jobs that are due later, and for rates: due dates are moved, and executors that run here look at
+    /// once. Leases, times to live, and the clocks of handlers stay as they are.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn travel(&self, by: Duration) -> Result<()> {
         self.messages.store().travel(by).await?;
-        self.messages.wakeup.tell([Hint::Timer]);
+        self.messages.wakeup.tell([Hint::Any]);
         Ok(())
     }
 }
 
 /// A stored job as it was sent.
 fn message(detail: JobDetail) -> Result<JobMessage> {
-    let JobDetail { summary, headers, payload, .. } = detail;
-    let job = NewJob::new(summary.kind, payload)
+    let JobDetail { summary, headers, payload, terms, .. } = detail;
+    let mut job = NewJob::new(summary.kind, payload)
         .id(summary.id)
         .queue(summary.queue)
         .priority(summary.priority)
         .max_attempts(summary.max_attempts);
+    job.terms = terms;
     let job = match summary.due_at {
         Some(at) => job.at(at),
         None => job,

@@ -19,6 +19,12 @@ pub(super) fn message(message: &JobMessage) -> String {
     if message.priority != 0 {
         let _ = write!(text, ", priority {}", message.priority);
     }
+    let terms = &message.terms;
+    for (name, value) in [("group", &terms.group), ("tenant", &terms.tenant), ("limit key", &terms.limit_key)] {
+        if let Some(value) = value {
+            let _ = write!(text, ", {name} {value:?}");
+        }
+    }
     for (name, value) in &message.headers {
         let _ = write!(text, ", {name}={value:?}");
     }

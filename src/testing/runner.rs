@@ -69,7 +69,7 @@ impl<S: Store> Runner<S> {
     /// # Errors
     /// When the database does not answer. How the job ended is in [`Ran::end`].
     pub async fn work_one(&mut self) -> Result<Option<Ran>> {
-        self.hand.promote().await?;
+        self.hand.prepare().await?;
         let ran = self.hand.step(false).await?;
         Ok(ran.into_iter().next().map(|(job, recorded)| Ran::new(job, recorded)))
     }
@@ -88,7 +88,7 @@ impl<S: Store> Runner<S> {
 
     async fn run(&mut self, summary: &mut Summary) -> Result<()> {
         loop {
-            self.hand.promote().await?;
+            self.hand.prepare().await?;
             let ran = self.hand.step(true).await?;
             if ran.is_empty() {
                 return Ok(());
@@ -116,7 +116,8 @@ impl<S: Store> Runner<S> {
     async fn look(&self, summary: &mut Summary) -> Result<()> {
         let jobs = self.hand.messages().jobs();
         let page = Page { limit: LEFT, after: None };
-        summary.waiting = jobs.list(&JobFilter::state(JobState::Waiting), &page).await?;
+        let waiting = JobFilter { states: Some(vec![JobState::Waiting, JobState::Blocked]), ..JobFilter::default() };
+        summary.waiting = jobs.list(&waiting, &page).await?;
         summary.timers = jobs.list(&JobFilter::state(JobState::Timer), &page).await?;
         Ok(())
     }
@@ -156,7 +157,7 @@ impl<S: TestStore> Runner<S> {
         let mut left = ahead;
         loop {
             self.run(&mut summary).await?;
-            let next = self.hand.promote().await?;
+            let next = self.hand.prepare().await?;
             // A little more: the clock of the database has gone on a little by itself, and timers count in microseconds.
             let Some(step) = next.map(|next| next + Duration::from_millis(1)).filter(|step| *step <= left) else {
                 break;

@@ -140,6 +140,16 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
+    /// In this exclusive group.
+    pub fn group(self, group: &'a str) -> Self {
+        self.when(format!("in group {group:?}"), move |job| same("group", job.terms.group.as_deref(), group))
+    }
+
+    /// Of this tenant.
+    pub fn tenant(self, tenant: &'a str) -> Self {
+        self.when(format!("of tenant {tenant:?}"), move |job| same("tenant", job.terms.tenant.as_deref(), tenant))
+    }
+
     /// Due when it was sent.
     pub fn due_now(self) -> Self {
         self.when("due at once".to_owned(), |job| match job.due {
@@ -242,6 +252,14 @@ impl<'a, S: Store> Sent<'a, S> {
             let _ = write!(text, "\n  {}\n      {why}", describe::message(job));
         }
         text
+    }
+}
+
+fn same(what: &str, found: Option<&str>, wanted: &str) -> Result<(), String> {
+    match found {
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => Err(format!("its {what} is {found:?}")),
+        None => Err(format!("it has no {what}")),
     }
 }
 

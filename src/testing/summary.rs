@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::describe;
 use crate::executor::by_hand::Recorded;
 use crate::job::Job;
-use crate::store::{JobSummary, Verdict};
+use crate::store::{JobState, JobSummary, Verdict};
 
 /// One attempt that a [`Runner`](super::Runner) ran.
 #[derive(Clone, Debug)]
@@ -89,7 +89,8 @@ impl fmt::Display for Ran {
 pub struct Summary {
     /// All attempts, in their order.
     pub ran: Vec<Ran>,
-    /// Jobs that wait and were not run: of queues or kinds that the executor does not know.
+    /// Jobs that wait and were not run: of queues or kinds that the executor does not know, paused, or blocked by a limit or their
+    /// group.
     pub waiting: Vec<JobSummary>,
     /// Jobs that are due later.
     pub timers: Vec<JobSummary>,
@@ -116,7 +117,7 @@ impl Summary {
         assert!(bad == 0, "{bad} of {} attempts did not end with `Done`:\n{self}", self.ran.len());
         assert!(
             self.waiting.is_empty(),
-            "{} jobs wait that the executor has no handler for, or that are in a queue it does not work on:\n{self}",
+            "{} jobs wait that the executor has no handler for, that are in a queue it does not work on, or may not start:\n{self}",
             self.waiting.len()
         );
         self
@@ -132,7 +133,8 @@ impl fmt::Display for Summary {
             writeln!(f, "  {ran}")?;
         }
         for job in &self.waiting {
-            writeln!(f, "  {} in {}: WAITS", job.kind, job.queue)?;
+            let how = if job.state == JobState::Blocked { "BLOCKED" } else { "WAITS" };
+            writeln!(f, "  {} in {}: {how}", job.kind, job.queue)?;
         }
         for job in &self.timers {
             let due = job.due_at.map_or_else(|| "later".to_owned(), |at| at.to_string());

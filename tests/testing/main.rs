@@ -63,6 +63,7 @@ cases! {
         work_in_leaves_nothing_when_the_test_rolls_back
         middleware_and_send_hooks_are_there
         batches_are_run_as_batches
+        groups_are_run_in_their_order
         an_outcome_that_is_refused_is_told
     }
     sent {

@@ -195,6 +195,21 @@ pub(crate) async fn batches_are_run_as_batches<S: Kit>(db: &TestDatabase<S>) {
     assert_eq!(committed(db).await, 2, "two calls");
 }
 
+/// Admission is part of the way too: one of a group at a time, in their order.
+pub(crate) async fn groups_are_run_in_their_order<S: Kit>(db: &TestDatabase<S>) {
+    let mut runner = db.runner(|executor| executor.handle("grouped", |_| async { Ok(Outcome::Done) })).await.unwrap();
+    let mut cx = db.messages().begin();
+    for n in 0..5 {
+        cx.send(NewJob::json("grouped", &n).exclusive("one")).unwrap();
+    }
+    assert_sent(&cx).group("one").times(5);
+    cx.commit().await.unwrap();
+    assert_sent(&db.sent().await.unwrap()).group("one").times(5);
+    let summary = runner.drain().await.unwrap();
+    let order: Vec<i32> = summary.expect_done().ran.iter().map(|ran| ran.job.payload.decode().unwrap()).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+}
+
 /// By an operator, while it ran.
 pub(crate) async fn an_outcome_that_is_refused_is_told<S: Kit>(db: &TestDatabase<S>) {
     let jobs = db.messages().jobs().clone();

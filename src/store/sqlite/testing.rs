@@ -13,8 +13,12 @@ impl Sqlite {
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.inner
-            .write("move timers", move |connection, _| Ok(connection.execute(TRAVEL, named_params! { ":by": by })?))
+            .write("move timers", move |connection, _| {
+                for statement in TRAVEL.split(';') {
+                    connection.execute(statement, named_params! { ":by": by })?;
+                }
+                Ok(())
+            })
             .await
-            .map(drop)
     }
 }
