@@ -17,11 +17,11 @@ use crate::job::{Job, JobError, Outcome};
 ///
 /// impl Middleware for OnlyTenants {
 ///     async fn around(&self, job: &Job, next: Next<'_>) -> Result<Outcome, JobError> {
-///         if !job.headers.contains_key("tenant") {
+///         let Some(tenant) = &job.terms.tenant else {
 ///             return Err(JobError::fatal("the job has no tenant"));     // the handler is not called
-///         }
+///         };
 ///         let ended = next.run().await;                                 // those that come after this one, then the handler
-///         tracing::info!(tenant = job.headers["tenant"], ok = ended.is_ok(), "done with it");
+///         tracing::info!(tenant, ok = ended.is_ok(), "done with it");
 ///         ended
 ///     }
 /// }

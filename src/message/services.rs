@@ -104,10 +104,14 @@ impl<S: Store> MessageServices<S> {
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
-    /// messages.on_send(|job, sender| match sender.and_then(|sender| sender.headers.get("tenant")) {
-    ///     Some(tenant) => Ok(job.header("tenant", tenant)),
-    ///     None if job.headers().contains_key("tenant") => Ok(job),
-    ///     None => Err("it has no tenant".into()),
+    /// messages.on_send(|job, sender| {
+    ///     if job.terms().tenant.is_some() {
+    ///         return Ok(job);
+    ///     }
+    ///     match sender.and_then(|sender| sender.terms.tenant.as_ref()) {
+    ///         Some(tenant) => Ok(job.tenant(tenant)),
+    ///         None => Err("it has no tenant".into()),
+    ///     }
     /// })
     /// # }
     /// ```

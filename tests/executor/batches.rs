@@ -20,7 +20,7 @@ fn builder<W: World>(messages: &MessageServices<W::Store>) -> ExecutorBuilder<W:
 
 /// Long enough that only a full batch runs in a test's time.
 fn full(size: usize) -> BatchOptions {
-    BatchOptions::new(size).wait(PATIENCE)
+    BatchOptions::new(size).wait(Duration::from_secs(60))
 }
 
 async fn send<W: World>(messages: &MessageServices<W::Store>, count: u32) -> Vec<JobId> {
