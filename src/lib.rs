@@ -53,6 +53,7 @@
 //! | repeating jobs | [`Schedule`], [`NewSchedule`], by way of [`MessageServices::schedules`] |
 //! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
 //! | what can go wrong | [`Error`], [`ErrorKind`] |
+//! | tests of a program that uses it | [`testing`] |
 //! | the seams: message services, stores | [`message`], [`store`] |
 //!
 //! # Which database
@@ -78,16 +79,20 @@ pub mod executor;
 pub mod job;
 pub mod message;
 pub mod store;
+pub mod testing;
 mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
+pub use executor::{
+    Batch, BatchOptions, BatchOutcomes, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue,
+    JobContext, KindOptions, Middleware, Next,
+};
 pub use job::*;
 pub use message::{
-    Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, ScheduleService, WentTo,
+    BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, ScheduleService, WentTo,
 };
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
@@ -103,4 +108,6 @@ mod documents {
     mod guide {}
     #[doc = include_str!("../docs/engine.md")]
     mod engine {}
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
 }

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::batch::Gathering;
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
 use super::in_flight::InFlight;
@@ -36,6 +37,8 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) reports: Reports,
     pub(super) counters: Arc<Counters>,
+    /// Jobs that wait for others to be handled with.
+    pub(super) gathering: Gathering,
     pub(super) workers: TaskTracker,
     pub(super) poll_interval: Duration,
     /// No more claims.
@@ -117,7 +120,7 @@ impl<S: Store> Incarnation<S> {
         Ok(end)
     }
 
-    fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
         Arc::new_cyclic(|this| Self {
@@ -129,6 +132,7 @@ impl<S: Store> Incarnation<S> {
             in_flight: Arc::default(),
             reports,
             counters: settings.counters.clone(),
+            gathering: Gathering::default(),
             workers: TaskTracker::new(),
             poll_interval: settings.poll_interval,
             stop_claiming: stop.child_token(),

@@ -17,8 +17,10 @@
 //! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
 
 mod admission;
+mod batch;
 mod broker;
 mod builder;
+pub(crate) mod by_hand;
 mod command;
 mod completer;
 mod dispatcher;
@@ -26,6 +28,7 @@ mod in_flight;
 mod incarnation;
 mod job_context;
 mod listener;
+mod middleware;
 mod monitor;
 mod node;
 mod panic;
@@ -42,12 +45,14 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::batch::{Batch, BatchOptions, BatchOutcomes};
 pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
 use self::in_flight::InFlight;
 use self::incarnation::{End, Incarnation};
 pub use self::job_context::JobContext;
+pub use self::middleware::{Middleware, Next};
 use self::registry::Registry;
 pub use self::stats::ExecutorStats;
 use self::stats::{Counters, add};

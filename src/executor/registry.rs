@@ -9,6 +9,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::batch::BatchPlan;
+use super::middleware::Layer;
 use super::{Command, JobContext, KindOptions};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -44,6 +46,10 @@ pub(super) struct Kind<S: Store> {
     pub(super) options: KindOptions,
     /// Bounds how many run at the same time, if the kind has a limit of its own.
     pub(super) slots: Option<Arc<Semaphore>>,
+    /// What runs around the handler, in this order.
+    pub(super) layers: Arc<[Arc<dyn Layer>]>,
+    /// Jobs that are started are run in batches.
+    pub(super) batch: Option<Arc<BatchPlan<S>>>,
 }
 
 /// All kinds, by each of their names.

@@ -1,25 +1,36 @@
 //! Runs one attempt of one job.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::completer::Report;
 use super::incarnation::Incarnation;
+use super::middleware::around;
 use super::panic::catching_async;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, RetryAdvice};
+use crate::job::{Job, JobError, Outcome, RetryAdvice, TraceContext};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
-enum Ending {
+pub(super) enum Ending {
     Returned(Ended),
+    /// What runs around the handler says that the job is done; the handler does not, so nothing of it is kept.
+    DoneWithout,
     TimedOut(Duration),
     /// Told to stop before it was done.
     Cancelled,
+}
+
+/// What is logged while a job runs is logged as part of this.
+pub(super) fn job_span(job: &Job) -> tracing::Span {
+    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
+        trace_id = job.trace().map(TraceContext::trace_id))
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
@@ -32,7 +43,7 @@ pub(super) fn run<S: Store>(
     job: Job,
     slots: Arc<Slots>,
 ) -> impl Future<Output = ()> + Send {
-    let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
+    let span = job_span(&job);
     async move {
         let mut context = node.messages.begin();
         let ending =
@@ -48,9 +59,32 @@ pub(super) fn run<S: Store>(
     .instrument(span)
 }
 
-async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
     let cancel = attempt.cancelled;
+    if !kind.layers.is_empty() {
+        return Box::pin(execute_within(kind, attempt)).await;
+    }
     let handler = catching_async(kind.handler.run(attempt));
+    limited(kind, cancel, handler).await
+}
+
+/// With what runs around it.
+async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+    let (job, cancel) = (attempt.job, attempt.cancelled);
+    let done = AtomicBool::new(false);
+    let handler = async {
+        let ended = catching_async(kind.handler.run(attempt)).await;
+        done.store(matches!(ended, Ok(Outcome::Done)), Ordering::Relaxed);
+        ended
+    };
+    match limited(kind, cancel, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
+        Ending::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => Ending::DoneWithout,
+        ending => ending,
+    }
+}
+
+/// Within the time it has.
+async fn limited<S: Store>(kind: &Kind<S>, cancel: &CancellationToken, handler: impl Future<Output = Ended>) -> Ending {
     let limited = async {
         match kind.options.timeout {
             Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
@@ -97,17 +131,11 @@ async fn conclude<S: Store>(
             {
                 tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
             }
-            match ended {
-                Ok(Outcome::Done) => Report::Done(fence),
-                Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
-                Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
-                Ok(Outcome::Cancel(reason)) => {
-                    tracing::info!(reason, "the handler cancelled its job");
-                    Report::Settled(Settlement::new(fence, Verdict::Cancel))
-                }
-                Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
-                Err(error) => failure(kind, job, &error),
-            }
+            report(kind, job, ended)
+        }
+        Ending::DoneWithout => {
+            drop(context);
+            Report::Done(fence)
         }
         Ending::TimedOut(limit) => {
             drop(context);
@@ -121,8 +149,24 @@ async fn conclude<S: Store>(
     node.reports.send(report).await;
 }
 
+/// What an attempt means for its job that leaves nothing to commit.
+pub(super) fn report<S: Store>(kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
+    let fence = job.fence();
+    match ended {
+        Ok(Outcome::Done) => Report::Done(fence),
+        Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
+        Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
+        Ok(Outcome::Cancel(reason)) => {
+            tracing::info!(reason, "the handler cancelled its job");
+            Report::Settled(Settlement::new(fence, Verdict::Cancel))
+        }
+        Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
+        Err(error) => failure(kind, job, &error),
+    }
+}
+
 /// What a failed attempt means for the job.
-fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
+pub(super) fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
     let verdict = match error.advice() {
         RetryAdvice::ByPolicy => Verdict::Retry(kind.options.retry.delay(job.attempt)),
         RetryAdvice::After(delay) => Verdict::Retry(delay),

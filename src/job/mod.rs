@@ -10,6 +10,7 @@ mod reply;
 mod retry;
 mod schedule;
 mod terms;
+mod trace;
 mod validate;
 
 pub use claimed::{AttemptError, Fence, Job, NodeId};
@@ -22,4 +23,5 @@ pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO};
 pub use retry::{RetryPolicy, parse_duration};
 pub use schedule::Schedule;
 pub use terms::Terms;
+pub use trace::{TRACEPARENT, TRACESTATE, TraceContext};
 pub use validate::Limits;

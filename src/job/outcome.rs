@@ -41,6 +41,7 @@ pub enum RetryAdvice {
 /// Any error converts into one that is retried by policy, so `?` works in handlers; [`JobError::fatal`] and
 /// [`JobError::retry_after`] say otherwise. It is not itself a [`std::error::Error`]: that is what allows the conversion
 /// (the same choice as in `anyhow`).
+#[derive(Clone)]
 pub struct JobError {
     message: String,
     /// Causes, a stack, or the last lines of a program's stderr.

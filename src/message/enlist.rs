@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::flush::spread;
 use super::pipe::Pipe;
-use super::{Collected, Handoff, WakeUp};
+use super::{Collected, Handoff, Hooks, WakeUp};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
 use crate::store::Store;
@@ -25,6 +25,7 @@ use crate::store::Store;
 #[must_use = "nothing is sent before `flush`"]
 pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) collected: Collected,
+    pub(super) hooks: Hooks,
     pub(super) wakeup: Arc<WakeUp>,
     pub(super) pipe: Option<Arc<Pipe>>,
     pub(super) store: S,
@@ -37,7 +38,7 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
     /// # Errors
     /// When the message is refused; what was collected before stays.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.collected.send(job.into_job())
+        self.collected.send(self.hooks.apply(job.into_job(), None)?)
     }
 
     /// What a flush would write now.

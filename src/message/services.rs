@@ -3,12 +3,15 @@ use std::time::Duration;
 
 use super::flush::Means;
 use super::pipe::Pipe;
-use super::{AmqpMessageServiceFactory, Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
+use super::{
+    AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
+    MessageServiceFactory, WakeUp,
+};
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::{IntoJob, JobId, Limits};
+use crate::job::{IntoJob, Job, JobId, Limits, NewJob};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// What an application keeps: a store and the message services on it. Cheap to clone.
@@ -17,6 +20,7 @@ pub struct MessageServices<S: Store = Postgres> {
     pub(crate) jobs: Arc<dyn JobStore>,
     pub(crate) wakeup: Arc<WakeUp>,
     factory: Arc<dyn MessageServiceFactory<S>>,
+    hooks: Hooks,
     pipe: Option<Arc<Pipe>>,
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
@@ -32,6 +36,7 @@ impl<S: Store> Clone for MessageServices<S> {
             jobs: self.jobs.clone(),
             wakeup: self.wakeup.clone(),
             factory: self.factory.clone(),
+            hooks: self.hooks.clone(),
             pipe: self.pipe.clone(),
             intake: self.intake,
             limits: self.limits,
@@ -48,7 +53,17 @@ impl<S: Store> MessageServices<S> {
         let limits = Limits { payload: config.max_payload.max(1) };
         let means = Means { jobs: jobs.clone(), wakeup: wakeup.clone(), limits, pipe: None };
         let factory = Arc::new(DbMessageServiceFactory::new(means));
-        Self { store, jobs, wakeup, factory, pipe: None, intake: false, limits, call_timeout: config.call_timeout }
+        Self {
+            store,
+            jobs,
+            wakeup,
+            factory,
+            hooks: Hooks::default(),
+            pipe: None,
+            intake: false,
+            limits,
+            call_timeout: config.call_timeout,
+        }
     }
 
     /// Delivers through a broker from now on, whenever it is up; without a URL in `config` everything stays as it is. Waits until
@@ -82,6 +97,39 @@ impl<S: Store> MessageServices<S> {
         Ok(self)
     }
 
+    /// Calls `hook` with each job before it is collected, and sends what it returns; `Some` is the job whose handler sends it.
+    /// An error refuses the job: the `send` fails, the context stays usable. Hooks are called in the order they were added, on
+    /// whatever is sent through these services from then on: a context, a handler (events and replies too), an enlisted
+    /// transaction. They do not see what SQL, foreign producers or other programs send.
+    ///
+    /// ```no_run
+    /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
+    /// messages.on_send(|job, sender| {
+    ///     if job.terms().tenant.is_some() {
+    ///         return Ok(job);
+    ///     }
+    ///     match sender.and_then(|sender| sender.terms.tenant.as_ref()) {
+    ///         Some(tenant) => Ok(job.tenant(tenant)),
+    ///         None => Err("it has no tenant".into()),
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_send(
+        mut self,
+        hook: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.on_send(Arc::new(hook));
+        self
+    }
+
+    /// Makes each commit that sends something wait for `hook`.
+    pub(crate) fn after_commit(mut self, hook: Arc<dyn AfterCommit>) -> Self {
+        self.hooks.after_commit(hook);
+        self
+    }
+
     /// The broker, if there is one.
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.pipe.as_ref().map(|pipe| pipe.broker())
@@ -89,7 +137,7 @@ impl<S: Store> MessageServices<S> {
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.clone())
+        Context::new(self.store.clone(), self.factory.clone(), self.hooks.clone())
     }
 
     /// Sends one message in a transaction of its own.
@@ -152,6 +200,7 @@ impl<S: Store> MessageServices<S> {
     fn enlist_in<'t, T: ?Sized>(&self, transaction: &'t T) -> Enlisted<'t, S, T> {
         Enlisted {
             collected: Collected::new(self.limits),
+            hooks: self.hooks.clone(),
             wakeup: self.wakeup.clone(),
             pipe: self.pipe.clone(),
             store: self.store.clone(),

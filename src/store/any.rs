@@ -90,6 +90,14 @@ impl UnitOfWork for AnyTransaction {
         }
     }
 
+    async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
+        match self {
+            Self::Postgres(transaction) => transaction.remove_all(node, fences).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.remove_all(node, fences).await,
+        }
+    }
+
     async fn commit(self) -> Result<()> {
         match self {
             Self::Postgres(transaction) => transaction.commit().await,

@@ -71,6 +71,18 @@ pub trait UnitOfWork: Send + 'static {
     /// be rolled back.
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
 
+    /// The same for jobs whose handler took them together. `false`: not all claims are current. No job may be named twice.
+    fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> impl Future<Output = Result<bool>> + Send {
+        async move {
+            for fence in fences {
+                if !self.remove(node, *fence).await? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+
     /// Commits and proves it: returns `Ok` only if the server really committed.
     fn commit(self) -> impl Future<Output = Result<()>> + Send;
 

@@ -358,6 +358,7 @@ conformance! {
             several_flushes_in_one
             a_handler_commits_all_at_once
             a_stale_claim_is_not_removed
+            removed_together_all_claims_have_to_be_current
             inserts_like_the_engine
             a_thousand_in_one_flush
             nothing_to_commit

@@ -5,6 +5,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod around;
+mod batches;
 mod failing;
 mod gates;
 mod hot_path;
@@ -45,6 +47,34 @@ macro_rules! cases {
 }
 
 cases! {
+    around {
+        middleware_runs_around_handlers_in_the_order_it_was_added
+        middleware_sees_a_panic_as_an_error
+        a_middleware_that_panics_fails_the_attempt
+        a_middleware_that_fails_an_attempt_rolls_it_back
+        a_middleware_can_not_commit_what_a_handler_did_not
+        a_middleware_may_end_a_job_without_its_handler
+        middleware_runs_around_each_job_of_a_batch
+        a_send_hook_sees_all_that_is_sent_and_may_change_it
+        a_send_hook_refuses_a_job_and_leaves_the_context_usable
+        a_trace_goes_from_the_sender_through_handlers
+        a_job_of_no_trace_begins_none
+    }
+    batches {
+        a_full_batch_is_one_call_and_one_commit
+        a_batch_that_does_not_fill_runs_after_its_wait
+        a_batch_is_never_larger_than_what_may_run
+        each_job_of_a_batch_ends_by_itself
+        one_failure_rolls_back_what_the_batch_wrote
+        a_panic_fails_all_jobs_of_its_batch
+        an_error_fails_all_jobs_of_its_batch
+        a_timeout_fails_all_jobs_of_its_batch
+        a_batch_with_a_job_that_is_no_longer_owned_commits_nothing
+        a_shutdown_runs_what_waits_for_its_batch
+        a_shutdown_without_patience_gives_a_batch_back
+        jobs_handed_over_gather_too
+        impossible_batches_are_refused
+    }
     failing {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history

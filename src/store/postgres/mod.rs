@@ -23,6 +23,7 @@ mod rows;
 mod rules;
 mod schedules;
 mod statements;
+pub(crate) mod testing;
 mod tls;
 mod transaction;
 mod types;

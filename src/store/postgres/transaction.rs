@@ -136,6 +136,15 @@ impl UnitOfWork for PgTransaction {
         Ok(true)
     }
 
+    async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
+        let (ids, versions) = super::claim::columns(fences);
+        let rows = self.run("remove finished jobs", &self.shared.sql.remove_all, &[&node.0, &ids, &versions]).await?;
+        if let Some(row) = rows.first() {
+            self.evidence.xid = Some(super::rows::get(row, 1)?);
+        }
+        Ok(rows.len() == fences.len())
+    }
+
     /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in
     /// front of it, in the same round trip: in an aborted transaction it fails. It also sees whether a statement inside the
     /// transaction ended it: outside of one, a statement is as old as its transaction.

@@ -24,6 +24,7 @@ mod rules;
 mod schedules;
 mod settle;
 mod status;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
