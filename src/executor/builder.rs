@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
+use super::failing::{Classifier, DEFAULT_CONFLICTS, Failing};
 use super::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
 };
 use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
-use crate::job::{DEFAULT_QUEUE, Job};
+use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
 use crate::store::{NodeInfo, Store};
 
@@ -37,6 +38,7 @@ pub struct ExecutorBuilder<S: Store> {
     queues: BTreeMap<String, usize>,
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
+    failing: Failing,
 }
 
 impl<S: Store> ExecutorBuilder<S> {
@@ -49,6 +51,12 @@ impl<S: Store> ExecutorBuilder<S> {
             queues: BTreeMap::new(),
             external: Vec::new(),
             options: HashMap::new(),
+            failing: Failing {
+                classifier: None,
+                queues: HashMap::new(),
+                default: RetryPolicy::default(),
+                conflicts: DEFAULT_CONFLICTS,
+            },
         }
     }
 
@@ -138,6 +146,35 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]).
+    pub fn queue_retry(mut self, name: impl Into<String>, retry: RetryPolicy) -> Self {
+        self.failing.queues.insert(name.into(), retry);
+        self
+    }
+
+    /// Decides what the errors of handlers mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
+    ///
+    /// ```no_run
+    /// # fn f(messages: jobwright::MessageServices) {
+    /// use jobwright::{CommandExecutor, Job, JobError, RetryAdvice};
+    ///
+    /// let builder = CommandExecutor::builder(messages).classify(|error: &JobError, _job: &Job| {
+    ///     if error.message().contains("unknown customer") { RetryAdvice::Never } else { error.advice() }
+    /// });
+    /// # }
+    /// ```
+    pub fn classify(mut self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
+        self.failing.classifier = Some(Classifier::new(classify));
+        self
+    }
+
+    /// Runs a handler that lost a conflict ([`RetryAdvice::Conflict`]) up to this often again within its attempt. Default 3;
+    /// 0 makes a conflict an ordinary failure.
+    pub fn conflict_retries(mut self, times: u32) -> Self {
+        self.failing.conflicts = times;
+        self
+    }
+
     /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
     /// the jobs wait.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
@@ -152,7 +189,7 @@ impl<S: Store> ExecutorBuilder<S> {
     /// needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options, failing } = self;
         let mut registry: Registry<S> = HashMap::new();
         for Planned { names, options: defaults, make } in planned {
             let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
@@ -197,6 +234,7 @@ impl<S: Store> ExecutorBuilder<S> {
             external,
             node,
             poll_interval: config.poll_interval,
+            failing: Arc::new(failing),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
         })

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
+use super::failing::Failing;
 use super::in_flight::InFlight;
 use super::node::Heart;
 use super::queue::Queue;
@@ -38,6 +39,7 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) counters: Arc<Counters>,
     pub(super) workers: TaskTracker,
     pub(super) poll_interval: Duration,
+    pub(super) failing: Arc<Failing>,
     /// No more claims.
     pub(super) stop_claiming: CancellationToken,
     /// Handlers must stop.
@@ -130,6 +132,7 @@ impl<S: Store> Incarnation<S> {
             counters: settings.counters.clone(),
             workers: TaskTracker::new(),
             poll_interval: settings.poll_interval,
+            failing: settings.failing.clone(),
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),

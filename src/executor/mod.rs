@@ -21,6 +21,7 @@ mod builder;
 mod command;
 mod completer;
 mod dispatcher;
+mod failing;
 mod in_flight;
 mod incarnation;
 mod job_context;
@@ -43,6 +44,8 @@ use tokio_util::sync::CancellationToken;
 pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
+pub use self::failing::Classifier;
+use self::failing::Failing;
 use self::in_flight::InFlight;
 use self::incarnation::{End, Incarnation};
 pub use self::job_context::JobContext;
@@ -64,6 +67,7 @@ struct Settings<S: Store> {
     external: Vec<ExternalQueue>,
     node: NodeInfo,
     poll_interval: Duration,
+    failing: Arc<Failing>,
     call_timeout: Duration,
     counters: Arc<Counters>,
     /// How long a stop waits for handlers; whoever asks for it may say otherwise.

@@ -6,12 +6,13 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 use super::completer::Report;
+use super::failing::{Decision, pause};
 use super::incarnation::Incarnation;
 use super::panic::catching_async;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, RetryAdvice};
+use crate::job::{Job, JobError, Outcome};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
@@ -34,10 +35,18 @@ pub(super) fn run<S: Store>(
 ) -> impl Future<Output = ()> + Send {
     let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
     async move {
-        let mut context = node.messages.begin();
-        let ending =
-            execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots }).await;
-        conclude(&node, &kind, &job, context, ending).await;
+        let mut conflicts = 0;
+        loop {
+            let mut context = node.messages.begin();
+            let ending =
+                execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots })
+                    .await;
+            if conclude(&node, &kind, &job, context, ending, conflicts).await {
+                break;
+            }
+            conflicts += 1;
+            Box::pin(pause(conflicts, &node.cancel)).await;
+        }
         // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
         let limited = slots.kind.is_some();
         drop(slots);
@@ -67,14 +76,24 @@ async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
     }
 }
 
+/// Brings the outcome to the database. `false`: there is none yet, the handler is to be run again; its transaction is rolled back.
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
     job: &Job,
     context: Context<S>,
     ending: Ending,
-) {
+    conflicts: u32,
+) -> bool {
     let fence = job.fence();
+    let failed = |error: &JobError| {
+        let decision = node.failing.decide(error, job, &kind.options, conflicts);
+        if decision == Decision::AtOnce {
+            add(&node.counters.conflicts, 1);
+            tracing::debug!(%error, "the handler lost a conflict and is run again");
+        }
+        failure(job, error, decision)
+    };
     let report = match ending {
         Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
             match Box::pin(context.commit_job(node.id, fence)).await {
@@ -84,10 +103,10 @@ async fn conclude<S: Store>(
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                     }
                     node.in_flight.remove(std::iter::once(fence));
-                    return;
+                    return true;
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
-                Err(error) => failure(kind, job, &JobError::from(error)),
+                Err(error) => failed(&JobError::from(error)),
             }
         }
         Ending::Returned(ended) => {
@@ -98,35 +117,39 @@ async fn conclude<S: Store>(
                 tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
             }
             match ended {
-                Ok(Outcome::Done) => Report::Done(fence),
-                Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
-                Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
+                Ok(Outcome::Done) => Some(Report::Done(fence)),
+                Ok(Outcome::Retry) => failed(&JobError::new("the handler asked for a retry")),
+                Ok(Outcome::Snooze(delay)) => Some(Report::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
                 Ok(Outcome::Cancel(reason)) => {
                     tracing::info!(reason, "the handler cancelled its job");
-                    Report::Settled(Settlement::new(fence, Verdict::Cancel))
+                    Some(Report::Settled(Settlement::new(fence, Verdict::Cancel)))
                 }
-                Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
-                Err(error) => failure(kind, job, &error),
+                Ok(Outcome::Dead(reason)) => failure(job, &JobError::new(reason), Decision::Never),
+                Err(error) => failed(&error),
             }
         }
         Ending::TimedOut(limit) => {
             drop(context);
-            failure(kind, job, &JobError::new(format!("the handler did not finish within {limit:?}")))
+            failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
         Ending::Cancelled => {
             drop(context);
-            Report::Settled(Settlement::new(fence, Verdict::Release))
+            Some(Report::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
-    node.reports.send(report).await;
+    match report {
+        Some(report) => node.reports.send(report).await,
+        None => return false,
+    }
+    true
 }
 
-/// What a failed attempt means for the job.
-fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
-    let verdict = match error.advice() {
-        RetryAdvice::ByPolicy => Verdict::Retry(kind.options.retry.delay(job.attempt)),
-        RetryAdvice::After(delay) => Verdict::Retry(delay),
-        RetryAdvice::Never => Verdict::Dead,
+/// What a failed attempt means for the job. `None`: the attempt is not over.
+fn failure(job: &Job, error: &JobError, decision: Decision) -> Option<Report> {
+    let verdict = match decision {
+        Decision::AtOnce => return None,
+        Decision::Later(delay) => Verdict::Retry(delay),
+        Decision::Never => Verdict::Dead,
     };
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
@@ -134,5 +157,5 @@ fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
     } else {
         tracing::warn!(%error, next = ?verdict, "the attempt failed");
     }
-    Report::Settled(Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text()))
+    Some(Report::Settled(Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text())))
 }

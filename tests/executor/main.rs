@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod conflicts;
 mod failing;
 mod gates;
 mod hot_path;
@@ -44,6 +45,13 @@ macro_rules! cases {
 }
 
 cases! {
+    conflicts {
+        a_conflict_is_run_again_within_its_attempt
+        an_endless_conflict_is_a_failure
+        a_stop_does_not_wait_for_a_conflict
+        the_classifier_says_what_an_error_means
+        a_queue_has_a_retry_policy
+    }
     failing {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history

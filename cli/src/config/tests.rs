@@ -50,7 +50,7 @@ fn queues_and_handlers_have_names() {
     assert_eq!(settings.queues["plain"].concurrency, None);
     let options = &settings.handlers["a.b"].options;
     assert_eq!(options.timeout, Some(Duration::from_secs(5)));
-    assert_eq!(options.retry, "PT1M,PT5M".parse().unwrap());
+    assert_eq!(options.retry, Some("PT1M,PT5M".parse().unwrap()));
     assert!(matches!(settings.handlers["hook"].action, Action::Url(_)));
     assert!(matches!(&settings.handlers["list"].action, Action::Command(words) if words == &["ls", "-l"]));
 }
