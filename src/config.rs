@@ -12,6 +12,9 @@ pub use self::broker::{BrokerConfig, QueueType};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 
+/// So many of its errors a job keeps; more deaths than that could not be counted.
+const ERRORS_KEPT: u32 = 10;
+
 /// Everything that can be set for the library. Unknown keys are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -137,6 +140,13 @@ pub struct ExecutorConfig {
     /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
+    /// How often a handler that lost a conflict in the database is run again at once, within its attempt. Default 3; 0 makes a
+    /// conflict an ordinary failure.
+    pub conflict_retries: u32,
+    /// A job whose node died this often while it ran becomes a dead letter, whatever attempts remain: it may be what kills them.
+    /// 1 to 10; default 3. 0 = never; for nodes that die for reasons of their own, such as machines that may be taken away at any
+    /// time.
+    pub quarantine_after: u32,
 }
 
 impl Default for ExecutorConfig {
@@ -146,6 +156,8 @@ impl Default for ExecutorConfig {
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(30),
             poll_interval: Duration::from_secs(5),
+            conflict_retries: 3,
+            quarantine_after: 3,
         }
     }
 }
@@ -157,6 +169,12 @@ impl ExecutorConfig {
         }
         if self.poll_interval < Duration::from_millis(10) || self.poll_interval > Duration::from_secs(3600) {
             return Err(Error::config(format!("executor.poll_interval is {:?}; use 10ms to 1h", self.poll_interval)));
+        }
+        if self.quarantine_after > ERRORS_KEPT {
+            return Err(Error::config(format!(
+                "executor.quarantine_after is {}; use 1 to {ERRORS_KEPT} (as many errors as a job keeps), or 0 for never",
+                self.quarantine_after
+            )));
         }
         Ok(())
     }

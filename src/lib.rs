@@ -84,7 +84,9 @@ pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
+pub use executor::{
+    Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions,
+};
 pub use job::*;
 pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
 pub use store::postgres::{PgTransaction, Postgres};

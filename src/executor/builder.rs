@@ -1,11 +1,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::failing::{Classifier, DEFAULT_CONFLICTS, Failing};
+use super::failing::{Classifier, Failing};
 use super::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
 };
@@ -55,12 +56,12 @@ impl<S: Store> ExecutorBuilder<S> {
                 classifier: None,
                 queues: HashMap::new(),
                 default: RetryPolicy::default(),
-                conflicts: DEFAULT_CONFLICTS,
+                conflicts: 0,
             },
         }
     }
 
-    /// Sets name, lease and poll interval. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
+    /// Sets name, lease, poll interval, and how often conflicts and deaths are put up with. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
     pub fn config(mut self, config: ExecutorConfig) -> Self {
         self.config = config;
         self
@@ -168,13 +169,6 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Runs a handler that lost a conflict ([`RetryAdvice::Conflict`]) up to this often again within its attempt. Default 3;
-    /// 0 makes a conflict an ordinary failure.
-    pub fn conflict_retries(mut self, times: u32) -> Self {
-        self.failing.conflicts = times;
-        self
-    }
-
     /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
     /// the jobs wait.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
@@ -189,7 +183,8 @@ impl<S: Store> ExecutorBuilder<S> {
     /// needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options, failing } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options, mut failing } = self;
+        failing.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
         for Planned { names, options: defaults, make } in planned {
             let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
@@ -235,6 +230,7 @@ impl<S: Store> ExecutorBuilder<S> {
             node,
             poll_interval: config.poll_interval,
             failing: Arc::new(failing),
+            quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
         })

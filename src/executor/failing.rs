@@ -11,9 +11,7 @@ use super::KindOptions;
 use super::panic::catching;
 use crate::job::{Job, JobError, RetryAdvice, RetryPolicy};
 
-/// How often a handler that lost a conflict is run again at once, unless the executor says otherwise.
-pub(super) const DEFAULT_CONFLICTS: u32 = 3;
-/// The pause before that; the second is twice as long, and so on.
+/// The pause before a handler that lost a conflict is run again; the second is twice as long, and so on.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_CONFLICT_PAUSE: Duration = Duration::from_millis(250);
 
@@ -158,9 +156,11 @@ mod tests {
     #[test]
     fn the_classifier_of_a_kind_decides_before_that_of_the_executor() {
         let never = |message: &'static str| {
-            Classifier::new(move |error: &JobError, _: &Job| {
-                if error.message() == message { RetryAdvice::Never } else { error.advice() }
-            })
+            Classifier::new(
+                move |error: &JobError, _: &Job| {
+                    if error.message() == message { RetryAdvice::Never } else { error.advice() }
+                },
+            )
         };
         let failing = failing(Some(never("executor")));
         let decide = |options: &KindOptions, message: &str| {

@@ -159,7 +159,8 @@ impl<S: Store> Incarnation<S> {
         ));
         let handed_out = broker::outbound(&settings.external).collect();
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
+        let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
+        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }

@@ -35,6 +35,7 @@ mod stats;
 mod timers;
 mod worker;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,8 @@ struct Settings<S: Store> {
     node: NodeInfo,
     poll_interval: Duration,
     failing: Arc<Failing>,
+    /// After how many deaths of its nodes a job is a dead letter.
+    quarantine: Option<NonZeroU32>,
     call_timeout: Duration,
     counters: Arc<Counters>,
     /// How long a stop waits for handlers; whoever asks for it may say otherwise.

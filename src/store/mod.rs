@@ -26,6 +26,7 @@ pub mod sqlite;
 pub mod testing;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -247,7 +248,10 @@ pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
 
     /// Releases at most `limit` jobs that dead nodes own, each with the error `owner lost` on its record and its attempt
     /// spent; forgets dead nodes that own nothing any more. Call until [`Released::total`] is less than `limit`.
-    async fn release_lost(&self, limit: usize) -> Result<Released>;
+    ///
+    /// A job whose record shows `quarantine` such deaths since it was sent, or since it was last a dead letter, becomes one,
+    /// whatever attempts remain: `quarantined: its process died N times while it ran`. `None` = never.
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released>;
 
     /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim or to a commit got lost. `known`
     /// must hold every job the node has in hand, and no claim may be under way.

@@ -196,6 +196,9 @@ conformance! {
             the_living_keep_theirs
             several_dead_nodes
             the_record_stays_bounded
+            a_killer_is_quarantined
+            a_requeued_killer_is_counted_anew
+            the_last_death_is_the_reason
             what_it_settled_is_not_lost
         }
         nodes {

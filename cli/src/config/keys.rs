@@ -74,6 +74,8 @@ pub(super) const SECTIONS: &[Section] = &[
             ("lease", Kind::Duration),
             ("grace", Kind::Duration),
             ("poll_interval", Kind::Duration),
+            ("conflict_retries", Kind::Number),
+            ("quarantine_after", Kind::Number),
         ],
     },
     Section {
@@ -81,6 +83,7 @@ pub(super) const SECTIONS: &[Section] = &[
         named: true,
         keys: &[
             ("concurrency", Kind::Number),
+            ("retry", Kind::Retry),
             ("external", Kind::Flag),
             ("lease", Kind::Duration),
             ("depth", Kind::Number),

@@ -124,6 +124,8 @@ impl Settings {
             ("executor", "lease", Value::Duration(lease)) => executor.lease = lease,
             ("executor", "grace", Value::Duration(grace)) => executor.grace = grace,
             ("executor", "poll_interval", Value::Duration(interval)) => executor.poll_interval = interval,
+            ("executor", "conflict_retries", Value::Number(n)) => executor.conflict_retries = times(n)?,
+            ("executor", "quarantine_after", Value::Number(n)) => executor.quarantine_after = times(n)?,
             ("broker", "url", Value::Text(url)) => broker.url = Some(Secret::new(url)),
             ("broker", "required", Value::Flag(on)) => broker.required = on,
             ("broker", "prefix", Value::Text(prefix)) => broker.prefix = prefix,
@@ -161,4 +163,9 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// How often something happens.
+fn times(n: usize) -> Result<u32, String> {
+    u32::try_from(n).map_err(|_| "it is too large".to_owned())
 }

@@ -27,11 +27,13 @@ mod transaction;
 mod types;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
+use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::Doing;
@@ -199,9 +201,10 @@ impl JobStore for Postgres {
         rows.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
-        let rows =
-            self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &[&rows::count(limit)]).await?;
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        let deaths = quarantine.map(|n| i64::from(n.get()));
+        let params: [&(dyn ToSql + Sync); 2] = [&rows::count(limit), &deaths];
+        let rows = self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &params).await?;
         let row = rows::single(&rows)?;
         let released = Released {
             waiting: rows::get::<i64>(row, 0)?.unsigned_abs(),

@@ -78,7 +78,7 @@ statements! {
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],
     expire_nodes: [],
-    release_lost: [INT8],
+    release_lost: [INT8, INT8],
     release_unknown: [INT8, UUID_ARRAY],
     forget_nodes: [],
     retire_node: [INT8],

@@ -29,6 +29,7 @@ mod transaction;
 mod writer;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,8 +236,8 @@ impl JobStore for Sqlite {
         self.inner.expire_nodes().await
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
-        self.inner.release_lost(limit).await
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        self.inner.release_lost(limit, quarantine).await
     }
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {

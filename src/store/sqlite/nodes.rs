@@ -1,11 +1,12 @@
 //! Nodes: their leases, and what they leave behind.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
 use super::failure::Work;
-use super::rows::{Micros, count, id_list, micros, timestamp, with_error};
+use super::rows::{Micros, count, deaths, id_list, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use super::{Inner, take_numbers};
 use crate::error::{Error, Result};
@@ -111,7 +112,7 @@ impl Inner {
         self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known)?)).await
     }
 
-    pub(super) async fn release_lost(&self, limit: usize) -> Result<Released> {
+    pub(super) async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         let tried = "release the jobs of dead nodes";
         if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
@@ -127,7 +128,7 @@ impl Inner {
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
             let mut released = Released::default();
             for lost in &lost {
-                if lost.release(connection, now)? {
+                if lost.release(connection, quarantine, now)? {
                     released.waiting += 1;
                 } else {
                     released.dead += 1;
@@ -160,8 +161,8 @@ struct Lost {
 }
 
 impl Lost {
-    /// Puts it back, its attempt spent. `false`: that was the last, it is a dead letter now.
-    fn release(&self, connection: &Connection, now: Micros) -> Work<bool> {
+    /// Puts it back, its attempt spent. `false`: that was the last, or one death too many; it is a dead letter now.
+    fn release(&self, connection: &Connection, quarantine: Option<NonZeroU32>, now: Micros) -> Work<bool> {
         let node = self.owner;
         let why = match &self.name {
             Some(name) => format!("node {node} ({name}) did not renew its lease"),
@@ -175,6 +176,12 @@ impl Lost {
             detail: None,
         };
         let errors = with_error(self.row.errors.as_deref(), error)?;
+        let died = deaths(&errors, OWNER_LOST);
+        if quarantine.is_some_and(|limit| died >= limit.get()) {
+            let reason = format!("quarantined: its process died {died} times while it ran");
+            self.row.bury(connection, Some(&errors), &reason, now)?;
+            return Ok(false);
+        }
         let again = self.row.attempt < self.row.max_attempts;
         if again {
             self.row.release(connection, self.row.attempt, Some(&errors))?;

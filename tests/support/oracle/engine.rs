@@ -1,6 +1,7 @@
 //! The engine's side: each method takes the lock once, which makes it one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ impl JobStore for Oracle {
         Ok(state.nodes.iter().filter(|(_, node)| node.dead).map(|(id, _)| *id).collect())
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         let mut state = self.lock();
         let lost = |state: &State| -> Vec<(i64, NodeId)> {
             let owned = state.jobs.values().filter_map(|row| Some((row.seq, row.owner()?)));
@@ -154,7 +155,11 @@ impl JobStore for Oracle {
         for (seq, owner) in lost(&state).into_iter().take(limit) {
             let row = state.jobs.get_mut(&seq).unwrap();
             row.record(owner, "owner lost", None);
-            if row.spent() {
+            let deaths = row.deaths();
+            if quarantine.is_some_and(|limit| deaths >= limit.get()) {
+                row.bury(&format!("quarantined: its process died {deaths} times while it ran"));
+                released.dead += 1;
+            } else if row.spent() {
                 row.bury("owner lost");
                 released.dead += 1;
             } else {

@@ -117,6 +117,20 @@ impl Row {
         self.errors.drain(..excess);
     }
 
+    /// How often its node died, as far as its record tells, since it was last a dead letter.
+    pub(super) fn deaths(&self) -> u32 {
+        let mut deaths = 0;
+        let mut before = 0;
+        for error in &self.errors {
+            if error.attempt < before {
+                deaths = 0;
+            }
+            before = error.attempt;
+            deaths += u32::from(error.error.starts_with("owner lost"));
+        }
+        deaths
+    }
+
     pub(super) fn bury(&mut self, reason: &str) {
         self.place = Place::Dead { at: Timestamp::now(), reason: reason.to_owned() };
     }
