@@ -87,11 +87,11 @@ pub(super) enum Decision {
 
 /// The policy that decides about a job's delays: its own before its kind's before its queue's. `None` = nobody has one.
 fn effective_policy<'a>(
-    _job: &'a Job,
+    job: &'a Job,
     kind: &'a KindOptions,
     queue: Option<&'a RetryPolicy>,
 ) -> Option<&'a RetryPolicy> {
-    kind.retry.as_ref().or(queue)
+    job.terms.retry.as_ref().or(kind.retry.as_ref()).or(queue)
 }
 
 /// Waits before a handler that lost its `conflicts`-th conflict runs again: not long, but not all losers together.
@@ -106,7 +106,7 @@ pub(super) async fn pause(conflicts: u32, cancelled: &CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{JobId, Payload};
+    use crate::job::{JobId, Payload, Terms};
 
     fn job(queue: &str, attempt: u32) -> Job {
         Job {
@@ -120,6 +120,8 @@ mod tests {
             max_attempts: 10,
             payload: Payload::text("x"),
             headers: std::collections::BTreeMap::new(),
+            terms: Terms::default(),
+            admitted: false,
             created_at: jiff::Timestamp::UNIX_EPOCH,
         }
     }
@@ -138,12 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_decides_before_the_queue_before_the_default() {
+    fn the_job_decides_before_the_kind_before_the_queue_before_the_default() {
         let (failing, error) = (failing(None), JobError::new("no"));
         let (plain, kind) = (KindOptions::default(), KindOptions::default().retry(fixed(5)));
         assert_eq!(failing.decide(&error, &job("default", 1), &plain, 0), later(1));
         assert_eq!(failing.decide(&error, &job("slow", 1), &plain, 0), later(60));
         assert_eq!(failing.decide(&error, &job("slow", 1), &kind, 0), later(5));
+        let mut own = job("slow", 1);
+        own.terms.retry = Some(fixed(7));
+        assert_eq!(failing.decide(&error, &own, &kind, 0), later(7));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod admin;
 pub(crate) mod admission;
 mod any;
 mod broker;
+mod filter;
+mod groups;
 pub mod migration;
 pub mod postgres;
 mod rules;
@@ -32,12 +34,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::admin::{
-    JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
-};
+pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
 pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::broker::{Extension, ExternalDone, Received};
+pub use self::filter::{JobFilter, RetryOptions, TimeRange};
+pub use self::groups::{DeadGroup, DeadGroups, normalise};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
@@ -313,7 +315,16 @@ pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
 
     /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
     /// keeps its errors. Wakes nobody: executors find the jobs at their next look.
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.retry_with(filter, &RetryOptions { dry_run, ..RetryOptions::default() }).await
+    }
+
+    /// The same for some of them, or for all but not all at once: what is spread over a time becomes a timer, and a timer is never
+    /// put off by it.
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered>;
+
+    /// What dead letters that match died of, at most `limit` groups. Only the newest 100,000 are looked at.
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups>;
 
     /// Removes live jobs that match (waiting, timer, suspended, running, external). A running handler is not interrupted here,
     /// nor is an external worker, but its outcome will be refused.

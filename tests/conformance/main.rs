@@ -9,6 +9,7 @@ mod support;
 
 mod claiming;
 mod concurrency;
+mod dead;
 mod delivered;
 mod external;
 mod extremes;
@@ -94,6 +95,14 @@ conformance! {
             overlapping_batches_do_not_collide
             claims_meet_the_death_of_their_node
             nodes_register_at_once
+        }
+        dead {
+            found_by_their_newest_error
+            found_by_when_they_died_and_were_sent
+            grouped_by_what_they_died_of
+            run_again_some_at_a_time
+            run_again_one_after_the_other
+            a_thousand_over_a_while
         }
         delivered {
             what_it_names_is_taken

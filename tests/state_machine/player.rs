@@ -353,6 +353,7 @@ impl Player {
             states: filter.state.map(|state| vec![state]),
             queue: filter.queue.map(|queue| QUEUES[queue].to_owned()),
             kind: filter.kind.map(|kind| KINDS[kind].to_owned()),
+            ..JobFilter::default()
         };
         let answers = both!(self, |side| match how {
             Steer::Retry => side.jobs.retry(&filter, dry_run).await,

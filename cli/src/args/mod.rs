@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
-pub(crate) use self::jobs::{JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::jobs::{ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
 

@@ -19,6 +19,7 @@ mod hints;
 mod insert;
 mod migrate;
 mod receive;
+mod retry;
 mod rows;
 mod rules;
 mod statements;
@@ -41,8 +42,9 @@ use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
-    NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
+    JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement, StatusReport,
+    Steered, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -281,8 +283,12 @@ impl JobStore for Postgres {
         admin::show(&self.0, id).await
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        admin::steer(&self.0, admin::Steer::Retry, filter, dry_run).await
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        retry::retry(&self.0, filter, options).await
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        retry::dead_groups(&self.0, filter, limit).await
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

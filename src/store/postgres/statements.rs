@@ -17,8 +17,15 @@ const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 
-/// Fills in the shared parts, and the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
-/// errors a job keeps.
+/// What a [`JobFilter`](crate::store::JobFilter) asks of every row; its states (`$2`) are asked for by each statement itself.
+const OWN_FILTER: &str = include_str!("sql/filter.sql");
+/// Of the dead, also when they died.
+const DEAD_FILTER: &str = "{own_filter}\n      and ($8::timestamptz is null or dead_at >= $8)\n      and ($9::timestamptz is null or dead_at < $9)";
+/// Who lives did not die in any time.
+const LIVE_FILTER: &str = "{own_filter}\n      and $8::timestamptz is null\n      and $9::timestamptz is null";
+
+/// Fills in the shared parts; the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and
+/// how many errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
     let mut sql = sql.replace("{may_start}", MAY_START);
     for row in ["c", "m", "j", "b"] {
@@ -27,7 +34,10 @@ pub(super) fn render(sql: &str, schema: &str) -> String {
     for queue in ["$1", "$2", "q.name"] {
         sql = sql.replace(&format!("{{queue_open:{queue}}}"), &QUEUE_OPEN.replace("{queue}", queue));
     }
-    sql.replace("{schema}", &format!("\"{schema}\""))
+    sql.replace("{dead_filter}", DEAD_FILTER)
+        .replace("{filter}", LIVE_FILTER)
+        .replace("{own_filter}", OWN_FILTER.trim_end())
+        .replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
@@ -111,10 +121,13 @@ statements! {
     notify: [TEXT, TEXT_ARRAY],
     status_queues: [],
     status_nodes: [],
-    list: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT8, INT8],
+    list: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
     show: [UUID],
-    count: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT_ARRAY],
-    retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
-    cancel: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
-    delete: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
+    count: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TEXT_ARRAY],
+    count_some: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TEXT_ARRAY, INT8],
+    retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
+    retry_some: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
+    dead_groups: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8],
+    cancel: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
+    delete: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
 }

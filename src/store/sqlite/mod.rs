@@ -19,6 +19,7 @@ mod nodes;
 mod open;
 mod parts;
 mod receive;
+mod retry;
 mod rows;
 mod rules;
 mod settle;
@@ -42,8 +43,9 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
-    MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
+    JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement,
+    StatusReport, Steered, Store,
 };
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -300,8 +302,12 @@ impl JobStore for Sqlite {
         self.inner.show(id).await
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        self.inner.retry(filter, dry_run).await
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        self.inner.retry(filter, options).await
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        self.inner.dead_groups(filter, limit).await
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore,
-    JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released,
-    Settlement, StatusReport, Steered,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState,
+    JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received,
+    Released, RetryOptions, Settlement, StatusReport, Steered,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -296,17 +296,12 @@ impl JobStore for Oracle {
         }))
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let mut state = self.lock();
-        let (chosen, steered) = state.select(filter, &[JobState::Timer, JobState::Dead]);
-        for seq in chosen.into_iter().filter(|_| !dry_run) {
-            let row = state.jobs.get_mut(&seq).unwrap();
-            if row.state() == JobState::Dead {
-                row.attempt = 0;
-            }
-            row.place = Place::Waiting;
-        }
-        Ok(steered)
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        Ok(self.lock().retry(filter, options))
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        Ok(self.lock().dead_groups(filter, limit))
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

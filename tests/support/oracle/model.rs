@@ -141,6 +141,12 @@ impl Row {
             && filter.states.as_ref().is_none_or(|states| states.contains(&self.state()))
             && filter.queue.as_ref().is_none_or(|queue| *queue == message.queue)
             && filter.kind.as_ref().is_none_or(|kind| *kind == message.kind)
+            && filter.error.as_ref().is_none_or(|text| self.errors.last().is_some_and(|last| last.error.contains(text)))
+            && filter.created.contains(self.created_at)
+            && match &self.place {
+                Place::Dead { at, .. } => filter.dead.contains(*at),
+                _ => !filter.dead.is_limited(),
+            }
     }
 
     fn job(&self) -> Job {

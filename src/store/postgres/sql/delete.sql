@@ -2,42 +2,32 @@
 with gone as (
     delete from {schema}.job
     where lock_owner is null
-      and ($1::uuid[] is null or id = any ($1))
       and ($2::text[] is null or 'waiting' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+      and {filter}
     returning 'waiting' as state
 ),
 gone_blocked as (
     delete from {schema}.blocked_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'blocked' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'blocked' = any ($2))
+      and {filter}
     returning 'blocked' as state
 ),
 gone_timers as (
     delete from {schema}.timer_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'timer' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'timer' = any ($2))
+      and {filter}
     returning 'timer' as state
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'suspended' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'suspended' = any ($2))
+      and {filter}
     returning 'suspended' as state
 ),
 gone_dead as (
     delete from {schema}.dead_letter_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'dead' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'dead' = any ($2))
+      and {dead_filter}
     returning 'dead' as state
 )
 select state, count(*)
