@@ -2,6 +2,7 @@
 //! business.
 
 mod broker;
+mod history;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 pub use self::broker::{BrokerConfig, QueueType};
+pub use self::history::{HistoryConfig, Keep};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 
@@ -23,6 +25,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// How jobs are run.
     pub executor: ExecutorConfig,
+    /// What is remembered of jobs that ended.
+    pub history: HistoryConfig,
     /// The broker that deliveries go through, if there is one.
     pub broker: BrokerConfig,
 }
@@ -47,6 +51,9 @@ pub struct DatabaseConfig {
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
     pub max_payload: usize,
+    /// What is remembered of jobs that end through these connections. In a file it is a section of its own ([`Config::history`]).
+    #[serde(skip)]
+    pub history: HistoryConfig,
 }
 
 impl Default for DatabaseConfig {
@@ -59,6 +66,7 @@ impl Default for DatabaseConfig {
             call_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             max_payload: 1024 * 1024,
+            history: HistoryConfig::default(),
         }
     }
 }

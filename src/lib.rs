@@ -81,14 +81,16 @@ pub mod store;
 mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
-pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
+pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{
     Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions,
 };
 pub use job::*;
-pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
+pub use message::{
+    Awaited, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo,
+};
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

@@ -17,7 +17,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, listener, monitor, timers};
+use super::{Settings, admission, broker, listener, monitor, pruner, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -161,6 +161,7 @@ impl<S: Store> Incarnation<S> {
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
         let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
         helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, quit.clone()));
+        helpers.spawn(pruner::run(store.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }

@@ -29,6 +29,8 @@ mod listener;
 mod monitor;
 mod node;
 mod panic;
+mod progress;
+mod pruner;
 mod queue;
 mod registry;
 mod stats;

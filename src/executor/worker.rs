@@ -9,6 +9,7 @@ use super::completer::Report;
 use super::failing::{Decision, pause};
 use super::incarnation::Incarnation;
 use super::panic::catching_async;
+use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
@@ -37,10 +38,13 @@ pub(super) fn run<S: Store>(
     async move {
         let mut conflicts = 0;
         loop {
+            let engine = Engine { jobs: &node.store, node: node.id, largest: node.messages.limits.payload };
             let mut context = node.messages.begin();
-            let ending =
-                execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots })
-                    .await;
+            let ending = execute(
+                &kind,
+                Attempt { job: &job, context: &mut context, engine, cancelled: &node.cancel, slots: &slots },
+            )
+            .await;
             if conclude(&node, &kind, &job, context, ending, conflicts).await {
                 break;
             }
@@ -95,7 +99,7 @@ async fn conclude<S: Store>(
         failure(job, error, decision)
     };
     let report = match ending {
-        Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
+        Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
             match Box::pin(context.commit_job(node.id, fence)).await {
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);

@@ -19,6 +19,7 @@ mod flush;
 mod handoff;
 pub(crate) mod local;
 pub(crate) mod pipe;
+mod results;
 mod services;
 mod wakeup;
 
@@ -28,6 +29,7 @@ pub use self::amqp::{AmqpMessageService, AmqpMessageServiceFactory};
 pub use self::db::{DbMessageService, DbMessageServiceFactory};
 pub use self::enlist::{Enlisted, Flushed};
 pub use self::handoff::{Handoff, WentTo};
+pub use self::results::Awaited;
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
 use crate::error::Result;

@@ -18,8 +18,10 @@ mod any;
 mod broker;
 mod filter;
 mod groups;
+mod history;
 pub mod migration;
 pub mod postgres;
+mod progress;
 mod rules;
 mod settle;
 #[cfg(feature = "sqlite")]
@@ -40,8 +42,11 @@ pub use self::any::{AnyStore, AnyTransaction};
 pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
+pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
+pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
+pub use self::progress::{JobProgress, Progress, ProgressUpdate};
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
@@ -72,11 +77,27 @@ pub trait UnitOfWork: Send + 'static {
     /// be rolled back.
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
 
+    /// Keeps the result of the job that was removed, for this long. See [`History::result`].
+    fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
+
     /// Commits and proves it: returns `Ok` only if the server really committed.
     fn commit(self) -> impl Future<Output = Result<()>> + Send;
 
     /// Rolls back, waiting for it.
     fn rollback(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What a handler returned, to be kept with the end of its job.
+#[derive(Clone, Debug)]
+pub struct NewResult {
+    /// Whose.
+    pub id: JobId,
+    /// The job's kind.
+    pub kind: String,
+    /// The result.
+    pub payload: Box<serde_json::value::RawValue>,
+    /// For how long.
+    pub retention: Duration,
 }
 
 /// Asks for messages to be inserted as already owned: the hot path of a process that has a free slot for them.
@@ -184,7 +205,7 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
+pub trait JobStore: Admission + Rules + History + Progress + fmt::Debug + 'static {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 

@@ -101,7 +101,11 @@ pub(super) const SECTIONS: &[Section] = &[
             ("reply", Kind::Flag),
         ],
     },
-    Section { name: "history", named: false, keys: &[("keep", Kind::Text)] },
+    Section {
+        name: "history",
+        named: false,
+        keys: &[("keep", Kind::Text), ("retention", Kind::Duration), ("results", Kind::Duration)],
+    },
 ];
 
 /// The section of this name.

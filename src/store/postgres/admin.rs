@@ -30,10 +30,14 @@ impl<'a> From<&'a JobFilter> for Filter<'a> {
             ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| *id.as_uuid()).collect()),
             states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
             filter,
-            times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until]
-                .map(|moment| moment.map(|moment| moment.max(EARLIEST))),
+            times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
         }
     }
+}
+
+/// A moment as PostgreSQL can have it.
+pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
+    moment.map(|moment| moment.max(EARLIEST))
 }
 
 impl Filter<'_> {

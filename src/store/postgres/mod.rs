@@ -16,8 +16,10 @@ mod error;
 mod external;
 mod fate;
 mod hints;
+mod history;
 mod insert;
 mod migrate;
+mod progress;
 mod receive;
 mod retry;
 mod rows;
@@ -81,7 +83,7 @@ impl Postgres {
             user: target.pool(config, config.max_connections, None)?,
             engine: target.pool(config, connect::ENGINE_CONNECTIONS, connect::engine_session(config))?,
             target,
-            sql: Statements::new(&config.schema),
+            sql: Statements::new(&config.schema, config.history.keep),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
             place: config.url.redacted(),

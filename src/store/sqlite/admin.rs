@@ -7,10 +7,11 @@ use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::rows::{count, detail, id_list, summary};
+use super::history::{Memory, Place};
+use super::rows::{Micros, count, detail, id_list, summary};
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::{JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
+use crate::store::{Ending, JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
 
 const LIST: &str = include_str!("sql/list.sql");
 const SHOW: &str = include_str!("sql/show.sql");
@@ -105,6 +106,21 @@ impl Chosen {
         Ok(statement.raw_execute()? as u64)
     }
 
+    /// Remembers the jobs of a state, before they are removed.
+    fn remember(&self, connection: &Connection, state: JobState, ending: Ending, now: Micros) -> rusqlite::Result<()> {
+        let (table, rows) = place(state);
+        let sql = Place::of(table).remember(&format!("{rows}{}", self.clause));
+        let mut statement = connection.prepare_cached(&sql)?;
+        self.bind(&mut statement)?;
+        let values: [(&str, &dyn ToSql); 2] = [(":outcome", &ending.as_str()), (":now", &now)];
+        for (name, value) in values {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
+        statement.raw_execute().map(drop)
+    }
+
     /// How many jobs of each state there are; states with none are left out.
     fn count(&self, connection: &Connection) -> Work<Steered> {
         self.steer(|state| {
@@ -193,16 +209,23 @@ impl Inner {
             JobState::Timer,
             JobState::Suspended,
         ];
-        self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
+        self.remove("cancel jobs", Ending::Cancelled, Chosen::new(filter, &live), dry_run).await
     }
 
     pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         let idle = [JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead];
-        self.remove("delete jobs", Chosen::new(filter, &idle), dry_run).await
+        self.remove("delete jobs", Ending::Deleted, Chosen::new(filter, &idle), dry_run).await
     }
 
-    async fn remove(&self, tried: &'static str, chosen: Chosen, dry_run: bool) -> Result<Steered> {
-        self.steer(tried, chosen, dry_run, |chosen, connection, state| chosen.execute(connection, REMOVE, state)).await
+    async fn remove(&self, tried: &'static str, ending: Ending, chosen: Chosen, dry_run: bool) -> Result<Steered> {
+        let keep = self.history.keep;
+        self.steer(tried, chosen, dry_run, move |chosen, connection, state, now| {
+            if (Memory { keep, now }).keeps(ending) {
+                chosen.remember(connection, state, ending, now)?;
+            }
+            chosen.execute(connection, REMOVE, state)
+        })
+        .await
     }
 
     pub(super) async fn steer(
@@ -210,11 +233,11 @@ impl Inner {
         tried: &'static str,
         chosen: Chosen,
         dry_run: bool,
-        each: fn(&Chosen, &Connection, JobState) -> rusqlite::Result<u64>,
+        each: impl Fn(&Chosen, &Connection, JobState, Micros) -> rusqlite::Result<u64> + Send + 'static,
     ) -> Result<Steered> {
         if dry_run {
             return self.query(tried, move |connection, _| chosen.count(connection)).await;
         }
-        self.write(tried, move |connection, _| chosen.steer(|state| each(&chosen, connection, state))).await
+        self.write(tried, move |connection, now| chosen.steer(|state| each(&chosen, connection, state, now))).await
     }
 }

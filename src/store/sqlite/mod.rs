@@ -12,12 +12,14 @@ mod delivered;
 mod external;
 mod failure;
 mod hints;
+mod history;
 mod insert;
 mod lane;
 mod migrate;
 mod nodes;
 mod open;
 mod parts;
+mod progress;
 mod receive;
 mod retry;
 mod rows;
@@ -47,7 +49,7 @@ use super::{
     JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement,
     StatusReport, Steered, Store,
 };
-use crate::config::{Backend, DatabaseConfig};
+use crate::config::{Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
@@ -74,6 +76,7 @@ struct Inner {
     checks: Lane,
     /// For operators, whose questions may take a while.
     queries: Lane,
+    history: HistoryConfig,
 }
 
 impl fmt::Debug for Inner {
@@ -98,10 +101,15 @@ impl Sqlite {
         // Absolute, so that a later connection opens the same file whatever the working directory is by then.
         let path = std::path::absolute(file)
             .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
-        Self::open_path(path, config.call_timeout, config.connect_timeout).await
+        Self::open_path(path, config.call_timeout, config.connect_timeout, config.history.clone()).await
     }
 
-    async fn open_path(path: PathBuf, call_timeout: Duration, connect_timeout: Duration) -> Result<Self> {
+    async fn open_path(
+        path: PathBuf,
+        call_timeout: Duration,
+        connect_timeout: Duration,
+        history: HistoryConfig,
+    ) -> Result<Self> {
         let place = format!("sqlite:{}", path.display());
         let (file, name) = (path.clone(), place.clone());
         let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
@@ -111,7 +119,7 @@ impl Sqlite {
             Ok([writer, checks, queries].map(Lane::new))
         })
         .await?;
-        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries };
+        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries, history };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -180,8 +188,8 @@ impl JobStore for Sqlite {
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let Inner { path, call_timeout, connect_timeout, .. } = &*self.inner;
-        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout).await?))
+        let Inner { path, call_timeout, connect_timeout, history, .. } = &*self.inner;
+        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout, history.clone()).await?))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {

@@ -26,7 +26,7 @@ impl Inner {
         let tried = "retry jobs";
         if limit.is_none() && spread.is_zero() {
             return self
-                .steer(tried, chosen, dry_run, |chosen, connection, state| {
+                .steer(tried, chosen, dry_run, |chosen, connection, state, _| {
                     let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
                     chosen.execute(connection, copy, state)?;
                     chosen.execute(connection, RETRY_REMOVE, state)

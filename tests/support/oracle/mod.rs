@@ -5,6 +5,7 @@ mod dead;
 mod engine;
 mod gates;
 mod model;
+mod past;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -50,4 +50,11 @@ buried as (
            payload, body, content_type, headers, all_errors, terms
     from taken
 )
+--{failed} , remembered as (
+--{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
+--{failed}     select j.id, j.seq, j.kind, j.queue, case when g.dies then 'dead' else 'lost' end, j.attempt, j.created_at, j.claimed_at,
+--{failed}            j.lock_owner, j.terms ->> 'tenant', g.all_errors -> -1 ->> 'error'
+--{failed}     from {schema}.job j
+--{failed}     join judged g on j.ctid = g.tid
+--{failed} )
 select (select count(*) from freed) as waiting, (select count(*) from taken) as dead
