@@ -20,8 +20,8 @@ create table {schema}.history (
 comment on column {schema}.history.outcome is 'done; failed, lost (to be tried again); dead, cancelled, deleted';
 comment on column {schema}.history.node is 'who ran it; 0 = an external worker, null = it did not run';
 
--- Also the order of pruning.
-create index history_ended on {schema}.history (ended_at);
+-- The order of listings, and of pruning.
+create index history_ended on {schema}.history (ended_at, seq);
 create index history_job on {schema}.history (job_id);
 
 -- What a handler returned, committed with the end of its job.

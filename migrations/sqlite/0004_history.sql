@@ -18,8 +18,8 @@ create table jobwright_history (
     error      text
 ) strict;
 
--- Also the order of pruning.
-create index jobwright_history_ended on jobwright_history (ended_at);
+-- The order of listings, and of pruning.
+create index jobwright_history_ended on jobwright_history (ended_at, seq);
 create index jobwright_history_job on jobwright_history (job_id);
 
 -- What a handler returned, committed with the end of its job.

@@ -30,7 +30,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// [`Aborted`](ErrorKind::Aborted) when the job is no longer this handler's: stop. [`Invalid`](ErrorKind::Invalid) on the
     /// embedded store while the context's transaction is open, because there is only one writer: say it before. Else when the
     /// database does not answer.
-    pub async fn progress(&self, percent: u8, note: impl Into<String>) -> Result<()> {
+    pub async fn progress(&mut self, percent: u8, note: impl Into<String>) -> Result<()> {
         let note = Some(clip(&note.into(), NOTE_MAX));
         self.record(ProgressUpdate { percent: Some(percent.min(100)), note, checkpoint: None }).await
     }
@@ -40,7 +40,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     ///
     /// # Errors
     /// As [`progress`](Self::progress); also when the value can't be JSON, or is longer than 16 KiB as such.
-    pub async fn save_checkpoint<T: Serialize + Sync>(&self, value: &T) -> Result<()> {
+    pub async fn save_checkpoint<T: Serialize + Sync>(&mut self, value: &T) -> Result<()> {
         let json = self.to_json(value, "the checkpoint")?;
         if json.get().len() > CHECKPOINT_MAX {
             return Err(Error::invalid(format!(
@@ -56,7 +56,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     ///
     /// # Errors
     /// When it is not a `T`, or the database does not answer.
-    pub async fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub async fn checkpoint<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(json) = self.engine.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint) else {
             return Ok(None);
         };
@@ -101,7 +101,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
         })
     }
 
-    async fn record(&self, update: ProgressUpdate) -> Result<()> {
+    async fn record(&mut self, update: ProgressUpdate) -> Result<()> {
         let Engine { jobs, node, .. } = self.engine;
         if self.context.has_transaction() && !jobs.writes_beside_transactions() {
             return Err(Error::invalid(

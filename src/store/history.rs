@@ -113,8 +113,10 @@ pub struct HistoryFilter {
     pub outcomes: Option<Vec<Ending>>,
     /// Only those whose error contains this text.
     pub error: Option<String>,
-    /// Only those of this time. For the next page of a listing, `until` is the last row's `ended_at`.
+    /// Only those of this time.
     pub ended: TimeRange,
+    /// The next page: only what comes behind a row with this `ended_at` and `seq`, the last one of the page before.
+    pub behind: Option<(Timestamp, i64)>,
 }
 
 /// What a handler returned.

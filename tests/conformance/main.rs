@@ -25,7 +25,9 @@ mod lost;
 mod nodes;
 mod operating;
 mod owned;
+mod past;
 mod payloads;
+mod progressing;
 mod recovery;
 mod schema;
 mod sending;
@@ -367,6 +369,23 @@ conformance! {
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused
+        }
+        past {
+            nothing_is_remembered_unless_asked
+            every_end_is_remembered
+            failures_are_remembered_alone
+            ends_outside_are_remembered_too
+            a_refused_outcome_is_not_remembered
+            a_rolled_back_end_is_not_remembered
+            found_by_what_is_known_of_them
+            forgotten_when_old
+            a_result_comes_with_the_end_of_its_job
+            a_result_has_its_time
+        }
+        progressing {
+            progress_survives_the_attempt
+            only_the_owner_says_how_far
+            progress_goes_after_its_job
         }
     }
     postgres {

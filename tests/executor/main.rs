@@ -11,6 +11,7 @@ mod gates;
 mod hot_path;
 mod limits;
 mod plans;
+mod progressing;
 mod running;
 mod starting;
 mod stopping;
@@ -81,6 +82,13 @@ cases! {
         a_kind_never_runs_or_holds_more_than_its_concurrency
         a_full_kind_does_not_hold_up_others
         by_priority_then_order
+    }
+    progressing {
+        the_next_attempt_goes_on_from_the_checkpoint
+        too_much_to_keep_is_refused
+        a_handler_that_lost_its_job_is_told
+        a_result_can_be_waited_for
+        a_result_is_kept_as_long_as_asked
     }
     running {
         a_job_is_done_and_gone

@@ -1,15 +1,11 @@
 //! Jobs that foreign producers submit.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
 use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
 use crate::error::Result;
-use crate::executor::jitter;
 use crate::executor::stats::add;
 use crate::job::{Due, Submission};
 use crate::store::{Hint, Received, Store};

@@ -19,7 +19,8 @@ impl History for Postgres {
     }
 
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
-        let HistoryFilter { id, queue, kind, outcomes, error, ended } = filter;
+        let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
+        let (behind, seq) = behind.unzip();
         let id: Option<Uuid> = id.map(Into::into);
         let outcomes: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
         let [since, until] = [ended.since, ended.until].map(super::admin::moment);
@@ -28,7 +29,7 @@ impl History for Postgres {
             .engine(
                 "read the history",
                 &self.0.sql.history,
-                &[&id, queue, kind, &outcomes, error, &since, &until, &rows::count(limit)],
+                &[&id, queue, kind, &outcomes, error, &since, &until, &behind, &seq, &rows::count(limit)],
             )
             .await?;
         rows.iter().map(entry).collect()

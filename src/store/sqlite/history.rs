@@ -145,13 +145,14 @@ impl History for Sqlite {
 }
 
 fn find(connection: &Connection, filter: &HistoryFilter, limit: i64) -> rusqlite::Result<Vec<HistoryEntry>> {
-    let HistoryFilter { id, queue, kind, outcomes, error, ended } = filter;
+    let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
+    let (behind, seq) = behind.map(|(moment, seq)| (moment.as_microsecond(), seq)).unzip();
     let id = id.map(|id| id.as_uuid().as_bytes().to_vec());
     let words: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
     let outcomes = words
         .map(|words| format!("[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(",")));
     let [since, until] = [ended.since, ended.until].map(|moment| moment.map(jiff::Timestamp::as_microsecond));
-    let parts: [(&str, bool, &dyn ToSql, &str); 7] = [
+    let parts: [(&str, bool, &dyn ToSql, &str); 9] = [
         (":id", id.is_some(), &id, "job_id = :id"),
         (":queue", queue.is_some(), queue, "queue = :queue"),
         (":kind", kind.is_some(), kind, "kind = :kind"),
@@ -159,6 +160,8 @@ fn find(connection: &Connection, filter: &HistoryFilter, limit: i64) -> rusqlite
         (":error", error.is_some(), error, "instr(error, :error) > 0"),
         (":since", since.is_some(), &since, "ended_at >= :since"),
         (":until", until.is_some(), &until, "ended_at < :until"),
+        (":behind", behind.is_some(), &behind, "(ended_at, seq) < (:behind, :behind_seq)"),
+        (":behind_seq", seq.is_some(), &seq, "true"),
     ];
     let given: Vec<_> = parts.into_iter().filter(|(_, given, ..)| *given).collect();
     let clause: Vec<&str> = std::iter::once("true").chain(given.iter().map(|(.., clause)| *clause)).collect();

@@ -8,5 +8,6 @@ where ($1::uuid is null or job_id = $1)
   and ($5::text is null or strpos(error, $5) > 0)
   and ($6::timestamptz is null or ended_at >= $6)
   and ($7::timestamptz is null or ended_at < $7)
-order by ended_at desc
-limit $8
+  and ($8::timestamptz is null or (ended_at, seq) < ($8, $9))
+order by ended_at desc, seq desc
+limit $10

@@ -5,7 +5,7 @@ with gone as (
         select ctid
         from {schema}.history
         where ended_at < statement_timestamp() - $1 * interval '1 microsecond'
-        order by ended_at
+        order by ended_at, seq
         limit $2
         for update skip locked
     ))
