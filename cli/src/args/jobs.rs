@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jobwright::JobId;
 use jobwright::store::{JobFilter, JobState, TimeRange};
 
-use super::OutputArgs;
+use super::{HistoryArgs, OutputArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -22,6 +22,9 @@ pub(crate) enum JobsCommand {
     /// Say what dead letters died of: equal errors in one line, the most frequent first.
     #[command(after_help = "Example:\n  jobwright jobs errors --queue billing --since 1d")]
     Errors(ErrorsArgs),
+    /// List how attempts and jobs ended, the newest first; needs `[history] keep`.
+    #[command(after_help = "Example:\n  jobwright jobs history --outcome failed,dead --since 1d --kind send-invoice")]
+    History(HistoryArgs),
     /// Run dead letters again, and timers at once.
     #[command(
         after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run\n  jobwright jobs retry --since 2h --error \"connection refused\" --limit 1000 --spread 10m"
@@ -133,7 +136,7 @@ pub(crate) struct FilterArgs {
 }
 
 /// Reads `2026-03-29T12:00:00Z`, or `2h` for two hours ago.
-fn moment(text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse() {
         return Ok(moment);
     }

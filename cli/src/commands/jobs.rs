@@ -3,7 +3,7 @@
 use jobwright::store::{DeadGroups, JobSummary, Page, RetryOptions, Steered};
 use serde_json::json as value;
 
-use super::{connect_database, show};
+use super::{connect_database, history, show};
 use crate::args::{ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -14,6 +14,7 @@ pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(),
         JobsCommand::List(args) => list(settings, &args).await,
         JobsCommand::Show(args) => show::run(settings, &args).await,
         JobsCommand::Errors(args) => errors(settings, &args).await,
+        JobsCommand::History(args) => history::run(settings, &args).await,
         JobsCommand::Retry(args) => {
             let options = RetryOptions {
                 limit: args.limit,

@@ -69,7 +69,7 @@ fn what_is_not_known_is_refused_with_what_was_meant() {
         ("[handlers.x]\ncommand = [\"a\"]\nurl = \"http://a\"", "both `command` and `url`"),
         ("[handlers.x]\ncommand = []", "empty `command`"),
         ("[handlers.x]\nurl = \"ftp://a\"", "http"),
-        ("[history]\nkeep = \"all\"", "not supported by this version"),
+        ("[history]\nkeep = \"some\"", "\"off\", \"failed\" or \"all\""),
         ("[executor]\nlease = 30", "a duration such as"),
         ("[database]\nmax_connections = -1", "negative"),
     ] {
