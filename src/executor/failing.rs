@@ -18,7 +18,9 @@ const LONGEST_CONFLICT_PAUSE: Duration = Duration::from_millis(250);
 /// Says what an error means for its job. It gets every failure of a handler, also a panic or a timeout, with the advice the error
 /// came with ([`JobError::advice`]); what it returns counts.
 #[derive(Clone)]
-pub struct Classifier(Arc<dyn Fn(&JobError, &Job) -> RetryAdvice + Send + Sync>);
+pub struct Classifier(Arc<Classify>);
+
+type Classify = dyn Fn(&JobError, &Job) -> RetryAdvice + Send + Sync;
 
 impl Classifier {
     /// From a closure. It runs on the worker's task, so it should not block.

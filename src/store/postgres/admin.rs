@@ -19,7 +19,7 @@ const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
 pub(super) struct Filter<'a> {
     ids: Option<Vec<Uuid>>,
     states: Option<Vec<&'static str>>,
-    filter: &'a JobFilter,
+    asked: &'a JobFilter,
     /// Sent since and until, dead since and until.
     times: [Option<Timestamp>; 4],
 }
@@ -29,7 +29,7 @@ impl<'a> From<&'a JobFilter> for Filter<'a> {
         Self {
             ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| *id.as_uuid()).collect()),
             states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
-            filter,
+            asked: filter,
             times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
 impl Filter<'_> {
     /// The parameters of a statement: first the filter's, then its own.
     pub(super) fn params<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
-        let JobFilter { queue, kind, error, .. } = self.filter;
+        let JobFilter { queue, kind, error, .. } = self.asked;
         let [sent_since, sent_until, dead_since, dead_until] = &self.times;
         let filter: [&(dyn ToSql + Sync); 9] =
             [&self.ids, &self.states, queue, kind, error, sent_since, sent_until, dead_since, dead_until];
