@@ -10,7 +10,9 @@ use uuid::Uuid;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
-use crate::store::{JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
+use crate::store::{
+    Hint, JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
+};
 
 /// PostgreSQL's time begins later than ours.
 const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
