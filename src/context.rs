@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::job::{Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
 use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo};
-use crate::store::{Postgres, Store, UnitOfWork};
+use crate::store::{NewResult, Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
 ///
@@ -30,11 +30,13 @@ pub struct Context<S: Store = Postgres> {
     /// Opened by the first message: most handlers send none.
     service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
+    /// What the handler that uses this context returns; boxed, because few do.
+    result: Option<Box<NewResult>>,
 }
 
 impl<S: Store> Context<S> {
     pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, hooks: Hooks) -> Self {
-        Self { store, factory, hooks, service: None, transaction: None }
+        Self { store, factory, hooks, service: None, transaction: None, result: None }
     }
 
     /// The context's transaction; the first call opens it.
@@ -48,6 +50,16 @@ impl<S: Store> Context<S> {
             None => self.store.begin().await?,
         };
         Ok(self.transaction.insert(transaction))
+    }
+
+    /// Keeps this with the end of the job, if it succeeds. The last one counts.
+    pub(crate) fn keep_result(&mut self, result: NewResult) {
+        self.result = Some(Box::new(result));
+    }
+
+    /// Whether there is anything to commit but the end of the job.
+    pub(crate) fn is_used(&self) -> bool {
+        self.has_transaction() || self.result.is_some() || !self.pending().is_empty()
     }
 
     /// Whether the transaction was opened.
@@ -149,6 +161,9 @@ impl<S: Store> Context<S> {
         if !owned {
             transaction.rollback().await?;
             return Ok(false);
+        }
+        if let Some(result) = self.result.take() {
+            transaction.keep_result(&result).await?;
         }
         let mut service = self.take_service();
         if let Some(service) = &mut service {

@@ -73,6 +73,7 @@
 pub(crate) mod backoff;
 pub mod broker;
 pub mod config;
+mod conflict;
 mod context;
 pub mod error;
 pub mod executor;
@@ -83,16 +84,17 @@ pub mod testing;
 mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
-pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
+pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{
-    Batch, BatchOptions, BatchOutcomes, Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue,
-    JobContext, KindOptions, Middleware, Next,
+    Batch, BatchOptions, BatchOutcomes, Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats,
+    ExternalQueue, JobContext, KindOptions, Middleware, Next,
 };
 pub use job::*;
 pub use message::{
-    BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, ScheduleService, WentTo,
+    Awaited, BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices,
+    ScheduleService, WentTo,
 };
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]

@@ -1,11 +1,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan, Single};
+use super::failing::{Classifier, Failing};
 use super::middleware::{Layer, Middleware};
 use super::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
@@ -13,7 +15,7 @@ use super::registry::{
 use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
-use crate::job::{DEFAULT_QUEUE, Job, JobError};
+use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
 use crate::store::{NodeInfo, Store};
 
@@ -41,6 +43,7 @@ pub struct ExecutorBuilder<S: Store> {
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
     layers: Vec<Arc<dyn Layer>>,
+    failing: Failing,
 }
 
 impl<S: Store> ExecutorBuilder<S> {
@@ -54,10 +57,16 @@ impl<S: Store> ExecutorBuilder<S> {
             external: Vec::new(),
             options: HashMap::new(),
             layers: Vec::new(),
+            failing: Failing {
+                classifier: None,
+                queues: HashMap::new(),
+                default: RetryPolicy::default(),
+                conflicts: 0,
+            },
         }
     }
 
-    /// Sets name, lease and poll interval. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
+    /// Sets name, lease, poll interval, and how often conflicts and deaths are put up with. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
     pub fn config(mut self, config: ExecutorConfig) -> Self {
         self.config = config;
         self
@@ -184,6 +193,28 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]).
+    pub fn queue_retry(mut self, name: impl Into<String>, retry: RetryPolicy) -> Self {
+        self.failing.queues.insert(name.into(), retry);
+        self
+    }
+
+    /// Decides what the errors of handlers mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
+    ///
+    /// ```no_run
+    /// # fn f(messages: jobwright::MessageServices) {
+    /// use jobwright::{CommandExecutor, Job, JobError, RetryAdvice};
+    ///
+    /// let builder = CommandExecutor::builder(messages).classify(|error: &JobError, _job: &Job| {
+    ///     if error.message().contains("unknown customer") { RetryAdvice::Never } else { error.advice() }
+    /// });
+    /// # }
+    /// ```
+    pub fn classify(mut self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
+        self.failing.classifier = Some(Classifier::new(classify));
+        self
+    }
+
     /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
     /// the jobs wait.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
@@ -203,8 +234,9 @@ impl<S: Store> ExecutorBuilder<S> {
     /// Checks everything, and gives the handlers their state.
     pub(super) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options, layers } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options, layers, mut failing } = self;
         let layers: Arc<[_]> = layers.into();
+        failing.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
         for Planned { names, options: defaults, make, batch } in planned {
             if let Some(plan) = &batch {
@@ -252,6 +284,8 @@ impl<S: Store> ExecutorBuilder<S> {
             external,
             node,
             poll_interval: config.poll_interval,
+            failing: Arc::new(failing),
+            quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
         })

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::batch::{self, Member};
 use super::completer::{Completer, Report};
 use super::incarnation::Incarnation;
+use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::worker::{self, Ending};
 use super::{ExecutorBuilder, Settings};
@@ -185,7 +186,8 @@ impl<S: Store> ByHand<S> {
         let slots = self.slots(&queue).await?;
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
         let cancelled = CancellationToken::new();
-        let attempt = Attempt { job: &job, context, cancelled: &cancelled, slots: &slots };
+        let engine = Engine { jobs: &self.node.store, node: self.node.id, largest: self.node.messages.limits.payload };
+        let attempt = Attempt { job: &job, context, engine, cancelled: &cancelled, slots: &slots };
         Ok(match worker::execute(&kind, attempt).await {
             Ending::Returned(ended) => ended,
             Ending::DoneWithout => Ok(Outcome::Done),

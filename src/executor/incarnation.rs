@@ -12,12 +12,13 @@ use tokio_util::task::TaskTracker;
 use super::batch::Gathering;
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
+use super::failing::Failing;
 use super::in_flight::InFlight;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, listener, monitor, scheduler, timers};
+use super::{Settings, admission, broker, listener, monitor, pruner, scheduler, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -41,6 +42,7 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) gathering: Gathering,
     pub(super) workers: TaskTracker,
     pub(super) poll_interval: Duration,
+    pub(super) failing: Arc<Failing>,
     /// No more claims.
     pub(super) stop_claiming: CancellationToken,
     /// Handlers must stop.
@@ -135,6 +137,7 @@ impl<S: Store> Incarnation<S> {
             gathering: Gathering::default(),
             workers: TaskTracker::new(),
             poll_interval: settings.poll_interval,
+            failing: settings.failing.clone(),
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
@@ -169,7 +172,9 @@ impl<S: Store> Incarnation<S> {
             self.poll_interval,
             quit.clone(),
         ));
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
+        let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
+        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, quit.clone()));
+        helpers.spawn(pruner::run(store.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }

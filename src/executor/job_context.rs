@@ -2,6 +2,7 @@ use std::fmt;
 
 use tokio_util::sync::CancellationToken;
 
+use super::progress::Engine;
 use crate::context::Context;
 use crate::error::Result;
 use crate::job::{IntoJob, Job, JobId, JobMessage, Payload, TraceContext};
@@ -16,6 +17,7 @@ pub struct JobContext<'a, A = (), S: Store = Postgres> {
     pub(super) job: &'a Job,
     pub(super) state: &'a A,
     pub(super) context: &'a mut Context<S>,
+    pub(super) engine: Engine<'a>,
     pub(super) cancelled: &'a CancellationToken,
 }
 

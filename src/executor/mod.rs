@@ -24,6 +24,7 @@ pub(crate) mod by_hand;
 mod command;
 mod completer;
 mod dispatcher;
+mod failing;
 mod in_flight;
 mod incarnation;
 mod job_context;
@@ -32,6 +33,8 @@ mod middleware;
 mod monitor;
 mod node;
 mod panic;
+mod progress;
+mod pruner;
 mod queue;
 mod registry;
 mod scheduler;
@@ -39,6 +42,7 @@ mod stats;
 mod timers;
 mod worker;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +53,8 @@ pub use self::batch::{Batch, BatchOptions, BatchOutcomes};
 pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
+pub use self::failing::Classifier;
+use self::failing::Failing;
 use self::in_flight::InFlight;
 use self::incarnation::{End, Incarnation};
 pub use self::job_context::JobContext;
@@ -71,6 +77,9 @@ struct Settings<S: Store> {
     external: Vec<ExternalQueue>,
     node: NodeInfo,
     poll_interval: Duration,
+    failing: Arc<Failing>,
+    /// After how many deaths of its nodes a job is a dead letter.
+    quarantine: Option<NonZeroU32>,
     call_timeout: Duration,
     counters: Arc<Counters>,
     /// How long a stop waits for handlers; whoever asks for it may say otherwise.

@@ -36,8 +36,8 @@ fn install_hook() {
     });
 }
 
-/// Runs handler code and turns a panic into a failure.
-fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
+/// Runs code of the user's and turns a panic into a failure.
+pub(super) fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
     install_hook();
     let before = IN_HANDLER.replace(true);
     // What a panicking handler leaves behind is dropped with it: its future is never polled again, its transaction rolls back.

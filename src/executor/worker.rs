@@ -8,13 +8,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::completer::Report;
+use super::failing::{Decision, pause};
 use super::incarnation::Incarnation;
 use super::middleware::around;
 use super::panic::catching_async;
+use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, RetryAdvice, TraceContext};
+use crate::job::{Job, JobError, Outcome, TraceContext};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
@@ -45,10 +47,21 @@ pub(super) fn run<S: Store>(
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
-        let mut context = node.messages.begin();
-        let ending =
-            execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots }).await;
-        conclude(&node, &kind, &job, context, ending).await;
+        let mut conflicts = 0;
+        loop {
+            let engine = Engine { jobs: &node.store, node: node.id, largest: node.messages.limits.payload };
+            let mut context = node.messages.begin();
+            let ending = execute(
+                &kind,
+                Attempt { job: &job, context: &mut context, engine, cancelled: &node.cancel, slots: &slots },
+            )
+            .await;
+            if conclude(&node, &kind, &job, context, ending, conflicts).await {
+                break;
+            }
+            conflicts += 1;
+            Box::pin(pause(conflicts, &node.cancel)).await;
+        }
         // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
         let limited = slots.kind.is_some();
         drop(slots);
@@ -101,16 +114,19 @@ async fn limited<S: Store>(kind: &Kind<S>, cancel: &CancellationToken, handler: 
     }
 }
 
+/// Brings the outcome to the database. `false`: there is none yet, the handler is to be run again; its transaction is rolled back.
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
     job: &Job,
     context: Context<S>,
     ending: Ending,
-) {
+    conflicts: u32,
+) -> bool {
     let fence = job.fence();
+    let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
     let report = match ending {
-        Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
+        Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
             match Box::pin(context.commit_job(node.id, fence)).await {
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
@@ -118,10 +134,10 @@ async fn conclude<S: Store>(
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                     }
                     node.in_flight.remove(std::iter::once(fence));
-                    return;
+                    return true;
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
-                Err(error) => failure(kind, job, &JobError::from(error)),
+                Err(error) => failed(&JobError::from(error)),
             }
         }
         Ending::Returned(ended) => {
@@ -131,47 +147,71 @@ async fn conclude<S: Store>(
             {
                 tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
             }
-            report(kind, job, ended)
+            report(node, kind, job, ended, conflicts)
         }
         Ending::DoneWithout => {
             drop(context);
-            Report::Done(fence)
+            Some(Report::Done(fence))
         }
         Ending::TimedOut(limit) => {
             drop(context);
-            failure(kind, job, &JobError::new(format!("the handler did not finish within {limit:?}")))
+            failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
         Ending::Cancelled => {
             drop(context);
-            Report::Settled(Settlement::new(fence, Verdict::Release))
+            Some(Report::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
-    node.reports.send(report).await;
+    match report {
+        Some(report) => node.reports.send(report).await,
+        None => return false,
+    }
+    true
 }
 
-/// What an attempt means for its job that leaves nothing to commit.
-pub(super) fn report<S: Store>(kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
+/// What an attempt means for its job that leaves nothing to commit, after so many conflicts that it lost. `None`: it is not over.
+pub(super) fn report<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    ended: Ended,
+    conflicts: u32,
+) -> Option<Report> {
     let fence = job.fence();
     match ended {
-        Ok(Outcome::Done) => Report::Done(fence),
-        Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
-        Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
+        Ok(Outcome::Done) => Some(Report::Done(fence)),
+        Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
+        Ok(Outcome::Snooze(delay)) => Some(Report::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
         Ok(Outcome::Cancel(reason)) => {
             tracing::info!(reason, "the handler cancelled its job");
-            Report::Settled(Settlement::new(fence, Verdict::Cancel))
+            Some(Report::Settled(Settlement::new(fence, Verdict::Cancel)))
         }
-        Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
-        Err(error) => failure(kind, job, &error),
+        Ok(Outcome::Dead(reason)) => Some(settled(job, &JobError::new(reason), Verdict::Dead)),
+        Err(error) => failure(node, kind, job, &error, conflicts),
     }
 }
 
-/// What a failed attempt means for the job.
-pub(super) fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
-    let verdict = match error.advice() {
-        RetryAdvice::ByPolicy => Verdict::Retry(kind.options.retry.delay(job.attempt)),
-        RetryAdvice::After(delay) => Verdict::Retry(delay),
-        RetryAdvice::Never => Verdict::Dead,
+/// What a failed attempt means for the job. `None`: it is not over, the handler is to be run again.
+pub(super) fn failure<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    error: &JobError,
+    conflicts: u32,
+) -> Option<Report> {
+    let verdict = match node.failing.decide(error, job, &kind.options, conflicts) {
+        Decision::AtOnce => {
+            add(&node.counters.conflicts, 1);
+            tracing::debug!(%error, "the handler lost a conflict and is run again");
+            return None;
+        }
+        Decision::Later(delay) => Verdict::Retry(delay),
+        Decision::Never => Verdict::Dead,
     };
+    Some(settled(job, error, verdict))
+}
+
+fn settled(job: &Job, error: &JobError, verdict: Verdict) -> Report {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
         tracing::error!(%error, "the job failed and becomes a dead letter");

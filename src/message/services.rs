@@ -233,7 +233,8 @@ impl MessageServices<AnyStore> {
     /// # Errors
     /// When the configuration can't be used, or the database (or a broker that is required) can't be reached.
     pub async fn connect(config: &Config) -> Result<Self> {
-        let services = Self::new(AnyStore::connect(&config.database).await?, &config.database);
+        let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
+        let services = Self::new(AnyStore::connect(&database).await?, &database);
         if services.store.is_embedded() {
             services.migrate().await?;
         }

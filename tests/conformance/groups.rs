@@ -165,7 +165,7 @@ pub(crate) async fn a_dead_owner_does_not_free_the_group<T: TestDb>(db: &T) {
     let lost = store.take_one(dying).await;
     db.bury(dying).await;
     assert_eq!(store.admit_all().await, 0);
-    assert_eq!(store.release_lost(10).await.unwrap().waiting, 1);
+    assert_eq!(store.release_lost(10, None).await.unwrap().waiting, 1);
     assert_eq!(store.admit_all().await, 0, "the released one holds its group");
     let node = store.node().await;
     let again = store.take(node, 10).await;

@@ -48,7 +48,7 @@ pub(crate) async fn monitors_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>)
     store.take(node, 3).await;
     db.bury(node).await;
     let held = db.hold("select from {schema}.job order by seq limit 1 for update").await;
-    let released = timeout(SOON, store.release_lost(10)).await.expect("the release waited").unwrap();
+    let released = timeout(SOON, store.release_lost(10, None)).await.expect("the release waited").unwrap();
     assert_eq!(released.total(), 2);
     held.release().await;
     assert_eq!(store.release_all_lost().await, (1, 0));

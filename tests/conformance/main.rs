@@ -9,6 +9,7 @@ mod support;
 
 mod claiming;
 mod concurrency;
+mod dead;
 mod delivered;
 mod external;
 mod extremes;
@@ -26,7 +27,9 @@ mod nodes;
 mod operating;
 mod overlaps;
 mod owned;
+mod past;
 mod payloads;
+mod progressing;
 mod recovery;
 mod schedules;
 mod schema;
@@ -97,6 +100,14 @@ conformance! {
             overlapping_batches_do_not_collide
             claims_meet_the_death_of_their_node
             nodes_register_at_once
+        }
+        dead {
+            found_by_their_newest_error
+            found_by_when_they_died_and_were_sent
+            grouped_by_what_they_died_of
+            run_again_some_at_a_time
+            run_again_one_after_the_other
+            a_thousand_over_a_while
         }
         delivered {
             what_it_names_is_taken
@@ -199,6 +210,9 @@ conformance! {
             the_living_keep_theirs
             several_dead_nodes
             the_record_stays_bounded
+            a_killer_is_quarantined
+            a_requeued_killer_is_counted_anew
+            the_last_death_is_the_reason
             what_it_settled_is_not_lost
         }
         misfires {
@@ -395,6 +409,23 @@ conformance! {
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused
+        }
+        past {
+            nothing_is_remembered_unless_asked
+            every_end_is_remembered
+            failures_are_remembered_alone
+            ends_outside_are_remembered_too
+            a_refused_outcome_is_not_remembered
+            a_rolled_back_end_is_not_remembered
+            found_by_what_is_known_of_them
+            forgotten_when_old
+            a_result_comes_with_the_end_of_its_job
+            a_result_has_its_time
+        }
+        progressing {
+            progress_survives_the_attempt
+            only_the_owner_says_how_far
+            progress_goes_after_its_job
         }
     }
     postgres {

@@ -7,11 +7,13 @@ mod support;
 
 mod around;
 mod batches;
+mod conflicts;
 mod failing;
 mod gates;
 mod hot_path;
 mod limits;
 mod plans;
+mod progressing;
 mod running;
 mod scheduling;
 mod starting;
@@ -75,6 +77,13 @@ cases! {
         jobs_handed_over_gather_too
         impossible_batches_are_refused
     }
+    conflicts {
+        a_conflict_is_run_again_within_its_attempt
+        an_endless_conflict_is_a_failure
+        a_stop_does_not_wait_for_a_conflict
+        the_classifier_says_what_an_error_means
+        a_queue_has_a_retry_policy
+    }
     failing {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history
@@ -104,6 +113,13 @@ cases! {
         a_kind_never_runs_or_holds_more_than_its_concurrency
         a_full_kind_does_not_hold_up_others
         by_priority_then_order
+    }
+    progressing {
+        the_next_attempt_goes_on_from_the_checkpoint
+        too_much_to_keep_is_refused
+        a_handler_that_lost_its_job_is_told
+        a_result_can_be_waited_for
+        a_result_is_kept_as_long_as_asked
     }
     running {
         a_job_is_done_and_gone

@@ -214,7 +214,7 @@ impl<'a, T: TestDb> Player<'a, T> {
                 self.db.bury(self.nodes[*node]).await;
                 self.nodes[*node] = jobs.register_node(&node_info("node")).await?;
             }
-            Op::ReleaseLost => drop(jobs.release_lost(100).await?),
+            Op::ReleaseLost => drop(jobs.release_lost(100, None).await?),
             Op::Retire { node } => {
                 jobs.retire_node(self.nodes[*node]).await?;
                 self.nodes[*node] = jobs.register_node(&node_info("node")).await?;
@@ -306,7 +306,7 @@ impl<'a, T: TestDb> Player<'a, T> {
             self.jobs.retire_node(node).await.map_err(|error| error.to_string())?;
         }
         let node = self.jobs.register_node(&node_info("last")).await.map_err(|error| error.to_string())?;
-        while self.jobs.release_lost(100).await.map_err(|error| error.to_string())?.total() == 100 {}
+        while self.jobs.release_lost(100, None).await.map_err(|error| error.to_string())?.total() == 100 {}
         for fence in std::mem::take(&mut self.outs) {
             let done = ExternalDone { fence, result: None };
             self.jobs.complete_external(&[done]).await.map_err(|error| error.to_string())?;

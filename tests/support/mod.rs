@@ -85,6 +85,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Makes it look as if a later build had been here.
     async fn pretend_newer(&self);
 
+    /// The same place as a process opens it that keeps the past.
+    async fn remembering(&self, keep: jobwright::Keep) -> Self::Store;
+
     /// Makes it look as if a schema change had been edited after it was applied.
     async fn pretend_edited(&self);
 }

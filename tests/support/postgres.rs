@@ -232,6 +232,11 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         self.raw("insert into {schema}.migration (version, name, checksum) values (9999, 'future', '')").await;
     }
 
+    async fn remembering(&self, keep: jobwright::Keep) -> Postgres {
+        let history = jobwright::HistoryConfig { keep, ..Default::default() };
+        Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
+    }
+
     async fn pretend_edited(&self) {
         self.raw("update {schema}.migration set checksum = 'edited' where version = 1").await;
     }

@@ -146,6 +146,11 @@ impl SqlDb for SqliteDb {
         .await;
     }
 
+    async fn remembering(&self, keep: jobwright::Keep) -> Sqlite {
+        let history = jobwright::HistoryConfig { keep, ..Default::default() };
+        Sqlite::open(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
+    }
+
     async fn pretend_edited(&self) {
         self.raw("update jobwright_migration set checksum = 'edited' where version = 1").await;
     }

@@ -1,6 +1,7 @@
 //! The command line. Secrets are not read through clap, so that no help and no error of its can show them.
 
 mod broker;
+mod history;
 mod jobs;
 mod schedules;
 mod send;
@@ -11,7 +12,8 @@ use clap::{Args, Parser, Subcommand};
 
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
-pub(crate) use self::jobs::{JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::history::HistoryArgs;
+pub(crate) use self::jobs::{ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;

@@ -3,6 +3,7 @@
 pub(crate) mod broker;
 pub(crate) mod doctor;
 pub(crate) mod drained;
+mod history;
 pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod migrate;

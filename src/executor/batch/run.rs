@@ -173,7 +173,7 @@ async fn conclude<S: Store>(
         Ending::TimedOut(limit) => {
             drop(context);
             let error = JobError::new(format!("the batch handler did not finish within {limit:?}"));
-            jobs.iter().map(|job| failed(kind, job, &error)).collect()
+            jobs.iter().map(|job| failed(node, kind, job, &error)).collect()
         }
         Ending::Cancelled => {
             drop(context);
@@ -195,7 +195,7 @@ async fn returned<S: Store>(
 ) -> Vec<Report> {
     let used = context.has_transaction() || !context.pending().is_empty();
     if !used {
-        return settle(kind, jobs, results, |_| false);
+        return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
     if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
@@ -207,11 +207,11 @@ async fn returned<S: Store>(
         tracing::info!(
             "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
         );
-        return settle(kind, jobs, results, relies);
+        return settle(node, kind, jobs, results, relies);
     }
     let (part, rest): (Vec<_>, Vec<_>) = jobs.iter().zip(results).partition(|(_, result)| relies(result));
     let fences: Vec<Fence> = part.iter().map(|(job, _)| job.fence()).collect();
-    let mut reports: Vec<_> = rest.into_iter().map(|(job, result)| recorded(kind, job, result.ended)).collect();
+    let mut reports: Vec<_> = rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
@@ -224,27 +224,37 @@ async fn returned<S: Store>(
         // If the answer to the commit got lost and it did take effect, the rows are gone and these are refused.
         Err(error) => {
             let error = JobError::from(error);
-            reports.extend(part.iter().map(|(job, _)| failed(kind, job, &error)));
+            reports.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
         }
     }
     reports
 }
 
 /// Records each by itself; `again`: it relied on what was rolled back.
-fn settle<S: Store>(kind: &Kind<S>, jobs: &[Job], results: Vec<Came>, again: impl Fn(&Came) -> bool) -> Vec<Report> {
-    let each = jobs
-        .iter()
-        .zip(results)
-        .map(|(job, result)| if again(&result) { released(job.fence()) } else { recorded(kind, job, result.ended) });
+fn settle<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    results: Vec<Came>,
+    again: impl Fn(&Came) -> bool,
+) -> Vec<Report> {
+    let each = jobs.iter().zip(results).map(|(job, result)| {
+        if again(&result) { released(job.fence()) } else { recorded(node, kind, job, result.ended) }
+    });
     each.collect()
 }
 
-fn recorded<S: Store>(kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
-    job_span(job).in_scope(|| report(kind, job, ended))
+/// A batch is not run again at once: one that lost a conflict has failed.
+const NO_MORE: u32 = u32::MAX;
+
+fn recorded<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
+    let report = job_span(job).in_scope(|| report(node, kind, job, ended, NO_MORE));
+    report.unwrap_or_else(|| released(job.fence()))
 }
 
-fn failed<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
-    job_span(job).in_scope(|| failure(kind, job, error))
+fn failed<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
+    let report = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
+    report.unwrap_or_else(|| released(job.fence()))
 }
 
 fn released(fence: Fence) -> Report {

@@ -15,9 +15,10 @@ use super::client::query;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
 use super::insert::{Columns, Texts};
+use super::types::JsonParam;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
-use crate::store::{Inserted, Preclaim, UnitOfWork};
+use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 
 /// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
 /// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
@@ -143,6 +144,14 @@ impl UnitOfWork for PgTransaction {
             self.evidence.xid = Some(super::rows::get(row, 1)?);
         }
         Ok(rows.len() == fences.len())
+    }
+
+    async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
+        let payload = JsonParam(result.payload.get());
+        let retention = super::rows::micros(result.retention);
+        let sql = &self.shared.sql.keep_result;
+        self.run("keep the result of a job", sql, &[result.id.as_uuid(), &result.kind, &payload, &retention]).await?;
+        Ok(())
     }
 
     /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in

@@ -168,6 +168,21 @@ pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::R
     serde_json::to_string(&all).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
 }
 
+/// How many errors of a record begin like this, counted back to where the job's present life began: attempts rise until a dead
+/// letter starts again with none.
+pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
+    let mut deaths = 0;
+    let mut later = u32::MAX;
+    for error in errors(Some(record)).iter().rev() {
+        if error.attempt > later {
+            break;
+        }
+        later = error.attempt;
+        deaths += u32::from(error.error.starts_with(beginning));
+    }
+    deaths
+}
+
 /// What a settlement adds to the record, if it has an error.
 pub(super) fn attempt_error(
     settlement: &Settlement,

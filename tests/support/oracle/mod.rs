@@ -1,9 +1,11 @@
 //! The store as it is meant, in memory: one map, one lock, no cleverness. What it does is what its neighbours must do.
 
 mod broker;
+mod dead;
 mod engine;
 mod gates;
 mod model;
+mod past;
 mod schedules;
 mod unit;
 
