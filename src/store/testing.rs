@@ -41,3 +41,8 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
         created_at,
     }
 }
+
+/// A statement of the PostgreSQL store as it is sent, for tests that look at its plan.
+pub fn postgres_statement(sql: &str, schema: &str) -> String {
+    super::postgres::rendered(sql, schema)
+}

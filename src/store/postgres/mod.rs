@@ -101,6 +101,11 @@ impl Postgres {
     }
 }
 
+/// A statement with its parts and the schema filled in.
+pub(super) fn rendered(sql: &str, schema: &str) -> String {
+    statements::render(sql, schema)
+}
+
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Postgres({}, schema {})", self.0.place, self.0.config.schema)
