@@ -402,6 +402,7 @@ conformance! {
             shares_by_weight
             rules_are_kept
             what_waits_long_is_raised
+            an_admitted_job_is_not_held_for_its_delivery
         }
         overlaps {
             no_overlap_while_the_job_is_blocked
