@@ -418,6 +418,7 @@ conformance! {
             ends_outside_are_remembered_too
             a_refused_outcome_is_not_remembered
             a_rolled_back_end_is_not_remembered
+            a_batch_is_remembered_one_by_one
             found_by_what_is_known_of_them
             forgotten_when_old
             a_result_comes_with_the_end_of_its_job
