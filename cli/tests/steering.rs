@@ -126,7 +126,7 @@ fn jobs_can_be_filtered(place: &Place) {
     let rest = place.list(&["--after", &first[1]["seq"].to_string()]);
     assert_eq!(rest.len(), 2);
     assert_eq!(rest[0]["id"], json!(ids[2]));
-    place.run(&["jobs", "list", "--state", "nonsense"]).code(2).says("waiting, running, external, timer");
+    place.run(&["jobs", "list", "--state", "nonsense"]).code(2).says("waiting, blocked, running, external, timer");
 }
 
 fn jobs_can_be_steered(place: &Place) {
