@@ -23,6 +23,7 @@ mod limits;
 mod locks;
 mod lost;
 mod misfires;
+mod moving;
 mod nodes;
 mod operating;
 mod overlaps;
@@ -424,6 +425,22 @@ conformance! {
             a_result_comes_with_the_end_of_its_job
             a_result_has_its_time
         }
+        moving {
+            suspend_from_every_state
+            resume_from_every_state
+            run_from_every_state
+            change_in_every_state
+            there_and_back
+            an_ordered_job_keeps_its_group
+            a_change_of_the_queue_is_admitted_anew
+            a_delivery_to_the_old_queue_is_out_of_date
+            chosen_by_their_terms
+            nonsense_is_refused
+            more_than_one_transaction_takes
+            the_audit_says_who_did_what
+            a_node_learns_which_of_its_jobs_are_gone
+            a_condemned_node_loses_its_jobs
+        }
         progressing {
             progress_survives_the_attempt
             only_the_owner_says_how_far
@@ -439,6 +456,7 @@ conformance! {
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
             schedulers_pass_over_them
+            a_condemned_node_waits_for_its_claims
         }
     }
 }
