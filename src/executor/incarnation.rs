@@ -16,7 +16,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, listener, monitor, timers};
+use super::{Settings, admission, broker, expiry, listener, monitor, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -43,6 +43,7 @@ pub(super) struct Incarnation<S: Store> {
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
+    expiry_hint: Arc<Notify>,
     /// There are rules that limit or pause: what comes has to be looked at.
     pub(super) limited: Arc<AtomicBool>,
     /// What those wait for who send jobs of a queue to the broker.
@@ -133,6 +134,7 @@ impl<S: Store> Incarnation<S> {
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
+            expiry_hint: Arc::default(),
             limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
@@ -151,6 +153,13 @@ impl<S: Store> Incarnation<S> {
             store.clone(),
             wakeup.clone(),
             self.timer_hint.clone(),
+            self.poll_interval,
+            quit.clone(),
+        ));
+        helpers.spawn(expiry::run(
+            store.clone(),
+            wakeup.clone(),
+            self.expiry_hint.clone(),
             self.poll_interval,
             quit.clone(),
         ));
@@ -242,10 +251,12 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
             }
             Hint::Timer => self.timer_hint.notify_one(),
             Hint::Gate => self.in_flight.gate.notify_one(),
+            Hint::Expiry => self.expiry_hint.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());
                 self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
+                self.expiry_hint.notify_one();
                 self.in_flight.gate.notify_one();
             }
         }

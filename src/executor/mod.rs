@@ -21,6 +21,7 @@ mod builder;
 mod command;
 mod completer;
 mod dispatcher;
+mod expiry;
 mod in_flight;
 mod incarnation;
 mod job_context;

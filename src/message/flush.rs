@@ -165,8 +165,8 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
 
 /// Spreads the word of committed messages: deliveries of those that are held for one, wake-ups for the others.
 pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<JobMessage>, executor: usize) -> Handoff {
+    wakeup.tell(hints(&messages));
     let (held, waiting): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| !message.hold.is_zero());
-    wakeup.tell(hints(&waiting));
     let handoff = Handoff::known(WentTo { executor, broker: 0, table: waiting.len() });
     let pointers: Vec<_> =
         held.into_iter().map(|JobMessage { id, queue, kind, .. }| Pointer { id, queue, kind }).collect();
@@ -176,17 +176,21 @@ pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<Jo
     }
 }
 
-/// Who has to hear of these messages: each queue once, and those who wait for timers.
-fn hints(messages: &[JobMessage]) -> Vec<Hint> {
+/// Who has to hear of these messages: each queue once, those who admit, and those who wait for a time.
+pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> Vec<Hint> {
     let mut hints = Vec::new();
     for message in messages {
-        let hint = match message.due {
+        // What is delivered needs no wake-up.
+        let ready = message.hold.is_zero().then(|| match message.due {
             Due::Now if message.is_blocked_at_first() => Hint::Gate,
             Due::Now => Hint::Queue(message.queue.clone()),
             Due::In(_) | Due::At(_) => Hint::Timer,
-        };
-        if !hints.contains(&hint) {
-            hints.push(hint);
+        });
+        let expiry = message.terms.ttl.map(|_| Hint::Expiry);
+        for hint in ready.into_iter().chain(expiry) {
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
         }
     }
     hints

@@ -15,7 +15,7 @@
 mod amqp;
 mod db;
 mod enlist;
-mod flush;
+pub(crate) mod flush;
 mod handoff;
 pub(crate) mod local;
 pub(crate) mod pipe;

@@ -16,6 +16,7 @@ mod admin;
 pub(crate) mod admission;
 mod any;
 mod broker;
+mod expiring;
 pub mod migration;
 pub mod postgres;
 mod rules;
@@ -37,6 +38,7 @@ pub use self::admin::{
 pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::broker::{Extension, ExternalDone, Received};
+pub use self::expiring::{Expired, Expiring};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
@@ -181,7 +183,7 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
+pub trait JobStore: Admission + Expiring + Rules + Send + Sync + fmt::Debug + 'static {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 
@@ -308,7 +310,7 @@ pub trait JobStore: Admission + Rules + Send + Sync + fmt::Debug + 'static {
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
 
     /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
-    /// keeps its errors. Wakes nobody: executors find the jobs at their next look.
+    /// keeps its errors; one with a time to live lives as long again. Wakes nobody: executors find the jobs at their next look.
     async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
 
     /// Removes live jobs that match (waiting, timer, suspended, running, external). A running handler is not interrupted here,
@@ -330,6 +332,8 @@ pub enum Hint {
     Gate,
     /// A timer was set that may be due before the one waited for.
     Timer,
+    /// A job was sent that expires, maybe before the one waited for.
+    Expiry,
     /// Something changed; the store can't tell what.
     Any,
 }

@@ -10,6 +10,7 @@ mod support;
 mod claiming;
 mod concurrency;
 mod delivered;
+mod expiring;
 mod external;
 mod extremes;
 mod fencing;
@@ -350,6 +351,15 @@ conformance! {
             paused
             shares_by_weight
             rules_are_kept
+        }
+        expiring {
+            nothing_expires_without_a_time_to_live
+            what_waits_expires
+            next_is_the_soonest_and_now_when_there_is_more
+            what_runs_goes_on
+            requeued_it_lives_as_long_again
+            an_expired_job_frees_its_group
+            lookers_share_without_overlap
         }
         ledger {
             a_newer_schema_is_refused

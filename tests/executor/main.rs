@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod expiry;
 mod failing;
 mod hot_path;
 mod limits;
@@ -43,6 +44,10 @@ macro_rules! cases {
 }
 
 cases! {
+    expiry {
+        what_nobody_runs_is_a_dead_letter_in_time
+        what_was_claimed_in_time_runs_to_its_end
+    }
     failing {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history

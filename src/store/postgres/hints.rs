@@ -23,6 +23,7 @@ fn encode(hint: &Hint) -> String {
         Hint::Rescan(queue) => format!("r{queue}"),
         Hint::Timer => "t".to_owned(),
         Hint::Gate => "g".to_owned(),
+        Hint::Expiry => "x".to_owned(),
         Hint::Any => "a".to_owned(),
     }
 }
@@ -33,6 +34,7 @@ fn decode(text: &str) -> Hint {
         Some(("r", queue)) => Hint::Rescan(queue.to_owned()),
         Some(("t", _)) => Hint::Timer,
         Some(("g", _)) => Hint::Gate,
+        Some(("x", _)) => Hint::Expiry,
         _ => Hint::Any,
     }
 }

@@ -13,6 +13,7 @@ mod claim;
 mod client;
 mod connect;
 mod error;
+mod expiring;
 mod external;
 mod fate;
 mod hints;

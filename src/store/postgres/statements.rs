@@ -16,11 +16,12 @@ pub(crate) struct Statement {
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
+const RENEWED: &str = include_str!("sql/part/renewed.sql");
 
 /// Fills in the shared parts, and the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
 /// errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
-    let mut sql = sql.replace("{may_start}", MAY_START);
+    let mut sql = sql.replace("{may_start}", MAY_START).replace("{renewed}", RENEWED);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
     }
@@ -75,6 +76,7 @@ statements! {
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
+    expire_jobs: [INT8, TEXT],
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],
     expire_nodes: [],

@@ -4,7 +4,9 @@ use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
+use super::parts::statement;
 use super::rows::{count, detail, id_list, summary};
+use super::writer::now;
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::{JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
@@ -13,7 +15,7 @@ const LIST: &str = include_str!("sql/list.sql");
 const SHOW: &str = include_str!("sql/show.sql");
 const COUNT: &str = include_str!("sql/count.sql");
 const REMOVE: &str = include_str!("sql/remove.sql");
-const RETRY_COPY_DEAD: &str = include_str!("sql/retry_copy_dead.sql");
+static RETRY_COPY_DEAD: super::parts::Statement = statement!("sql/retry_copy_dead.sql");
 const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
 const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
 
@@ -67,7 +69,8 @@ impl Chosen {
 
     /// Binds what the statement uses of the filter.
     fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let values: [(&str, &dyn ToSql); 3] = [(":ids", &self.ids), (":queue", &self.queue), (":kind", &self.kind)];
+        let values: [(&str, &dyn ToSql); 4] =
+            [(":ids", &self.ids), (":queue", &self.queue), (":kind", &self.kind), (":now", &now())];
         for (name, value) in values {
             if let Some(index) = statement.parameter_index(name)? {
                 statement.raw_bind_parameter(index, value)?;
@@ -164,7 +167,7 @@ impl Inner {
     pub(super) async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
         self.steer("retry jobs", chosen, dry_run, |chosen, connection, state| {
-            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+            let copy = if state == JobState::Dead { &**RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
             chosen.execute(connection, copy, state)?;
             chosen.execute(connection, RETRY_REMOVE, state)
         })

@@ -8,6 +8,7 @@ mod admin;
 mod admission;
 mod claim;
 mod delivered;
+mod expiring;
 mod external;
 mod failure;
 mod hints;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use jobwright::Result;
-use jobwright::store::{Admission, AdmitRequest, Admitted, Rule, Rules};
+use jobwright::store::{Admission, AdmitRequest, Admitted, Expired, Expiring, Rule, Rules};
 
 use super::Oracle;
 
@@ -32,5 +32,13 @@ impl Rules for Oracle {
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         Ok(self.lock().rules.clone())
+    }
+}
+
+/// Nothing expires: the cases about it run on databases alone.
+#[async_trait]
+impl Expiring for Oracle {
+    async fn expire_jobs(&self, _: usize) -> Result<Expired> {
+        Ok(Expired::default())
     }
 }

@@ -1,6 +1,6 @@
 -- A job of the same id that is there already wins; the dead letter then stays where it is.
 insert into jobwright_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type,
                            headers, errors, terms)
-select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, {renewed}
 from jobwright_dead_letter_job where {filter}
 on conflict (id) do nothing
