@@ -45,6 +45,20 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     if let Some(at) = options.at {
         job = job.at(at);
     }
+    job = match &options.group {
+        Some(group) if options.ordered => job.ordered(group),
+        Some(group) => job.exclusive(group),
+        None => job,
+    };
+    if let Some(tenant) = &options.tenant {
+        job = job.tenant(tenant);
+    }
+    if let Some(key) = &options.limit_key {
+        job = job.limit_key(key);
+    }
+    if let Some(ttl) = options.ttl {
+        job = job.ttl(ttl);
+    }
     if let Some(queue) = &options.reply_to {
         job = job.header(REPLY_TO, queue);
     }
