@@ -77,7 +77,7 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
-    /// and the server could not be asked. In all other cases nothing was kept.
+    /// and the server could not be asked; [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected. In all other cases nothing was kept.
     pub async fn commit(self) -> Result<()> {
         self.hand_off().await.map(drop)
     }
@@ -92,7 +92,7 @@ impl<S: Store> Context<S> {
         Ok(self.hand_off().await?.settled().await)
     }
 
-    async fn hand_off(mut self) -> Result<Handoff> {
+    pub(crate) async fn hand_off(mut self) -> Result<Handoff> {
         let mut service = self.take_service();
         match (self.transaction.take(), &mut service) {
             (Some(mut transaction), service) => {

@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Aborted,
     /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
+    /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
+    Conflict,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
@@ -51,6 +53,7 @@ impl ErrorKind {
             Self::ReadOnly => "JW-READ-ONLY",
             Self::Aborted => "JW-ABORTED",
             Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
+            Self::Conflict => "JW-CONFLICT",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
             Self::Broker => "JW-BROKER",

@@ -8,6 +8,7 @@ mod payload;
 mod reply;
 mod retry;
 mod terms;
+mod unique;
 mod validate;
 
 pub use claimed::{AttemptError, Fence, Job, NodeId};
@@ -18,4 +19,5 @@ pub use payload::Payload;
 pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO};
 pub use retry::{RetryPolicy, parse_duration};
 pub use terms::Terms;
+pub use unique::{Unique, UniqueConflict, UniqueHold, UniqueTerm};
 pub use validate::Limits;

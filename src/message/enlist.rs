@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use super::flush::spread;
+use super::flush::{spread, written};
 use super::pipe::Pipe;
 use super::{Collected, Handoff, WakeUp};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::store::Store;
+use crate::store::{Inserted, Store};
 
 /// Collects messages for a transaction that the caller owns, began, and will commit.
 ///
@@ -52,8 +52,9 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
         }
     }
 
-    fn flushed(mut self) -> Flushed {
-        Flushed { messages: self.collected.take(), wakeup: self.wakeup, pipe: self.pipe }
+    fn flushed(mut self, inserted: Inserted) -> Flushed {
+        let messages = written(self.collected.take(), &inserted.kept);
+        Flushed { messages, kept: inserted.kept, wakeup: self.wakeup, pipe: self.pipe }
     }
 }
 
@@ -61,11 +62,12 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     /// Writes the messages into the caller's transaction, with one statement.
     ///
     /// # Errors
-    /// When the statement fails; then the caller's transaction is aborted.
+    /// When the statement fails; then the caller's transaction is aborted. With [`Conflict`](crate::ErrorKind::Conflict) it is not: nothing
+    /// was written, and it goes on.
     pub async fn flush(mut self) -> Result<Flushed> {
         self.plan();
-        self.store.insert_into(self.transaction, self.collected.messages()).await?;
-        Ok(self.flushed())
+        let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
+        Ok(self.flushed(inserted))
     }
 }
 
@@ -77,8 +79,8 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// When a statement fails.
     pub fn flush(mut self) -> Result<Flushed> {
         self.plan();
-        crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
-        Ok(self.flushed())
+        let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
+        Ok(self.flushed(inserted))
     }
 }
 
@@ -87,6 +89,7 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
 #[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
 pub struct Flushed {
     messages: Vec<JobMessage>,
+    kept: Vec<(JobId, JobId)>,
     wakeup: Arc<WakeUp>,
     pipe: Option<Arc<Pipe>>,
 }
@@ -94,6 +97,6 @@ pub struct Flushed {
 impl Flushed {
     /// The caller's transaction has committed: spread the word. Does not wait for it.
     pub fn committed(self) -> Handoff {
-        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0)
+        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0).kept_back(self.kept)
     }
 }

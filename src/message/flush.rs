@@ -1,6 +1,6 @@
 //! What both message services do: one insert at the flush, and the word spread after the commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
@@ -28,6 +28,8 @@ pub(super) struct Flush {
     collected: Collected,
     /// What the commit under way would hand to an executor in this process.
     handover: Option<Handover>,
+    /// Unique ones that were not written.
+    kept: Vec<(JobId, JobId)>,
 }
 
 /// Slots reserved in this process for some of the messages.
@@ -65,7 +67,7 @@ impl Handover {
 
 impl Flush {
     pub(super) fn new(means: Means) -> Self {
-        Self { collected: Collected::new(means.limits), means, handover: None }
+        Self { collected: Collected::new(means.limits), means, handover: None, kept: Vec::new() }
     }
 
     pub(super) fn send(&mut self, job: NewJob) -> Result<JobId> {
@@ -102,6 +104,7 @@ impl Flush {
     }
 
     fn inserted(&mut self, handover: Option<Handover>, inserted: Inserted) {
+        self.kept.extend_from_slice(&inserted.kept);
         self.handover = handover.map(|mut handover| {
             handover.inserted = Some(inserted);
             handover
@@ -114,12 +117,13 @@ impl Flush {
             Some(handover) => hand_over(handover, messages),
             None => (None, messages),
         };
+        let left = written(left, &self.kept);
         let executor = taken.as_ref().map_or(0, |(_, jobs)| jobs.len());
         let handoff = spread(&self.means.wakeup, self.means.pipe.as_ref(), left, executor);
         if let Some((offer, jobs)) = taken {
             offer.deliver(jobs);
         }
-        handoff
+        handoff.kept_back(std::mem::take(&mut self.kept))
     }
 }
 
@@ -161,6 +165,15 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
         return (None, left);
     }
     (Some((offer, jobs)), left)
+}
+
+/// Leaves out unique messages that were not written.
+pub(super) fn written(mut messages: Vec<JobMessage>, kept: &[(JobId, JobId)]) -> Vec<JobMessage> {
+    if !kept.is_empty() {
+        let gone: HashSet<JobId> = kept.iter().filter(|(id, holder)| id != holder).map(|(id, _)| *id).collect();
+        messages.retain(|message| !gone.contains(&message.id));
+    }
+    messages
 }
 
 /// Spreads the word of committed messages: deliveries of those that are held for one, wake-ups for the others.

@@ -92,15 +92,15 @@ impl<S: Store> MessageServices<S> {
         Context::new(self.store.clone(), self.factory.clone())
     }
 
-    /// Sends one message in a transaction of its own.
+    /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
     ///
     /// # Errors
     /// When the message is refused, or could not be stored.
     pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
         let mut context = self.begin();
         let id = context.send(job)?;
-        context.commit().await?;
-        Ok(id)
+        let handoff = context.hand_off().await?;
+        Ok(handoff.kept().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
     }
 
     /// Brings the schema up to this build. Safe when many processes start at once.

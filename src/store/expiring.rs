@@ -25,5 +25,7 @@ pub trait Expiring: Send + Sync {
     /// live is over: in one transaction, at most `limit` in each of these states. One that runs, or is in the hands of an external
     /// worker, goes on. What it held (its group, its places under limits) is free again, but for the group of an
     /// [`ordered`](crate::NewJob::ordered) one that held it already. A dead letter that is requeued lives as long again.
+    ///
+    /// Keys of unique jobs that were held for a period are forgotten when that is over.
     async fn expire_jobs(&self, limit: usize) -> Result<Expired>;
 }

@@ -25,6 +25,7 @@ mod settle;
 pub mod sqlite;
 #[doc(hidden)]
 pub mod testing;
+pub(crate) mod unique;
 
 use std::fmt;
 use std::sync::Arc;
@@ -94,6 +95,8 @@ pub struct Inserted {
     pub rows: u64,
     /// The jobs that are now owned by the node of the [`Preclaim`].
     pub owned: Vec<OwnedInsert>,
+    /// Unique messages that were not written, because another job holds their key: their id, and that of the other.
+    pub kept: Vec<(JobId, JobId)>,
 }
 
 /// A job inserted as already owned, with what only the database knows about it. Its version and attempt are 1.
@@ -207,7 +210,10 @@ pub trait JobStore: Admission + Expiring + Rules + Send + Sync + fmt::Debug + 's
     // -- sending
 
     /// Inserts messages in a transaction of their own, with one statement. A message whose given id exists in any state is
-    /// skipped. Due later = `timer_job`.
+    /// skipped, and so is a unique one whose key is held. Due later = `timer_job`.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) when a unique message is to be rejected; then nothing was written.
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted>;
 
     /// Tells other processes that there is work in these queues. A hint: it may get lost.

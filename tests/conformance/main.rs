@@ -34,6 +34,7 @@ mod steering;
 mod submissions;
 mod timers;
 mod transactions;
+mod uniques;
 
 /// A test for each case of each module, run against one kind of database.
 macro_rules! run {
@@ -360,6 +361,19 @@ conformance! {
             requeued_it_lives_as_long_again
             an_expired_job_frees_its_group
             lookers_share_without_overlap
+        }
+        uniques {
+            one_of_a_key_until_it_is_gone
+            what_is_compared
+            while_it_waits
+            for_a_period
+            replace
+            reject
+            in_bulk
+            rolled_back_it_holds_nothing
+            the_same_id_twice_is_one_job
+            one_of_many_senders_wins
+            replacing_races_with_claims
         }
         ledger {
             a_newer_schema_is_refused

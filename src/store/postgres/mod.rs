@@ -26,6 +26,7 @@ mod statements;
 mod tls;
 mod transaction;
 mod types;
+mod unique;
 
 use std::fmt;
 use std::sync::Arc;

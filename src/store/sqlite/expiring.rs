@@ -15,6 +15,8 @@ use crate::store::{Expired, Expiring};
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
 const EXPIRED_TO_DEAD: &str = include_str!("sql/expired_to_dead.sql");
+const PRUNE_UNIQUE: &str = include_str!("sql/prune_unique.sql");
+const KEYS_ARE_OVER: &str = include_str!("sql/keys_are_over.sql");
 const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
 
 /// Where jobs wait, and which rows of the table do.
@@ -26,12 +28,18 @@ impl Expiring for Sqlite {
     async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
         let tried = "remove expired jobs";
         let limit = limit.max(1);
-        let (next, now) = self.inner.check(tried, |connection, now| Ok((next(connection)?, now))).await?;
-        if next.is_none_or(|next| next > now) {
+        let (next, over, now) = self
+            .inner
+            .check(tried, |connection, now| Ok((next(connection)?, keys_are_over(connection, now)?, now)))
+            .await?;
+        if !over && next.is_none_or(|next| next > now) {
             return Ok(Expired { jobs: 0, next: next.map(|next| wait(next, now)) });
         }
         self.inner
             .write(tried, move |connection, now| {
+                connection
+                    .prepare_cached(PRUNE_UNIQUE)?
+                    .execute(named_params! { ":now": now, ":limit": count(limit) })?;
                 let mut jobs = 0;
                 let mut full = false;
                 for place in PLACES {
@@ -63,6 +71,11 @@ fn next(connection: &Connection) -> Work<Option<Micros>> {
         soonest = soonest.into_iter().chain(next).min();
     }
     Ok(soonest)
+}
+
+/// Whether there are keys of unique jobs whose period is over.
+fn keys_are_over(connection: &Connection, now: Micros) -> rusqlite::Result<bool> {
+    connection.prepare_cached(KEYS_ARE_OVER)?.query_row(named_params! { ":now": now }, |row| row.get(0))
 }
 
 fn next_after(connection: &Connection, now: Micros) -> Work<Option<Duration>> {

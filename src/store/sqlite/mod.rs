@@ -26,6 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod unique;
 mod writer;
 
 use std::fmt;

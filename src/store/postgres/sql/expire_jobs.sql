@@ -1,6 +1,13 @@
 -- Makes dead letters of what may not start any more. Owned rows are left alone, and so are those that somebody is just about to take.
 -- statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
-with gone_waiting as (
+-- Keys of unique jobs whose period is over go too; whoever wants one does not wait for that.
+with pruned as (
+    delete from {schema}.unique_key
+    where ctid = any (array(
+        select ctid from {schema}.unique_key where expires_at <= statement_timestamp() limit $1 for update skip locked
+    ))
+),
+gone_waiting as (
     delete from {schema}.job
     where ctid = any (array(
         select ctid
