@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::message::{Handoff, MessageService, MessageServiceFactory, WentTo};
+use crate::message::{Handoff, MessageService, MessageServiceFactory, WentTo, WhenFull};
 use crate::store::{Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
@@ -29,11 +29,12 @@ pub struct Context<S: Store = Postgres> {
     /// Opened by the first message: most handlers send none.
     service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
+    when_full: WhenFull,
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>) -> Self {
-        Self { store, factory, service: None, transaction: None }
+    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, when_full: WhenFull) -> Self {
+        Self { store, factory, service: None, transaction: None, when_full }
     }
 
     /// The context's transaction; the first call opens it.
@@ -47,6 +48,12 @@ impl<S: Store> Context<S> {
             None => self.store.begin().await?,
         };
         Ok(self.transaction.insert(transaction))
+    }
+
+    /// What the commit does when a queue is full. Without a call: as [`MessageServices::when_full`](crate::MessageServices::when_full) says.
+    pub fn when_full(&mut self, when_full: WhenFull) -> &mut Self {
+        self.when_full = when_full;
+        self
     }
 
     /// Whether the transaction was opened.
@@ -69,7 +76,9 @@ impl<S: Store> Context<S> {
 
     /// What has to be flushed, if there is something.
     fn take_service(&mut self) -> Option<Box<dyn MessageService<S>>> {
-        self.service.take().filter(|service| !service.pending().is_empty())
+        let mut service = self.service.take().filter(|service| !service.pending().is_empty())?;
+        service.when_full(self.when_full);
+        Some(service)
     }
 
     /// Flushes the messages with one statement and commits, proven: `Ok` means that the server really committed.
@@ -77,7 +86,7 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
-    /// and the server could not be asked; [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected. In all other cases nothing was kept.
+    /// and the server could not be asked; [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected; [`Full`](crate::ErrorKind::Full) when a queue is. In all other cases nothing was kept.
     pub async fn commit(self) -> Result<()> {
         self.hand_off().await.map(drop)
     }

@@ -85,7 +85,9 @@ pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
 pub use job::*;
-pub use message::{Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo};
+pub use message::{
+    Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo, WhenFull,
+};
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};

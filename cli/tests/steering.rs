@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 on_both_stores!(
     a_job_can_be_sent_and_seen,
     what_a_job_asks_for_is_seen,
+    a_unique_job_is_sent_once,
     payloads_come_back_as_they_were,
     an_id_is_taken_once,
     lines_become_jobs,
@@ -71,6 +72,15 @@ fn what_a_job_asks_for_is_seen(place: &Place) {
     }
     place.run(&["send", "x", "--ordered"]).code(2).says("--group");
     place.run(&["send", "x", "--ttl", "1s", "--delay", "2s"]).code(2).says("time to live");
+}
+
+fn a_unique_job_is_sent_once(place: &Place) {
+    let first = place.send(&["x", "1", "--unique", "order-7"]);
+    assert_eq!(place.send(&["x", "2", "--unique", "order-7"]), first);
+    assert_ne!(place.send(&["x", "3", "--unique", "order-8"]), first);
+    assert_eq!(place.list(&[]).len(), 2);
+    place.run(&["jobs", "delete", &first]).success();
+    assert_ne!(place.send(&["x", "4", "--unique", "order-7"]), first);
 }
 
 fn payloads_come_back_as_they_were(place: &Place) {

@@ -250,3 +250,6 @@ begin
     return job_id;
 end
 $send$;
+
+-- How many wait in a queue that may hold no more than so many.
+create index blocked_job_queue on {schema}.blocked_job (queue);

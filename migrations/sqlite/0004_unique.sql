@@ -82,3 +82,6 @@ when old.terms ->> 'unique' is not null
 begin
     delete from jobwright_unique_key where job_id = old.id and hold <> 'period';
 end;
+
+-- How many wait in a queue that may hold no more than so many.
+create index jobwright_blocked_job_queue on jobwright_blocked_job (queue);

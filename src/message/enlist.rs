@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use super::flush::{spread, written};
 use super::pipe::Pipe;
-use super::{Collected, Handoff, WakeUp};
+use super::room::make_room;
+use super::{Collected, Handoff, WakeUp, WhenFull};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
 use crate::store::{Inserted, Store};
@@ -29,6 +30,7 @@ pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) pipe: Option<Arc<Pipe>>,
     pub(super) store: S,
     pub(super) transaction: &'t T,
+    pub(super) when_full: WhenFull,
 }
 
 impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
@@ -38,6 +40,12 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
     /// When the message is refused; what was collected before stays.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
         self.collected.send(job.into_job())
+    }
+
+    /// What the flush does when a queue is full.
+    pub fn when_full(&mut self, when_full: WhenFull) -> &mut Self {
+        self.when_full = when_full;
+        self
     }
 
     /// What a flush would write now.
@@ -65,6 +73,7 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     /// When the statement fails; then the caller's transaction is aborted. With [`Conflict`](crate::ErrorKind::Conflict) it is not: nothing
     /// was written, and it goes on.
     pub async fn flush(mut self) -> Result<Flushed> {
+        make_room(&self.store, self.collected.messages(), self.when_full, true).await?;
         self.plan();
         let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
         Ok(self.flushed(inserted))
@@ -76,8 +85,9 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// Writes the messages through the caller's connection, into the transaction it has open.
     ///
     /// # Errors
-    /// When a statement fails.
+    /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock.
     pub fn flush(mut self) -> Result<Flushed> {
+        crate::store::sqlite::refuse_full(self.transaction, self.collected.messages())?;
         self.plan();
         let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
         Ok(self.flushed(inserted))

@@ -7,7 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::local::Offer;
 use super::pipe::{Pipe, Pointer};
-use super::{Collected, Handoff, WakeUp, WentTo};
+use super::room::make_room;
+use super::{Collected, Handoff, WakeUp, WentTo, WhenFull};
 use crate::error::Result;
 use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
 use crate::store::{Hint, Inserted, JobStore, Preclaim, UnitOfWork};
@@ -28,6 +29,7 @@ pub(super) struct Flush {
     collected: Collected,
     /// What the commit under way would hand to an executor in this process.
     handover: Option<Handover>,
+    when_full: WhenFull,
     /// Unique ones that were not written.
     kept: Vec<(JobId, JobId)>,
 }
@@ -67,7 +69,13 @@ impl Handover {
 
 impl Flush {
     pub(super) fn new(means: Means) -> Self {
-        Self { collected: Collected::new(means.limits), means, handover: None, kept: Vec::new() }
+        Self {
+            collected: Collected::new(means.limits),
+            means,
+            handover: None,
+            when_full: WhenFull::default(),
+            kept: Vec::new(),
+        }
     }
 
     pub(super) fn send(&mut self, job: NewJob) -> Result<JobId> {
@@ -78,7 +86,12 @@ impl Flush {
         self.collected.messages()
     }
 
+    pub(super) fn when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
+    }
+
     pub(super) async fn within(&mut self, transaction: &mut impl UnitOfWork) -> Result<()> {
+        make_room(&*self.means.jobs, self.collected.messages(), self.when_full, true).await?;
         let (handover, preclaim) = self.plan();
         let inserted = transaction.insert(self.collected.messages(), preclaim.as_ref()).await?;
         self.inserted(handover, inserted);
@@ -86,6 +99,7 @@ impl Flush {
     }
 
     pub(super) async fn alone(&mut self) -> Result<()> {
+        make_room(&*self.means.jobs, self.collected.messages(), self.when_full, false).await?;
         let (handover, preclaim) = self.plan();
         let inserted = self.means.jobs.insert(self.collected.messages(), preclaim.as_ref()).await?;
         self.inserted(handover, inserted);

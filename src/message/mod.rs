@@ -19,6 +19,7 @@ pub(crate) mod flush;
 mod handoff;
 pub(crate) mod local;
 pub(crate) mod pipe;
+mod room;
 mod services;
 mod wakeup;
 
@@ -28,6 +29,7 @@ pub use self::amqp::{AmqpMessageService, AmqpMessageServiceFactory};
 pub use self::db::{DbMessageService, DbMessageServiceFactory};
 pub use self::enlist::{Enlisted, Flushed};
 pub use self::handoff::{Handoff, WentTo};
+pub use self::room::WhenFull;
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
 use crate::error::Result;
@@ -51,6 +53,11 @@ pub trait MessageService<S: Store>: Send {
 
     /// The same in a transaction of its own, for a context that opened none: one round trip.
     async fn flush_alone(&mut self) -> Result<()>;
+
+    /// What a flush does when a queue is full. Without a call it refuses.
+    fn when_full(&mut self, when_full: WhenFull) {
+        let _ = when_full;
+    }
 
     /// The transaction has really committed: now, and only now, others may hear of it. Does not wait for it.
     fn committed(&mut self) -> Handoff;

@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use super::flush::Means;
 use super::pipe::Pipe;
-use super::{AmqpMessageServiceFactory, Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp};
+use super::{
+    AmqpMessageServiceFactory, Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp, WhenFull,
+};
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
@@ -21,6 +23,7 @@ pub struct MessageServices<S: Store = Postgres> {
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
     pub(crate) limits: Limits,
+    when_full: WhenFull,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
@@ -35,6 +38,7 @@ impl<S: Store> Clone for MessageServices<S> {
             pipe: self.pipe.clone(),
             intake: self.intake,
             limits: self.limits,
+            when_full: self.when_full,
             call_timeout: self.call_timeout,
         }
     }
@@ -48,7 +52,17 @@ impl<S: Store> MessageServices<S> {
         let limits = Limits { payload: config.max_payload.max(1) };
         let means = Means { jobs: jobs.clone(), wakeup: wakeup.clone(), limits, pipe: None };
         let factory = Arc::new(DbMessageServiceFactory::new(means));
-        Self { store, jobs, wakeup, factory, pipe: None, intake: false, limits, call_timeout: config.call_timeout }
+        Self {
+            store,
+            jobs,
+            wakeup,
+            factory,
+            pipe: None,
+            intake: false,
+            limits,
+            when_full: WhenFull::default(),
+            call_timeout: config.call_timeout,
+        }
     }
 
     /// Delivers through a broker from now on, whenever it is up; without a URL in `config` everything stays as it is. Waits until
@@ -82,6 +96,13 @@ impl<S: Store> MessageServices<S> {
         Ok(self)
     }
 
+    /// What commits do when a queue is full, unless their context says otherwise.
+    #[must_use]
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
     /// The broker, if there is one.
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.pipe.as_ref().map(|pipe| pipe.broker())
@@ -89,7 +110,7 @@ impl<S: Store> MessageServices<S> {
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.clone())
+        Context::new(self.store.clone(), self.factory.clone(), self.when_full)
     }
 
     /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
@@ -156,6 +177,7 @@ impl<S: Store> MessageServices<S> {
             pipe: self.pipe.clone(),
             store: self.store.clone(),
             transaction,
+            when_full: self.when_full,
         }
     }
 }

@@ -15,6 +15,7 @@
 mod admin;
 pub(crate) mod admission;
 mod any;
+pub(crate) mod backlog;
 mod broker;
 mod expiring;
 pub mod migration;
@@ -38,6 +39,7 @@ pub use self::admin::{
 };
 pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
+pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::expiring::{Expired, Expiring};
 pub use self::migration::{Migration, MigrationStatus};
@@ -186,7 +188,7 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + Expiring + Rules + Send + Sync + fmt::Debug + 'static {
+pub trait JobStore: Admission + Backlog + Expiring + Rules + Send + Sync + fmt::Debug + 'static {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 

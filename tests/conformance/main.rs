@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod backlog;
 mod claiming;
 mod concurrency;
 mod delivered;
@@ -374,6 +375,10 @@ conformance! {
             the_same_id_twice_is_one_job
             one_of_many_senders_wins
             replacing_races_with_claims
+        }
+        backlog {
+            full_is_as_many_waiting_as_allowed
+            each_queue_by_itself
         }
         ledger {
             a_newer_schema_is_refused

@@ -264,3 +264,40 @@ pub(crate) async fn replacing_races_with_claims<T: TestDb>(db: &T) {
     done += store.take(node, 10).await.len();
     assert!(done >= 1 && store.count(JobState::Waiting).await == 0);
 }
+
+/// By `send` in SQL and by the library: one key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_and_the_library_keep_each_other_out() {
+    let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let client = db.client().await;
+    let sql = async |key: &str| -> JobId {
+        let send = format!("select {}.send('kind', '1', unique_key => $1)", db.schema());
+        JobId::from(client.query_one(&send, &[&key]).await.unwrap().get::<_, uuid::Uuid>(0))
+    };
+    let first = sql("ä").await;
+    assert_eq!(sql("ä").await, first);
+    assert_eq!(try_send(&store, one("ä")).await.1, Some(first));
+    let (second, none) = try_send(&store, one("b")).await;
+    assert_eq!((none, sql("b").await), (None, second));
+    assert_eq!(store.all().await.len(), 2);
+    assert_eq!(store.detail(first).await.terms.unique, message(one("ä")).terms.unique);
+    store.delete(&JobFilter::ids([first]), false).await.unwrap();
+    assert_ne!(sql("ä").await, first);
+    assert!(client.query_one(&format!("select {}.send('k', '1', unique_key => '')", db.schema()), &[]).await.is_err());
+}
+
+/// The end of a job does not wait for a sender that is about to take its key over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_job_waits_for_no_sender() {
+    let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let waiting = || job().unique(Unique::key("a").while_waiting());
+    let (node, claimed) = store.running(waiting()).await;
+    let mut sender = db.store().begin().await.unwrap();
+    assert_eq!(sender.insert(&messages([waiting()]), None).await.unwrap().rows, 1);
+    // The key is locked by the sender.
+    store.finish(node, &claimed).await;
+    sender.rollback().await.unwrap();
+    assert_eq!(try_send(&store, waiting()).await.1, None, "a key whose job is gone holds nobody up");
+}

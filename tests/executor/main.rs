@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod back_pressure;
 mod expiry;
 mod failing;
 mod hot_path;
@@ -44,6 +45,11 @@ macro_rules! cases {
 }
 
 cases! {
+    back_pressure {
+        a_full_queue_refuses
+        a_sender_waits_in_vain
+        waiting_senders_go_on_when_there_is_room
+    }
     expiry {
         what_nobody_runs_is_a_dead_letter_in_time
         what_was_claimed_in_time_runs_to_its_end

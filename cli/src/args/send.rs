@@ -80,6 +80,9 @@ pub(crate) struct SendOptions {
     /// How long it may wait for its start; then it is a dead letter: `30s`, `PT1M`.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
+    /// Be the only job of this kind with this key: while one holds it, nothing is sent, and the id of that one is printed.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) unique: Option<String>,
     /// Have the handler's result sent to this queue of the broker.
     #[arg(long, value_name = "QUEUE")]
     pub(crate) reply_to: Option<String>,

@@ -1,6 +1,6 @@
 //! `jobwright send`.
 
-use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO};
+use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, Unique};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
@@ -58,6 +58,9 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     }
     if let Some(ttl) = options.ttl {
         job = job.ttl(ttl);
+    }
+    if let Some(key) = &options.unique {
+        job = job.unique(Unique::key(key));
     }
     if let Some(queue) = &options.reply_to {
         job = job.header(REPLY_TO, queue);

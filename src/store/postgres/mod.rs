@@ -8,6 +8,7 @@
 
 mod admin;
 mod admission;
+mod backlog;
 mod batch;
 mod claim;
 mod client;
@@ -63,6 +64,7 @@ struct Shared {
     config: DatabaseConfig,
     call_timeout: Duration,
     pgbouncer: bool,
+    depths: backlog::Remembered,
     /// What and where, for errors and logs.
     place: String,
 }
@@ -82,6 +84,7 @@ impl Postgres {
             sql: Statements::new(&config.schema),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
+            depths: backlog::Remembered::default(),
             place: config.url.redacted(),
             config: config.clone(),
         });

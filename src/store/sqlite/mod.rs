@@ -6,6 +6,7 @@
 
 mod admin;
 mod admission;
+mod backlog;
 mod claim;
 mod delivered;
 mod expiring;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
+pub(crate) use self::backlog::refuse_full;
 pub use self::insert::insert_into;
 use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
