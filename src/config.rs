@@ -2,6 +2,7 @@
 //! business.
 
 mod broker;
+mod history;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,8 +10,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 pub use self::broker::{BrokerConfig, QueueType};
+pub use self::history::{HistoryConfig, Keep};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
+
+/// So many of its errors a job keeps; more deaths than that could not be counted.
+const ERRORS_KEPT: u32 = 10;
 
 /// Everything that can be set for the library. Unknown keys are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,6 +25,8 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// How jobs are run.
     pub executor: ExecutorConfig,
+    /// What is remembered of jobs that ended.
+    pub history: HistoryConfig,
     /// The broker that deliveries go through, if there is one.
     pub broker: BrokerConfig,
 }
@@ -44,6 +51,9 @@ pub struct DatabaseConfig {
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
     pub max_payload: usize,
+    /// What is remembered of jobs that end through these connections. In a file it is a section of its own ([`Config::history`]).
+    #[serde(skip)]
+    pub history: HistoryConfig,
 }
 
 impl Default for DatabaseConfig {
@@ -56,6 +66,7 @@ impl Default for DatabaseConfig {
             call_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             max_payload: 1024 * 1024,
+            history: HistoryConfig::default(),
         }
     }
 }
@@ -137,6 +148,13 @@ pub struct ExecutorConfig {
     /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
+    /// How often a handler that lost a conflict in the database is run again at once, within its attempt. Default 3; 0 makes a
+    /// conflict an ordinary failure.
+    pub conflict_retries: u32,
+    /// A job whose node died this often while it ran becomes a dead letter, whatever attempts remain: it may be what kills them.
+    /// 1 to 10; default 3. 0 = never; for nodes that die for reasons of their own, such as machines that may be taken away at any
+    /// time.
+    pub quarantine_after: u32,
 }
 
 impl Default for ExecutorConfig {
@@ -146,6 +164,8 @@ impl Default for ExecutorConfig {
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(30),
             poll_interval: Duration::from_secs(5),
+            conflict_retries: 3,
+            quarantine_after: 3,
         }
     }
 }
@@ -157,6 +177,12 @@ impl ExecutorConfig {
         }
         if self.poll_interval < Duration::from_millis(10) || self.poll_interval > Duration::from_secs(3600) {
             return Err(Error::config(format!("executor.poll_interval is {:?}; use 10ms to 1h", self.poll_interval)));
+        }
+        if self.quarantine_after > ERRORS_KEPT {
+            return Err(Error::config(format!(
+                "executor.quarantine_after is {}; use 1 to {ERRORS_KEPT} (as many errors as a job keeps), or 0 for never",
+                self.quarantine_after
+            )));
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::job::{IntoJob, JobId, JobMessage};
-use crate::message::{Handoff, MessageService, MessageServiceFactory, WentTo, WhenFull};
-use crate::store::{Postgres, Store, UnitOfWork};
+use crate::job::{Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
+use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo, WhenFull};
+use crate::store::{NewResult, Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
 ///
@@ -26,15 +26,18 @@ use crate::store::{Postgres, Store, UnitOfWork};
 pub struct Context<S: Store = Postgres> {
     store: S,
     factory: Arc<dyn MessageServiceFactory<S>>,
+    hooks: Hooks,
     /// Opened by the first message: most handlers send none.
     service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
     when_full: WhenFull,
+    /// What the handler that uses this context returns; boxed, because few do.
+    result: Option<Box<NewResult>>,
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, when_full: WhenFull) -> Self {
-        Self { store, factory, service: None, transaction: None, when_full }
+    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, hooks: Hooks, when_full: WhenFull) -> Self {
+        Self { store, factory, hooks, service: None, transaction: None, result: None, when_full }
     }
 
     /// The context's transaction; the first call opens it.
@@ -56,6 +59,16 @@ impl<S: Store> Context<S> {
         self
     }
 
+    /// Keeps this with the end of the job, if it succeeds. The last one counts.
+    pub(crate) fn keep_result(&mut self, result: NewResult) {
+        self.result = Some(Box::new(result));
+    }
+
+    /// Whether there is anything to commit but the end of the job.
+    pub(crate) fn is_used(&self) -> bool {
+        self.has_transaction() || self.result.is_some() || !self.pending().is_empty()
+    }
+
     /// Whether the transaction was opened.
     pub(crate) fn has_transaction(&self) -> bool {
         self.transaction.is_some()
@@ -64,9 +77,21 @@ impl<S: Store> Context<S> {
     /// Collects a message for the commit.
     ///
     /// # Errors
-    /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)): nothing was collected, the context stays usable.
+    /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)), by its own shape or by a
+    /// [send hook](crate::MessageServices::on_send): nothing was collected, the context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.service.get_or_insert_with(|| self.factory.open()).send(job.into_job())
+        self.send_from(job.into_job(), None)
+    }
+
+    /// A job as the hooks leave it.
+    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
+        self.hooks.apply(job, None)
+    }
+
+    /// `sender`: the job whose handler sends.
+    pub(crate) fn send_from(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
+        let job = self.hooks.apply(job, sender)?;
+        self.service.get_or_insert_with(|| self.factory.open()).send(job)
     }
 
     /// What a commit would flush now, in the order of sending. Tests can look here before anything is stored.
@@ -113,20 +138,41 @@ impl<S: Store> Context<S> {
             (None, Some(service)) => service.flush_alone().await?,
             (None, None) => {}
         }
-        Ok(service.map_or_else(Handoff::default, |mut service| service.committed()))
+        let Some(mut service) = service else { return Ok(Handoff::default()) };
+        let handoff = service.committed();
+        self.hooks.committed().await;
+        Ok(handoff)
     }
 
     /// The commit of a handler: its writes, its messages and the removal of its job, or nothing. `false`: the claim is no longer
     /// current, and everything was rolled back.
-    pub(crate) async fn commit_job(mut self, node: crate::job::NodeId, fence: crate::job::Fence) -> Result<bool> {
+    pub(crate) async fn commit_job(mut self, node: NodeId, fence: Fence) -> Result<bool> {
         self.transaction().await?;
         let Some(mut transaction) = self.transaction.take() else {
             return Ok(false);
         };
         // Removed first: that locks the row, so nobody takes it while the rest is written.
-        if !transaction.remove(node, fence).await? {
+        let owned = transaction.remove(node, fence).await?;
+        self.commit_removed(transaction, owned).await
+    }
+
+    /// The same for jobs that were handled together.
+    pub(crate) async fn commit_jobs(mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
+        self.transaction().await?;
+        let Some(mut transaction) = self.transaction.take() else {
+            return Ok(false);
+        };
+        let owned = transaction.remove_all(node, fences).await?;
+        self.commit_removed(transaction, owned).await
+    }
+
+    async fn commit_removed(mut self, mut transaction: S::Transaction, owned: bool) -> Result<bool> {
+        if !owned {
             transaction.rollback().await?;
             return Ok(false);
+        }
+        if let Some(result) = self.result.take() {
+            transaction.keep_result(&result).await?;
         }
         let mut service = self.take_service();
         if let Some(service) = &mut service {

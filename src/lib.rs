@@ -50,8 +50,10 @@
 //! | what is sent | [`NewJob`], [`Payload`], [`Command`] |
 //! | what runs it, and how it may end | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
+//! | repeating jobs | [`Schedule`], [`NewSchedule`], by way of [`MessageServices::schedules`] |
 //! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
 //! | what can go wrong | [`Error`], [`ErrorKind`] |
+//! | tests of a program that uses it | [`testing`] |
 //! | the seams: message services, stores | [`message`], [`store`] |
 //!
 //! # Which database
@@ -71,22 +73,28 @@
 pub(crate) mod backoff;
 pub mod broker;
 pub mod config;
+mod conflict;
 mod context;
 pub mod error;
 pub mod executor;
 pub mod job;
 pub mod message;
 pub mod store;
+pub mod testing;
 mod tls;
 
 pub use broker::{Broker, BrokerMode, BrokerStats};
-pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, QueueType, Secret};
+pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
-pub use executor::{Command, CommandExecutor, ExecutorBuilder, ExecutorStats, ExternalQueue, JobContext, KindOptions};
+pub use executor::{
+    Batch, BatchOptions, BatchOutcomes, Classifier, Command, CommandExecutor, ExecutorBuilder, ExecutorStats,
+    ExternalQueue, JobContext, KindOptions, Middleware, Next,
+};
 pub use job::*;
 pub use message::{
-    Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices, WentTo, WhenFull,
+    Awaited, BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices,
+    ScheduleService, WentTo, WhenFull,
 };
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
@@ -100,4 +108,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../docs/guide.md")]
     mod guide {}
+    #[doc = include_str!("../docs/engine.md")]
+    mod engine {}
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
 }

@@ -20,7 +20,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::commands::{broker, doctor, jobs, migrate, send, status, worker};
+use crate::commands::{broker, doctor, jobs, migrate, schedules, send, status, worker};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::say;
@@ -59,6 +59,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
         Command::Status(args) => status::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
+        Command::Schedules(command) => schedules::run(&load()?, command).await,
         Command::Broker(command) => broker::run(&load()?, &command).await,
         // It says by its code what it found.
         Command::Doctor(args) => return doctor::run(load(), &args).await,

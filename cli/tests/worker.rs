@@ -16,6 +16,7 @@ use serde_json::json;
 on_both_stores!(
     programs_say_how_it_ended,
     programs_get_the_job,
+    a_trace_goes_on_through_programs_and_urls,
     a_timeout_kills_all_that_was_started,
     output_comes_in_one_piece,
     urls_say_how_it_ended,
@@ -107,6 +108,31 @@ fn programs_get_the_job(place: &Place) {
     assert!(stdout.contains("JOBWRIGHT_CREATED_AT=20"), "{stdout}");
     assert!(stdout.replace(' ', "").contains("{\"a\":1}"), "{stdout}");
     assert_eq!(place.list(&["--kind", "nested-child"]).len(), 1);
+}
+
+/// From `send` to a program, and through the program to what it sends and to a URL.
+fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
+    let (port, requests) = serve();
+    place.configure(&format!(
+        r#"
+        [handlers.nested]
+        command = ["sh", "-c", "echo $JOBWRIGHT_TRACEPARENT $JOBWRIGHT_TRACESTATE; $JOBWRIGHT_HEADER_PROGRAM send hook"]
+        [handlers.hook]
+        url = "http://127.0.0.1:{port}/200"
+        "#
+    ));
+    let program = concat!("program=", env!("CARGO_BIN_EXE_jobwright"));
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let parent = format!("traceparent={trace}");
+    place.send(&["nested", "--header", program, "--header", &parent, "--header", "tracestate=vendor=1"]);
+    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    let told = stdout.lines().find(|line| line.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-")).expect(&stdout);
+    assert!(told.ends_with(" vendor=1") && !told.contains("00f067aa0ba902b7"), "a step of its own: {told}");
+    let requests = requests.lock().unwrap();
+    let (_, headers, _) = &requests[0];
+    assert!(headers["traceparent"].starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{headers:?}");
+    assert!(!told.contains(&headers["traceparent"]) && headers["traceparent"] != trace, "{headers:?}");
+    assert_eq!(headers["tracestate"], "vendor=1");
 }
 
 fn a_timeout_kills_all_that_was_started(place: &Place) {

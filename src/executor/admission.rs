@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::incarnation::Incarnation;
@@ -13,6 +14,8 @@ use crate::store::{AdmitRequest, Hint, Store};
 
 /// Jobs that a round looks at behind one gate, or in one queue.
 const BATCH: usize = 500;
+/// Jobs of each queue and priority that are raised at a time, when they have waited long.
+const AGING_BATCH: usize = 200;
 
 /// Every node runs one. It looks when a job that was admitted has ended here, when a hint says that there may be something, when a gate
 /// opens by itself, and at an interval.
@@ -24,18 +27,28 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
     // The node must be able to end while this waits.
     drop(node);
     let mut delays = Reconnect::new(poll);
+    let mut next_aging = Instant::now();
     loop {
         let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
         let pause = match look(&store, own, &external).await {
             Ok(admitted) => {
                 delays.reset();
                 limited.store(admitted.limited, Ordering::Relaxed);
+                let mut patience = jitter(poll);
+                if let Some(aging) = admitted.aging {
+                    let pause = (aging / 4).max(Duration::from_secs(1));
+                    if Instant::now() >= next_aging {
+                        age(&store).await;
+                        next_aging = Instant::now() + pause;
+                    }
+                    patience = patience.min(pause);
+                }
                 wakeup.tell(admitted.queues.into_iter().map(Hint::Rescan));
                 if admitted.more {
                     Duration::ZERO
                 } else {
                     // A little late rather than a little early: an early look finds nothing.
-                    admitted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll))
+                    admitted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(patience)
                 }
             }
             Err(error) => {
@@ -48,6 +61,14 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
             () = gate.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
+    }
+}
+
+async fn age(store: &Arc<dyn crate::store::JobStore>) {
+    match store.age_jobs(AGING_BATCH).await {
+        Ok(0) => {}
+        Ok(raised) => tracing::debug!(raised, "jobs that have waited long count as more important"),
+        Err(error) => tracing::warn!(%error, "jobs that have waited long could not be raised; trying again"),
     }
 }
 

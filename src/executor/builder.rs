@@ -1,17 +1,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
+use super::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan, Single};
+use super::failing::{Classifier, Failing};
+use super::middleware::{Layer, Middleware};
 use super::registry::{
     BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
 };
 use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
-use crate::job::{DEFAULT_QUEUE, Job};
+use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
 use crate::store::{NodeInfo, Store};
 
@@ -25,18 +29,21 @@ struct Planned<S: Store> {
     names: Vec<String>,
     options: KindOptions,
     make: MakeHandler<S>,
+    batch: Option<Arc<BatchPlan<S>>>,
 }
 
 /// Builds a [`CommandExecutor`].
 #[must_use = "an executor runs after `start`"]
 pub struct ExecutorBuilder<S: Store> {
-    messages: MessageServices<S>,
+    pub(super) messages: MessageServices<S>,
     config: ExecutorConfig,
     planned: Vec<Planned<S>>,
     states: States,
     queues: BTreeMap<String, usize>,
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
+    layers: Vec<Arc<dyn Layer>>,
+    failing: Failing,
 }
 
 impl<S: Store> ExecutorBuilder<S> {
@@ -49,10 +56,17 @@ impl<S: Store> ExecutorBuilder<S> {
             queues: BTreeMap::new(),
             external: Vec::new(),
             options: HashMap::new(),
+            layers: Vec::new(),
+            failing: Failing {
+                classifier: None,
+                queues: HashMap::new(),
+                default: RetryPolicy::default(),
+                conflicts: 0,
+            },
         }
     }
 
-    /// Sets name, lease and poll interval. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
+    /// Sets name, lease, poll interval, and how often conflicts and deaths are put up with. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
     pub fn config(mut self, config: ExecutorConfig) -> Self {
         self.config = config;
         self
@@ -67,6 +81,7 @@ impl<S: Store> ExecutorBuilder<S> {
                 let state = states.get::<C::State>(C::KIND)?;
                 Ok(Arc::new(CommandHandler::<C, C::State> { state, command: PhantomData }))
             }),
+            batch: None,
         });
         self
     }
@@ -121,7 +136,47 @@ impl<S: Store> ExecutorBuilder<S> {
             names: vec![kind.into()],
             options: KindOptions::default(),
             make: Box::new(|_| Ok(handler)),
+            batch: None,
         });
+        self
+    }
+
+    /// Runs jobs of a kind many at a time: `|batch| Box::pin(async move { … })`. Each keeps its slot, its claim and its outcome;
+    /// an error, a panic or the timeout fails all of them. What the handler may commit is said at [`Batch`].
+    ///
+    /// ```no_run
+    /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
+    /// use jobwright::{BatchOptions, CommandExecutor};
+    ///
+    /// let executor = CommandExecutor::builder(messages)
+    ///     .handle_batch("index", BatchOptions::new(100), |batch| Box::pin(async move {
+    ///         let ids: Vec<i64> = batch.jobs().iter().filter_map(|job| job.payload.decode().ok()).collect();
+    ///         batch.transaction().await?.execute("insert into indexed select unnest($1::int8[])", &[&ids]).await?;
+    ///         Ok(batch.all_done())
+    ///     }))
+    ///     .queue("default", 200)
+    ///     .start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn handle_batch<F>(mut self, kind: impl Into<String>, options: BatchOptions, handler: F) -> Self
+    where
+        F: for<'b> Fn(&'b mut Batch<'_, S>) -> BoxFuture<'b, Result<BatchOutcomes, JobError>> + Send + Sync + 'static,
+    {
+        let handler: Arc<dyn BatchHandler<S>> = Arc::new(handler);
+        let single = Arc::new(Single(handler.clone()));
+        self.planned.push(Planned {
+            names: vec![kind.into()],
+            options: KindOptions::default(),
+            make: Box::new(|_| Ok(single)),
+            batch: Some(Arc::new(BatchPlan { options, handler })),
+        });
+        self
+    }
+
+    /// Runs something around every attempt of every kind: the first one added is the outermost. Jobs of external workers do not
+    /// come by here.
+    pub fn middleware(mut self, middleware: impl Middleware) -> Self {
+        self.layers.push(Arc::new(middleware));
         self
     }
 
@@ -138,6 +193,28 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]).
+    pub fn queue_retry(mut self, name: impl Into<String>, retry: RetryPolicy) -> Self {
+        self.failing.queues.insert(name.into(), retry);
+        self
+    }
+
+    /// Decides what the errors of handlers mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
+    ///
+    /// ```no_run
+    /// # fn f(messages: jobwright::MessageServices) {
+    /// use jobwright::{CommandExecutor, Job, JobError, RetryAdvice};
+    ///
+    /// let builder = CommandExecutor::builder(messages).classify(|error: &JobError, _job: &Job| {
+    ///     if error.message().contains("unknown customer") { RetryAdvice::Never } else { error.advice() }
+    /// });
+    /// # }
+    /// ```
+    pub fn classify(mut self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
+        self.failing.classifier = Some(Classifier::new(classify));
+        self
+    }
+
     /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
     /// the jobs wait.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
@@ -151,10 +228,20 @@ impl<S: Store> ExecutorBuilder<S> {
     /// When something in the configuration is wrong, the database can't be reached, or its schema is not the one this build
     /// needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
+        CommandExecutor::start(self.settings()?).await
+    }
+
+    /// Checks everything, and gives the handlers their state.
+    pub(super) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options, layers, mut failing } = self;
+        let layers: Arc<[_]> = layers.into();
+        failing.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
-        for Planned { names, options: defaults, make } in planned {
+        for Planned { names, options: defaults, make, batch } in planned {
+            if let Some(plan) = &batch {
+                plan.options.validate(&names[0])?;
+            }
             let options = names.iter().find_map(|name| options.remove(name)).unwrap_or(defaults);
             let slots = match options.concurrency {
                 Some(0) => {
@@ -166,7 +253,7 @@ impl<S: Store> ExecutorBuilder<S> {
                 Some(n) => Some(Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
                 None => None,
             };
-            let kind = Arc::new(Kind { handler: make(&states)?, options, slots });
+            let kind = Arc::new(Kind { handler: make(&states)?, options, slots, layers: layers.clone(), batch });
             for name in names {
                 if registry.insert(name.clone(), kind.clone()).is_some() {
                     return Err(Error::config(format!("two handlers are registered for the kind {name:?}")));
@@ -189,7 +276,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let pid = std::process::id();
         let node =
             NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
-        CommandExecutor::start(Settings {
+        Ok(Settings {
             call_timeout: messages.call_timeout,
             messages,
             registry: Arc::new(registry),
@@ -197,10 +284,11 @@ impl<S: Store> ExecutorBuilder<S> {
             external,
             node,
             poll_interval: config.poll_interval,
+            failing: Arc::new(failing),
+            quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
         })
-        .await
     }
 }
 

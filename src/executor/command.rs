@@ -3,8 +3,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::JobContext;
-use crate::job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, IntoJob, JobError, NewJob, Outcome, RetryPolicy};
+use super::{Classifier, JobContext};
+use crate::job::{
+    DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, IntoJob, Job, JobError, NewJob, Outcome, RetryAdvice, RetryPolicy,
+};
 use crate::store::{Postgres, Store};
 
 /// How long a handler may run unless its kind says otherwise.
@@ -81,8 +83,10 @@ pub struct KindOptions {
     pub max_attempts: u32,
     /// How long one attempt may take; `None` = as long as it likes. Default 10 minutes.
     pub timeout: Option<Duration>,
-    /// Delay between attempts.
-    pub retry: RetryPolicy,
+    /// Delay between attempts. `None` = that of the queue, or else [`RetryPolicy::default`].
+    pub retry: Option<RetryPolicy>,
+    /// What its errors mean; `None` = as the executor says.
+    pub classify: Option<Classifier>,
     /// How many of this kind one node runs at the same time, within the limit of the queue; `None` = as many as the queue
     /// allows.
     pub concurrency: Option<usize>,
@@ -95,7 +99,8 @@ impl Default for KindOptions {
             priority: 0,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             timeout: Some(DEFAULT_TIMEOUT),
-            retry: RetryPolicy::default(),
+            retry: None,
+            classify: None,
             concurrency: None,
         }
     }
@@ -136,8 +141,22 @@ impl KindOptions {
 
     /// Sets the delay between attempts.
     #[must_use]
-    pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
+    pub fn retry(mut self, retry: impl Into<Option<RetryPolicy>>) -> Self {
+        self.retry = retry.into();
+        self
+    }
+
+    /// Decides what the errors of this kind mean, in place of what the executor says
+    /// ([`ExecutorBuilder::classify`](crate::ExecutorBuilder::classify)).
+    #[must_use]
+    pub fn classify(self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
+        self.classifier(Classifier::new(classify))
+    }
+
+    /// The same with one that several kinds share.
+    #[must_use]
+    pub fn classifier(mut self, classifier: Classifier) -> Self {
+        self.classify = Some(classifier);
         self
     }
 

@@ -73,31 +73,39 @@ impl Completer {
                     reports.close();
                 }
             }
-            let mut done = Vec::with_capacity(batch.len());
-            let mut settled = Vec::new();
-            for report in batch.drain(..) {
-                match report {
-                    Report::Done(fence) => done.push(fence),
-                    Report::Settled(settlement) => settled.push(settlement),
-                }
-            }
-            if !done.is_empty() {
-                self.complete(done).await;
-            }
-            if !settled.is_empty() {
-                self.settle(settled).await;
-            }
+            self.write(&mut batch).await;
         }
     }
 
-    async fn complete(&self, fences: Vec<Fence>) {
-        let accepted = self.record(&fences).await;
-        add(&self.counters.done, accepted);
-        self.refused("done", fences.len() - accepted);
-        self.in_flight.remove(fences.into_iter());
+    /// Records outcomes. Returns the jobs whose outcome was accepted.
+    pub(super) async fn write(&self, batch: &mut Vec<Report>) -> Vec<JobId> {
+        let mut done = Vec::with_capacity(batch.len());
+        let mut settled = Vec::new();
+        for report in batch.drain(..) {
+            match report {
+                Report::Done(fence) => done.push(fence),
+                Report::Settled(settlement) => settled.push(settlement),
+            }
+        }
+        let mut accepted = Vec::new();
+        if !done.is_empty() {
+            accepted = self.complete(done).await;
+        }
+        if !settled.is_empty() {
+            accepted.extend(self.settle(settled).await);
+        }
+        accepted
     }
 
-    async fn settle(&self, settlements: Vec<Settlement>) {
+    async fn complete(&self, fences: Vec<Fence>) -> Vec<JobId> {
+        let accepted = self.record(&fences).await;
+        add(&self.counters.done, accepted.len());
+        self.refused("done", fences.len() - accepted.len());
+        self.in_flight.remove(fences.into_iter());
+        accepted
+    }
+
+    async fn settle(&self, settlements: Vec<Settlement>) -> Vec<JobId> {
         let accepted = self.record(&settlements).await;
         let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
         let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
@@ -105,8 +113,9 @@ impl Completer {
         for settlement in &settlements {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
-        self.refused("settled", settlements.len() - accepted);
+        self.refused("settled", settlements.len() - accepted.len());
         self.in_flight.remove(settlements.iter().map(|s| s.fence));
+        accepted
     }
 
     fn refused(&self, what: &str, n: usize) {
@@ -121,17 +130,21 @@ impl Completer {
     }
 
     /// Records items, whatever it takes: again after an outage, one by one after a refusal of the whole batch, so that one bad
-    /// item can't hold up the others. Returns how many were accepted.
-    async fn record<T: Record>(&self, items: &[T]) -> usize {
+    /// item can't hold up the others. Returns the jobs whose were accepted.
+    async fn record<T: Record>(&self, items: &[T]) -> Vec<JobId> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
-        let mut accepted = 0;
+        let mut accepted = Vec::new();
         let mut rest = items;
         let mut part = items.len();
         while !rest.is_empty() && !self.lost.is_cancelled() {
             part = part.min(rest.len());
             match T::record(&*self.store, self.node, &rest[..part]).await {
                 Ok(ids) => {
-                    accepted += ids.len();
+                    if accepted.is_empty() {
+                        accepted = ids;
+                    } else {
+                        accepted.extend(ids);
+                    }
                     rest = &rest[part..];
                 }
                 Err(error) if error.is_retryable() => {

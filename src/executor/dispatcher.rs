@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::batch::{Member, gather};
 use super::incarnation::Incarnation;
 use super::jitter;
 use super::queue::Queue;
@@ -192,5 +193,9 @@ pub(super) fn start<S: Store>(
         return;
     };
     let slots = Arc::new(Slots { _queue: slot, kind: kind_slot });
+    if let Some(plan) = &kind.batch {
+        gather(node, &kind, plan, Member::new(job, slots));
+        return;
+    }
     node.workers.spawn(worker::run(node.clone(), kind, job, slots));
 }

@@ -9,14 +9,16 @@ use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::batch::Gathering;
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
+use super::failing::Failing;
 use super::in_flight::InFlight;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, expiry, listener, monitor, timers};
+use super::{Settings, admission, broker, expiry, listener, monitor, pruner, scheduler, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -36,14 +38,18 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) reports: Reports,
     pub(super) counters: Arc<Counters>,
+    /// Jobs that wait for others to be handled with.
+    pub(super) gathering: Gathering,
     pub(super) workers: TaskTracker,
     pub(super) poll_interval: Duration,
+    pub(super) failing: Arc<Failing>,
     /// No more claims.
     pub(super) stop_claiming: CancellationToken,
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     timer_hint: Arc<Notify>,
     expiry_hint: Arc<Notify>,
+    schedule_hint: Arc<Notify>,
     /// There are rules that limit or pause: what comes has to be looked at.
     pub(super) limited: Arc<AtomicBool>,
     /// What those wait for who send jobs of a queue to the broker.
@@ -117,7 +123,7 @@ impl<S: Store> Incarnation<S> {
         Ok(end)
     }
 
-    fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
         Arc::new_cyclic(|this| Self {
@@ -129,12 +135,15 @@ impl<S: Store> Incarnation<S> {
             in_flight: Arc::default(),
             reports,
             counters: settings.counters.clone(),
+            gathering: Gathering::default(),
             workers: TaskTracker::new(),
             poll_interval: settings.poll_interval,
+            failing: settings.failing.clone(),
             stop_claiming: stop.child_token(),
             cancel: CancellationToken::new(),
             timer_hint: Arc::default(),
             expiry_hint: Arc::default(),
+            schedule_hint: Arc::default(),
             limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             this: this.clone(),
@@ -165,7 +174,16 @@ impl<S: Store> Incarnation<S> {
         ));
         let handed_out = broker::outbound(&settings.external).collect();
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), settings.node.lease, quit.clone()));
+        helpers.spawn(scheduler::run(
+            store.clone(),
+            wakeup.clone(),
+            self.schedule_hint.clone(),
+            self.poll_interval,
+            quit.clone(),
+        ));
+        let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
+        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, quit.clone()));
+        helpers.spawn(pruner::run(store.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }
@@ -250,6 +268,8 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
                 }
             }
             Hint::Timer => self.timer_hint.notify_one(),
+            // Not at `Any`: an embedded database says so after each commit, and a poll is soon enough for what other programs put.
+            Hint::Schedule => self.schedule_hint.notify_one(),
             Hint::Gate => self.in_flight.gate.notify_one(),
             Hint::Expiry => self.expiry_hint.notify_one(),
             Hint::Any => {

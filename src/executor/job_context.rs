@@ -2,9 +2,10 @@ use std::fmt;
 
 use tokio_util::sync::CancellationToken;
 
+use super::progress::Engine;
 use crate::context::Context;
 use crate::error::Result;
-use crate::job::{IntoJob, Job, JobId, JobMessage, Payload};
+use crate::job::{IntoJob, Job, JobId, JobMessage, Payload, TraceContext};
 use crate::store::{Postgres, Store};
 
 /// What a handler works with: its job, the application's state, and a unit of work of its own.
@@ -16,6 +17,7 @@ pub struct JobContext<'a, A = (), S: Store = Postgres> {
     pub(super) job: &'a Job,
     pub(super) state: &'a A,
     pub(super) context: &'a mut Context<S>,
+    pub(super) engine: Engine<'a>,
     pub(super) cancelled: &'a CancellationToken,
 }
 
@@ -23,6 +25,12 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// The job that is being run.
     pub fn job(&self) -> &'a Job {
         self.job
+    }
+
+    /// The trace this attempt belongs to, to be passed on to others that are called: see [`Job::trace`]. Jobs that are sent from
+    /// here are part of it by themselves.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.job.trace()
     }
 
     /// What the application gave to its handlers.
@@ -43,7 +51,7 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// # Errors
     /// When the message is refused; the context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.context.send(job)
+        self.context.send_from(job.into_job(), Some(self.job))
     }
 
     /// Sends a result to who asked for one ([`NewJob::reply_to`](crate::NewJob::reply_to)), if, and only if, this job succeeds.
@@ -52,7 +60,7 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// # Errors
     /// When the result is refused (too large); the context stays usable.
     pub fn reply(&mut self, result: Payload) -> Result<Option<JobId>> {
-        self.job.reply(result).map(|reply| self.context.send(reply)).transpose()
+        self.job.reply(result).map(|reply| self.context.send_from(reply, Some(self.job))).transpose()
     }
 
     /// What would be flushed now.

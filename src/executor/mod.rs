@@ -8,6 +8,7 @@
 //!      ├── Broker: deliveries, submissions, external workers (see `broker`)
 //!      ├── Timers: due timers to waiting
 //!      ├── Admission: jobs of groups and under limits, when they may start
+//!      ├── Scheduler: jobs of due schedules
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
 //!      └── Heart: renews the node's lease, on a thread of its own
 //! ```
@@ -16,37 +17,49 @@
 //! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
 
 mod admission;
+mod batch;
 mod broker;
 mod builder;
+pub(crate) mod by_hand;
 mod command;
 mod completer;
 mod dispatcher;
 mod expiry;
+mod failing;
 mod in_flight;
 mod incarnation;
 mod job_context;
 mod listener;
+mod middleware;
 mod monitor;
 mod node;
 mod panic;
+mod progress;
+mod pruner;
 mod queue;
 mod registry;
+mod scheduler;
 mod stats;
 mod timers;
 mod worker;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::batch::{Batch, BatchOptions, BatchOutcomes};
 pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
+pub use self::failing::Classifier;
+use self::failing::Failing;
 use self::in_flight::InFlight;
 use self::incarnation::{End, Incarnation};
 pub use self::job_context::JobContext;
+pub use self::middleware::{Middleware, Next};
 use self::registry::Registry;
 pub use self::stats::ExecutorStats;
 use self::stats::{Counters, add};
@@ -65,6 +78,9 @@ struct Settings<S: Store> {
     external: Vec<ExternalQueue>,
     node: NodeInfo,
     poll_interval: Duration,
+    failing: Arc<Failing>,
+    /// After how many deaths of its nodes a job is a dead letter.
+    quarantine: Option<NonZeroU32>,
     call_timeout: Duration,
     counters: Arc<Counters>,
     /// How long a stop waits for handlers; whoever asks for it may say otherwise.

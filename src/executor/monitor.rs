@@ -1,5 +1,6 @@
 //! The lock monitor: releases what dead owners hold, and what external workers did not report in time.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,33 +16,46 @@ const BATCH: usize = 500;
 /// How often the whole table is searched for owners that nobody knows, which only a node's row deleted by hand leaves behind.
 const SWEEP: Duration = Duration::from_secs(600);
 
+/// How long and how often the monitor puts up with silence.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) lease: Duration,
+    /// See [`JobStore::release_lost`].
+    pub(super) quarantine: Option<NonZeroU32>,
+}
+
 /// Declares nodes dead whose lease ran out and gives their jobs back. Every node runs one; they need no leader, because the
 /// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
-pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, lease: Duration, stop: CancellationToken) {
+pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, patience: Patience, stop: CancellationToken) {
     // Not at the start: it walks the whole table, when there is work to claim.
     let mut next_sweep = Instant::now() + jitter(SWEEP / 10);
     loop {
         let sweep = Instant::now() >= next_sweep;
-        match round(&store, &wakeup, sweep).await {
+        match round(&store, &wakeup, patience.quarantine, sweep).await {
             Ok(()) if sweep => next_sweep = Instant::now() + jitter(SWEEP),
             Ok(()) => {}
             Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(jitter(lease / 3)) => {}
+            () = tokio::time::sleep(jitter(patience.lease / 3)) => {}
         }
     }
 }
 
-async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp, sweep: bool) -> crate::Result<()> {
+async fn round(
+    store: &Arc<dyn JobStore>,
+    wakeup: &WakeUp,
+    quarantine: Option<NonZeroU32>,
+    sweep: bool,
+) -> crate::Result<()> {
     expire_external(store, wakeup).await?;
     let dead = store.expire_nodes().await?;
     if dead.is_empty() && !sweep {
         return Ok(());
     }
     loop {
-        let released = store.release_lost(BATCH).await?;
+        let released = store.release_lost(BATCH, quarantine).await?;
         if released.total() > 0 {
             tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
             wakeup.tell([Hint::Any]);

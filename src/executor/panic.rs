@@ -36,8 +36,8 @@ fn install_hook() {
     });
 }
 
-/// Runs handler code and turns a panic into a failure.
-fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
+/// Runs code of the user's and turns a panic into a failure.
+pub(super) fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
     install_hook();
     let before = IN_HANDLER.replace(true);
     // What a panicking handler leaves behind is dropped with it: its future is never polled again, its transaction rolls back.
@@ -51,7 +51,7 @@ pub(super) fn catching_blocking(run: impl FnOnce() -> Ended) -> Ended {
 }
 
 /// Polls a handler and turns a panic into a failure.
-pub(super) async fn catching_async(handler: impl Future<Output = Ended>) -> Ended {
+pub(super) async fn catching_async<T>(handler: impl Future<Output = Result<T, JobError>>) -> Result<T, JobError> {
     let mut handler = std::pin::pin!(handler);
     std::future::poll_fn(|cx| match catching(|| handler.as_mut().poll(cx)) {
         Ok(poll) => poll,

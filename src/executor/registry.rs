@@ -9,6 +9,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::batch::BatchPlan;
+use super::middleware::Layer;
+use super::progress::Engine;
 use super::{Command, JobContext, KindOptions};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -22,6 +25,7 @@ pub(super) type Ended = Result<Outcome, JobError>;
 pub(super) struct Attempt<'a, S: Store> {
     pub(super) job: &'a Job,
     pub(super) context: &'a mut Context<S>,
+    pub(super) engine: Engine<'a>,
     pub(super) cancelled: &'a CancellationToken,
     /// What the attempt occupies. Whoever may go on when its future was dropped keeps a clone.
     pub(super) slots: &'a Arc<Slots>,
@@ -44,6 +48,10 @@ pub(super) struct Kind<S: Store> {
     pub(super) options: KindOptions,
     /// Bounds how many run at the same time, if the kind has a limit of its own.
     pub(super) slots: Option<Arc<Semaphore>>,
+    /// What runs around the handler, in this order.
+    pub(super) layers: Arc<[Arc<dyn Layer>]>,
+    /// Jobs that are started are run in batches.
+    pub(super) batch: Option<Arc<BatchPlan<S>>>,
 }
 
 /// All kinds, by each of their names.
@@ -81,13 +89,13 @@ pub(super) struct CommandHandler<C, A> {
 
 impl<S: Store, C: Command<S>> Handler<S> for CommandHandler<C, C::State> {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
-        let Attempt { job, context, cancelled, .. } = attempt;
+        let Attempt { job, context, engine, cancelled, .. } = attempt;
         Box::pin(async move {
             let command: C = job
                 .payload
                 .decode()
                 .map_err(|e| JobError::new(format!("the payload is not a {:?} command: {e}", C::KIND)))?;
-            command.execute(&mut JobContext { job, state: &*self.state, context, cancelled }).await
+            command.execute(&mut JobContext { job, state: &*self.state, context, engine, cancelled }).await
         })
     }
 }
@@ -115,8 +123,8 @@ where
     F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync,
 {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
-        let Attempt { job, context, cancelled, .. } = attempt;
-        Box::pin(async move { (self.0)(&mut JobContext { job, state: &(), context, cancelled }).await })
+        let Attempt { job, context, engine, cancelled, .. } = attempt;
+        Box::pin(async move { (self.0)(&mut JobContext { job, state: &(), context, engine, cancelled }).await })
     }
 }
 

@@ -12,6 +12,8 @@ pub struct ExecutorStats {
     pub done: u64,
     /// Attempts that failed (each retry counts).
     pub failed: u64,
+    /// Handlers run again at once, within their attempt, because they lost a conflict.
+    pub conflicts: u64,
     /// Attempts that ended with snooze, cancel or dead.
     pub other: u64,
     /// Given back unfinished.
@@ -48,6 +50,7 @@ pub(super) struct Counters {
     pub(super) handed_over: AtomicU64,
     pub(super) done: AtomicU64,
     pub(super) failed: AtomicU64,
+    pub(super) conflicts: AtomicU64,
     pub(super) other: AtomicU64,
     pub(super) released: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -75,6 +78,7 @@ impl Counters {
             handed_over: get(&self.handed_over),
             done: get(&self.done),
             failed: get(&self.failed),
+            conflicts: get(&self.conflicts),
             other: get(&self.other),
             released: get(&self.released),
             refused: get(&self.refused),

@@ -1,25 +1,38 @@
 //! Runs one attempt of one job.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::completer::Report;
+use super::failing::{Decision, pause};
 use super::incarnation::Incarnation;
+use super::middleware::around;
 use super::panic::catching_async;
+use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, RetryAdvice};
+use crate::job::{Job, JobError, Outcome, TraceContext};
 use crate::store::{Settlement, Store, Verdict};
 
 /// How the handler came to its end.
-enum Ending {
+pub(super) enum Ending {
     Returned(Ended),
+    /// What runs around the handler says that the job is done; the handler does not, so nothing of it is kept.
+    DoneWithout,
     TimedOut(Duration),
     /// Told to stop before it was done.
     Cancelled,
+}
+
+/// What is logged while a job runs is logged as part of this.
+pub(super) fn job_span(job: &Job) -> tracing::Span {
+    tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
+        trace_id = job.trace().map(TraceContext::trace_id))
 }
 
 /// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
@@ -32,12 +45,23 @@ pub(super) fn run<S: Store>(
     job: Job,
     slots: Arc<Slots>,
 ) -> impl Future<Output = ()> + Send {
-    let span = tracing::info_span!("job", id = %job.id, kind = %job.kind, attempt = job.attempt);
+    let span = job_span(&job);
     async move {
-        let mut context = node.messages.begin();
-        let ending =
-            execute(&kind, Attempt { job: &job, context: &mut context, cancelled: &node.cancel, slots: &slots }).await;
-        conclude(&node, &kind, &job, context, ending).await;
+        let mut conflicts = 0;
+        loop {
+            let engine = Engine { jobs: &node.store, node: node.id, largest: node.messages.limits.payload };
+            let mut context = node.messages.begin();
+            let ending = execute(
+                &kind,
+                Attempt { job: &job, context: &mut context, engine, cancelled: &node.cancel, slots: &slots },
+            )
+            .await;
+            if conclude(&node, &kind, &job, context, ending, conflicts).await {
+                break;
+            }
+            conflicts += 1;
+            Box::pin(pause(conflicts, &node.cancel)).await;
+        }
         // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
         let limited = slots.kind.is_some();
         drop(slots);
@@ -48,9 +72,32 @@ pub(super) fn run<S: Store>(
     .instrument(span)
 }
 
-async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
     let cancel = attempt.cancelled;
+    if !kind.layers.is_empty() {
+        return Box::pin(execute_within(kind, attempt)).await;
+    }
     let handler = catching_async(kind.handler.run(attempt));
+    limited(kind, cancel, handler).await
+}
+
+/// With what runs around it.
+async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+    let (job, cancel) = (attempt.job, attempt.cancelled);
+    let done = AtomicBool::new(false);
+    let handler = async {
+        let ended = catching_async(kind.handler.run(attempt)).await;
+        done.store(matches!(ended, Ok(Outcome::Done)), Ordering::Relaxed);
+        ended
+    };
+    match limited(kind, cancel, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
+        Ending::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => Ending::DoneWithout,
+        ending => ending,
+    }
+}
+
+/// Within the time it has.
+async fn limited<S: Store>(kind: &Kind<S>, cancel: &CancellationToken, handler: impl Future<Output = Ended>) -> Ending {
     let limited = async {
         match kind.options.timeout {
             Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
@@ -67,16 +114,19 @@ async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
     }
 }
 
+/// Brings the outcome to the database. `false`: there is none yet, the handler is to be run again; its transaction is rolled back.
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
     job: &Job,
     context: Context<S>,
     ending: Ending,
-) {
+    conflicts: u32,
+) -> bool {
     let fence = job.fence();
+    let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
     let report = match ending {
-        Ending::Returned(Ok(Outcome::Done)) if context.has_transaction() || !context.pending().is_empty() => {
+        Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
             match Box::pin(context.commit_job(node.id, fence)).await {
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
@@ -84,10 +134,10 @@ async fn conclude<S: Store>(
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                     }
                     node.in_flight.remove(std::iter::once(fence));
-                    return;
+                    return true;
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
-                Err(error) => failure(kind, job, &JobError::from(error)),
+                Err(error) => failed(&JobError::from(error)),
             }
         }
         Ending::Returned(ended) => {
@@ -97,37 +147,71 @@ async fn conclude<S: Store>(
             {
                 tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
             }
-            match ended {
-                Ok(Outcome::Done) => Report::Done(fence),
-                Ok(Outcome::Retry) => failure(kind, job, &JobError::new("the handler asked for a retry")),
-                Ok(Outcome::Snooze(delay)) => Report::Settled(Settlement::new(fence, Verdict::Snooze(delay))),
-                Ok(Outcome::Cancel(reason)) => {
-                    tracing::info!(reason, "the handler cancelled its job");
-                    Report::Settled(Settlement::new(fence, Verdict::Cancel))
-                }
-                Ok(Outcome::Dead(reason)) => failure(kind, job, &JobError::fatal(reason)),
-                Err(error) => failure(kind, job, &error),
-            }
+            report(node, kind, job, ended, conflicts)
+        }
+        Ending::DoneWithout => {
+            drop(context);
+            Some(Report::Done(fence))
         }
         Ending::TimedOut(limit) => {
             drop(context);
-            failure(kind, job, &JobError::new(format!("the handler did not finish within {limit:?}")))
+            failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
         Ending::Cancelled => {
             drop(context);
-            Report::Settled(Settlement::new(fence, Verdict::Release))
+            Some(Report::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
-    node.reports.send(report).await;
+    match report {
+        Some(report) => node.reports.send(report).await,
+        None => return false,
+    }
+    true
 }
 
-/// What a failed attempt means for the job.
-fn failure<S: Store>(kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
-    let verdict = match error.advice() {
-        RetryAdvice::ByPolicy => Verdict::Retry(kind.options.retry.delay(job.attempt)),
-        RetryAdvice::After(delay) => Verdict::Retry(delay),
-        RetryAdvice::Never => Verdict::Dead,
+/// What an attempt means for its job that leaves nothing to commit, after so many conflicts that it lost. `None`: it is not over.
+pub(super) fn report<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    ended: Ended,
+    conflicts: u32,
+) -> Option<Report> {
+    let fence = job.fence();
+    match ended {
+        Ok(Outcome::Done) => Some(Report::Done(fence)),
+        Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
+        Ok(Outcome::Snooze(delay)) => Some(Report::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
+        Ok(Outcome::Cancel(reason)) => {
+            tracing::info!(reason, "the handler cancelled its job");
+            Some(Report::Settled(Settlement::new(fence, Verdict::Cancel)))
+        }
+        Ok(Outcome::Dead(reason)) => Some(settled(job, &JobError::new(reason), Verdict::Dead)),
+        Err(error) => failure(node, kind, job, &error, conflicts),
+    }
+}
+
+/// What a failed attempt means for the job. `None`: it is not over, the handler is to be run again.
+pub(super) fn failure<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    job: &Job,
+    error: &JobError,
+    conflicts: u32,
+) -> Option<Report> {
+    let verdict = match node.failing.decide(error, job, &kind.options, conflicts) {
+        Decision::AtOnce => {
+            add(&node.counters.conflicts, 1);
+            tracing::debug!(%error, "the handler lost a conflict and is run again");
+            return None;
+        }
+        Decision::Later(delay) => Verdict::Retry(delay),
+        Decision::Never => Verdict::Dead,
     };
+    Some(settled(job, error, verdict))
+}
+
+fn settled(job: &Job, error: &JobError, verdict: Verdict) -> Report {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
         tracing::error!(%error, "the job failed and becomes a dead letter");

@@ -197,6 +197,11 @@ impl NewJob {
         self.payload.as_ref().ok()
     }
 
+    /// Strings beside the payload.
+    pub fn headers(&self) -> &BTreeMap<String, String> {
+        &self.headers
+    }
+
     /// Checks everything that can be checked before the database sees it.
     pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
         limits.check(&self)?;

@@ -2,6 +2,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::conflict::is_conflict;
+
 /// How a handler ended when nothing went wrong. Only [`Outcome::Done`] commits what the handler did through its context;
 /// all others roll it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub enum RetryAdvice {
     ByPolicy,
     /// After exactly this long (what HTTP calls `Retry-After`).
     After(Duration),
+    /// At once: it lost a conflict with another transaction, and nothing else is wrong. The handler's transaction is rolled back
+    /// and the handler run again within the same attempt, a few times; then it is an ordinary failure.
+    Conflict,
     /// Never: the job becomes a dead letter at once.
     Never,
 }
@@ -39,8 +44,10 @@ pub enum RetryAdvice {
 /// Why a handler failed, and whether trying again makes sense.
 ///
 /// Any error converts into one that is retried by policy, so `?` works in handlers; [`JobError::fatal`] and
-/// [`JobError::retry_after`] say otherwise. It is not itself a [`std::error::Error`]: that is what allows the conversion
+/// [`JobError::retry_after`] say otherwise. One whose cause is a conflict in the database (a serialization failure or a deadlock
+/// of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`] by itself. It is not itself a [`std::error::Error`]: that is what allows the conversion
 /// (the same choice as in `anyhow`).
+#[derive(Clone)]
 pub struct JobError {
     message: String,
     /// Causes, a stack, or the last lines of a program's stderr.
@@ -64,6 +71,11 @@ impl JobError {
         Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
     }
 
+    /// A conflict with somebody else: run the handler again at once. See [`RetryAdvice::Conflict`].
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self { advice: RetryAdvice::Conflict, ..Self::new(message) }
+    }
+
     /// Changes when it is tried again.
     #[must_use]
     pub fn advise(mut self, advice: RetryAdvice) -> Self {
@@ -78,9 +90,9 @@ impl JobError {
         self
     }
 
-    /// Any error with its causes, retried by policy. `?` does this by itself, except for boxed errors:
+    /// Any error with its causes, retried by policy, or at once if it is a conflict in the database. `?` does this by itself, except for boxed errors:
     /// `.map_err(|e| JobError::from_error(&*e))`.
-    pub fn from_error(error: &dyn StdError) -> Self {
+    pub fn from_error(error: &(dyn StdError + 'static)) -> Self {
         let mut causes = String::new();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -92,7 +104,7 @@ impl JobError {
         Self {
             message: error.to_string(),
             detail: (!causes.is_empty()).then_some(causes),
-            advice: RetryAdvice::ByPolicy,
+            advice: if is_conflict(error) { RetryAdvice::Conflict } else { RetryAdvice::ByPolicy },
         }
     }
 
@@ -112,7 +124,7 @@ impl JobError {
     }
 }
 
-impl<E: StdError> From<E> for JobError {
+impl<E: StdError + 'static> From<E> for JobError {
     fn from(error: E) -> Self {
         Self::from_error(&error)
     }

@@ -13,7 +13,7 @@ const NAME_MAX: usize = 100;
 const CONTENT_TYPE_MAX: usize = 255;
 /// Longest group, tenant or limit key in bytes.
 pub(super) const KEY_MAX: usize = 200;
-const HEADERS_MAX: usize = 64;
+pub(super) const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX: usize = 4096;
 const ATTEMPTS_MAX: u32 = 1_000_000_000;
 /// Due dates beyond this help nobody, and PostgreSQL's timestamps end in the year 294276.
@@ -115,7 +115,7 @@ fn check_terms(job: &NewJob) -> Result<()> {
     }
 }
 
-fn check_name(what: &str, name: &str) -> Result<()> {
+pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     check_text(what, name, NAME_MAX)
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::flush::{spread, written};
 use super::pipe::Pipe;
 use super::room::make_room;
-use super::{Collected, Handoff, WakeUp, WhenFull};
+use super::{Collected, Handoff, Hooks, WakeUp, WhenFull};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
 use crate::store::{Inserted, Store};
@@ -26,6 +26,7 @@ use crate::store::{Inserted, Store};
 #[must_use = "nothing is sent before `flush`"]
 pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) collected: Collected,
+    pub(super) hooks: Hooks,
     pub(super) wakeup: Arc<WakeUp>,
     pub(super) pipe: Option<Arc<Pipe>>,
     pub(super) store: S,
@@ -39,7 +40,7 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
     /// # Errors
     /// When the message is refused; what was collected before stays.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.collected.send(job.into_job())
+        self.collected.send(self.hooks.apply(job.into_job(), None)?)
     }
 
     /// What the flush does when a queue is full.

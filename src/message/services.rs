@@ -4,13 +4,14 @@ use std::time::Duration;
 use super::flush::Means;
 use super::pipe::Pipe;
 use super::{
-    AmqpMessageServiceFactory, Collected, DbMessageServiceFactory, Enlisted, MessageServiceFactory, WakeUp, WhenFull,
+    AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
+    MessageServiceFactory, WakeUp, WhenFull,
 };
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::job::{IntoJob, JobId, Limits};
+use crate::job::{IntoJob, Job, JobId, Limits, NewJob};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// What an application keeps: a store and the message services on it. Cheap to clone.
@@ -19,6 +20,7 @@ pub struct MessageServices<S: Store = Postgres> {
     pub(crate) jobs: Arc<dyn JobStore>,
     pub(crate) wakeup: Arc<WakeUp>,
     factory: Arc<dyn MessageServiceFactory<S>>,
+    hooks: Hooks,
     pipe: Option<Arc<Pipe>>,
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
@@ -35,6 +37,7 @@ impl<S: Store> Clone for MessageServices<S> {
             jobs: self.jobs.clone(),
             wakeup: self.wakeup.clone(),
             factory: self.factory.clone(),
+            hooks: self.hooks.clone(),
             pipe: self.pipe.clone(),
             intake: self.intake,
             limits: self.limits,
@@ -57,6 +60,7 @@ impl<S: Store> MessageServices<S> {
             jobs,
             wakeup,
             factory,
+            hooks: Hooks::default(),
             pipe: None,
             intake: false,
             limits,
@@ -103,6 +107,39 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
+    /// Calls `hook` with each job before it is collected, and sends what it returns; `Some` is the job whose handler sends it.
+    /// An error refuses the job: the `send` fails, the context stays usable. Hooks are called in the order they were added, on
+    /// whatever is sent through these services from then on: a context, a handler (events and replies too), an enlisted
+    /// transaction. They do not see what SQL, foreign producers or other programs send.
+    ///
+    /// ```no_run
+    /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
+    /// messages.on_send(|job, sender| {
+    ///     if job.terms().tenant.is_some() {
+    ///         return Ok(job);
+    ///     }
+    ///     match sender.and_then(|sender| sender.terms.tenant.as_ref()) {
+    ///         Some(tenant) => Ok(job.tenant(tenant)),
+    ///         None => Err("it has no tenant".into()),
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_send(
+        mut self,
+        hook: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.on_send(Arc::new(hook));
+        self
+    }
+
+    /// Makes each commit that sends something wait for `hook`.
+    pub(crate) fn after_commit(mut self, hook: Arc<dyn AfterCommit>) -> Self {
+        self.hooks.after_commit(hook);
+        self
+    }
+
     /// The broker, if there is one.
     pub fn broker(&self) -> Option<&Arc<Broker>> {
         self.pipe.as_ref().map(|pipe| pipe.broker())
@@ -110,7 +147,7 @@ impl<S: Store> MessageServices<S> {
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.clone(), self.when_full)
+        Context::new(self.store.clone(), self.factory.clone(), self.hooks.clone(), self.when_full)
     }
 
     /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
@@ -173,6 +210,7 @@ impl<S: Store> MessageServices<S> {
     fn enlist_in<'t, T: ?Sized>(&self, transaction: &'t T) -> Enlisted<'t, S, T> {
         Enlisted {
             collected: Collected::new(self.limits),
+            hooks: self.hooks.clone(),
             wakeup: self.wakeup.clone(),
             pipe: self.pipe.clone(),
             store: self.store.clone(),
@@ -206,7 +244,8 @@ impl MessageServices<AnyStore> {
     /// # Errors
     /// When the configuration can't be used, or the database (or a broker that is required) can't be reached.
     pub async fn connect(config: &Config) -> Result<Self> {
-        let services = Self::new(AnyStore::connect(&config.database).await?, &config.database);
+        let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
+        let services = Self::new(AnyStore::connect(&database).await?, &database);
         if services.store.is_embedded() {
             services.migrate().await?;
         }

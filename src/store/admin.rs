@@ -64,31 +64,6 @@ impl FromStr for JobState {
     }
 }
 
-/// Which jobs. Every part given must match; an empty filter matches all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobFilter {
-    /// Only these.
-    pub ids: Option<Vec<JobId>>,
-    /// Only in one of these states.
-    pub states: Option<Vec<JobState>>,
-    /// Only in this queue.
-    pub queue: Option<String>,
-    /// Only of this kind.
-    pub kind: Option<String>,
-}
-
-impl JobFilter {
-    /// These jobs.
-    pub fn ids(ids: impl IntoIterator<Item = JobId>) -> Self {
-        Self { ids: Some(ids.into_iter().collect()), ..Self::default() }
-    }
-
-    /// Jobs in this state.
-    pub fn state(state: JobState) -> Self {
-        Self { states: Some(vec![state]), ..Self::default() }
-    }
-}
-
 /// Which part of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Inserted, JobStore, Postgres, Preclaim, Store, UnitOfWork};
+use super::{Inserted, JobStore, NewResult, Postgres, Preclaim, Store, UnitOfWork};
 use crate::PgTransaction;
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::Result;
@@ -87,6 +87,22 @@ impl UnitOfWork for AnyTransaction {
             Self::Postgres(transaction) => transaction.remove(node, fence).await,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(transaction) => transaction.remove(node, fence).await,
+        }
+    }
+
+    async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
+        match self {
+            Self::Postgres(transaction) => transaction.remove_all(node, fences).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.remove_all(node, fences).await,
+        }
+    }
+
+    async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
+        match self {
+            Self::Postgres(transaction) => transaction.keep_result(result).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.keep_result(result).await,
         }
     }
 

@@ -18,9 +18,14 @@ mod any;
 pub(crate) mod backlog;
 mod broker;
 mod expiring;
+mod filter;
+mod groups;
+mod history;
 pub mod migration;
 pub mod postgres;
+mod progress;
 mod rules;
+pub mod schedules;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -29,22 +34,27 @@ pub mod testing;
 pub(crate) mod unique;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use self::admin::{
-    JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
-};
+pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
 pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::expiring::{Expired, Expiring};
+pub use self::filter::{JobFilter, RetryOptions, TimeRange};
+pub use self::groups::{DeadGroup, DeadGroups, normalise};
+pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
+pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
+pub use self::progress::{JobProgress, Progress, ProgressUpdate};
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
+pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
@@ -74,11 +84,39 @@ pub trait UnitOfWork: Send + 'static {
     /// be rolled back.
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
 
+    /// The same for jobs whose handler took them together. `false`: not all claims are current. No job may be named twice.
+    fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> impl Future<Output = Result<bool>> + Send {
+        async move {
+            for fence in fences {
+                if !self.remove(node, *fence).await? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+    }
+
+    /// Keeps the result of the job that was removed, for this long. See [`History::result`].
+    fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
+
     /// Commits and proves it: returns `Ok` only if the server really committed.
     fn commit(self) -> impl Future<Output = Result<()>> + Send;
 
     /// Rolls back, waiting for it.
     fn rollback(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What a handler returned, to be kept with the end of its job.
+#[derive(Clone, Debug)]
+pub struct NewResult {
+    /// Whose.
+    pub id: JobId,
+    /// The job's kind.
+    pub kind: String,
+    /// The result.
+    pub payload: Box<serde_json::value::RawValue>,
+    /// For how long.
+    pub retention: Duration,
 }
 
 /// Asks for messages to be inserted as already owned: the hot path of a process that has a free slot for them.
@@ -188,7 +226,9 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + Backlog + Expiring + Rules + Send + Sync + fmt::Debug + 'static {
+pub trait JobStore:
+    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + fmt::Debug + 'static
+{
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 
@@ -257,7 +297,10 @@ pub trait JobStore: Admission + Backlog + Expiring + Rules + Send + Sync + fmt::
 
     /// Releases at most `limit` jobs that dead nodes own, each with the error `owner lost` on its record and its attempt
     /// spent; forgets dead nodes that own nothing any more. Call until [`Released::total`] is less than `limit`.
-    async fn release_lost(&self, limit: usize) -> Result<Released>;
+    ///
+    /// A job whose record shows `quarantine` such deaths since it was sent, or since it was last a dead letter, becomes one,
+    /// whatever attempts remain: `quarantined: its process died N times while it ran`. `None` = never.
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released>;
 
     /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim or to a commit got lost. `known`
     /// must hold every job the node has in hand, and no claim may be under way.
@@ -319,7 +362,16 @@ pub trait JobStore: Admission + Backlog + Expiring + Rules + Send + Sync + fmt::
 
     /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
     /// keeps its errors; one with a time to live lives as long again. Wakes nobody: executors find the jobs at their next look.
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.retry_with(filter, &RetryOptions { dry_run, ..RetryOptions::default() }).await
+    }
+
+    /// The same for some of them, or for all but not all at once: what is spread over a time becomes a timer, and a timer is never
+    /// put off by it.
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered>;
+
+    /// What dead letters that match died of, at most `limit` groups. Only the newest 100,000 are looked at.
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups>;
 
     /// Removes live jobs that match (waiting, timer, suspended, running, external). A running handler is not interrupted here,
     /// nor is an external worker, but its outcome will be refused.
@@ -342,6 +394,8 @@ pub enum Hint {
     Timer,
     /// A job was sent that expires, maybe before the one waited for.
     Expiry,
+    /// A schedule was put or resumed that may be due before the one waited for.
+    Schedule,
     /// Something changed; the store can't tell what.
     Any,
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::job::{Job, JobMessage, Limits, NewJob};
+use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
 
 /// Checks a job message as a context would.
 ///
@@ -11,6 +11,14 @@ use crate::job::{Job, JobMessage, Limits, NewJob};
 /// When the message is refused.
 pub fn message(job: NewJob) -> Result<JobMessage> {
     job.validate(Limits::default())
+}
+
+/// Checks a schedule as an application's handle would.
+///
+/// # Errors
+/// When the schedule is refused.
+pub fn schedule(schedule: NewSchedule) -> Result<ScheduleSpec> {
+    schedule.validate(Limits::default())
 }
 
 /// What a claim of this message hands out: for a store outside this crate.
@@ -32,4 +40,9 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
         admitted,
         created_at,
     }
+}
+
+/// A statement of the PostgreSQL store as it is sent, for tests that look at its plan.
+pub fn postgres_statement(sql: &str, schema: &str) -> String {
+    super::postgres::rendered(sql, schema)
 }

@@ -135,7 +135,7 @@ pub(crate) async fn monitors_share_without_overlap<T: TestDb>(db: &T) {
         tasks.spawn(async move {
             let mut sum = (0, 0);
             while store.count(JobState::Running).await > 0 {
-                let released = store.release_lost(7).await.unwrap();
+                let released = store.release_lost(7, None).await.unwrap();
                 sum = (sum.0 + released.waiting, sum.1 + released.dead);
             }
             sum
@@ -227,9 +227,9 @@ pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
             count
         });
         db.bury(node).await;
-        let mut released = reaper.release_lost(1000).await.unwrap().total();
+        let mut released = reaper.release_lost(1000, None).await.unwrap().total();
         let claimed = claims.await.unwrap() as u64;
-        released += reaper.release_lost(1000).await.unwrap().total();
+        released += reaper.release_lost(1000, None).await.unwrap().total();
         assert_eq!(released, claimed, "whatever the dead node took was released");
         assert_eq!(store.count(JobState::Running).await, 0);
     }

@@ -111,6 +111,26 @@ pub(crate) async fn a_failure_of_an_ordered_job_holds_the_group<T: TestDb>(db: &
     sound(&store).await;
 }
 
+/// The one that holds its group goes on when its time has come, even if a more important one came meanwhile.
+pub(crate) async fn an_ordered_job_goes_on_before_better_ones<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let first = store.send(job().ordered("g")).await;
+    store.admit_all().await;
+    let claimed = store.take_one(node).await;
+    store.fail(node, &claimed, Duration::ZERO, "oh").await;
+    let better = store.send(job().ordered("g").priority(9)).await;
+    assert_eq!(store.admit_all().await, 0);
+    store.promote().await;
+    assert_eq!(store.admit_all().await, 1);
+    let again = store.take_one(node).await;
+    assert_eq!(again.id, first);
+    store.finish(node, &again).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(store.take_one(node).await.id, better);
+    sound(&store).await;
+}
+
 /// Whatever removes the job frees its group: here, an operator.
 pub(crate) async fn a_deleted_job_frees_its_group<T: TestDb>(db: &T) {
     let store = db.jobs();
@@ -145,7 +165,7 @@ pub(crate) async fn a_dead_owner_does_not_free_the_group<T: TestDb>(db: &T) {
     let lost = store.take_one(dying).await;
     db.bury(dying).await;
     assert_eq!(store.admit_all().await, 0);
-    assert_eq!(store.release_lost(10).await.unwrap().waiting, 1);
+    assert_eq!(store.release_lost(10, None).await.unwrap().waiting, 1);
     assert_eq!(store.admit_all().await, 0, "the released one holds its group");
     let node = store.node().await;
     let again = store.take(node, 10).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobState, Rule, Scope, ShareBy};
+use jobwright::store::{JobFilter, JobState, Rule, Scope, ShareBy};
 
 use crate::groups::sound;
 use crate::support::TestDb;
@@ -166,6 +166,42 @@ pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
             store.finish(node, job).await;
         }
         store.admit_all().await;
+    }
+}
+
+/// A job that has waited long goes before younger ones of a higher priority; waiting or behind the limit of its queue.
+pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for limit in [None, Some(1)] {
+        let rule = Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60)).running(limit);
+        store.put_rule(&rule).await.unwrap();
+        let old = store.send(job()).await;
+        let young = store.send(job().priority(3)).await;
+        if limit.is_some() {
+            // One that runs, so that both wait behind the gate.
+            let first = store.send(job().priority(9)).await;
+            assert_eq!(store.admit_all().await, 1);
+            assert_eq!(store.take_one(node).await.id, first);
+        }
+        assert_eq!(store.age_jobs(100).await.unwrap(), 0, "nobody has waited for long");
+        db.date_back(old, Duration::from_secs(60 * 5)).await;
+        assert_eq!(store.age_jobs(100).await.unwrap(), 1);
+        assert_eq!(store.age_jobs(100).await.unwrap(), 0, "five minutes are five priorities, once");
+        let row = store.detail(old).await;
+        assert_eq!(row.summary.priority, 5);
+        if limit.is_some() {
+            store.cancel(&JobFilter::state(JobState::Running), false).await.unwrap();
+            assert_eq!(store.admit_all().await, 1);
+        }
+        let claimed = store.take_one(node).await;
+        assert_eq!(claimed.id, old);
+        store.finish(node, &claimed).await;
+        store.admit_all().await;
+        let claimed = store.take_one(node).await;
+        assert_eq!(claimed.id, young);
+        store.finish(node, &claimed).await;
+        sound(&store).await;
     }
 }
 

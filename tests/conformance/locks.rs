@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jobwright::Fence;
+use jobwright::store::schedules::fire_due;
 use jobwright::store::{JobState, Verdict};
 use tokio::time::timeout;
 
+use crate::schedules::{daily, days_ago};
 use crate::support::jobs::{ids, jobs};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
@@ -46,7 +48,7 @@ pub(crate) async fn monitors_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>)
     store.take(node, 3).await;
     db.bury(node).await;
     let held = db.hold("select from {schema}.job order by seq limit 1 for update").await;
-    let released = timeout(SOON, store.release_lost(10)).await.expect("the release waited").unwrap();
+    let released = timeout(SOON, store.release_lost(10, None)).await.expect("the release waited").unwrap();
     assert_eq!(released.total(), 2);
     held.release().await;
     assert_eq!(store.release_all_lost().await, (1, 0));
@@ -77,6 +79,19 @@ pub(crate) async fn hand_outs_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>
     let expired = timeout(SOON, store.expire_external(10)).await.expect("the release waited").unwrap();
     assert_eq!(expired.total(), 1);
     held.release().await;
+}
+
+pub(crate) async fn schedulers_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    for name in ["held", "free"] {
+        daily(&store, name, |new| new).await;
+        db.make_due(name, days_ago(1)).await;
+    }
+    let held = db.hold("select from {schema}.schedule where name = 'held' for update").await;
+    let fired = timeout(SOON, fire_due(&*store.0, 1000)).await.expect("it waited").unwrap();
+    assert_eq!((fired.schedules, fired.jobs), (1, 1));
+    held.release().await;
+    assert_eq!(fire_due(&*store.0, 1000).await.unwrap().jobs, 1);
 }
 
 /// A claim whose answer nobody waits for any more may still be under way on the server when its node stops. What it takes must

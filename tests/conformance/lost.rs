@@ -1,17 +1,18 @@
 //! `release_lost`: what becomes of the jobs of nodes that are gone.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jobwright::store::{JobState, Released, Verdict};
+use jobwright::store::{JobFilter, JobState, Released, Verdict};
 
-use crate::support::TestDb;
 use crate::support::jobs::{LATER, job, jobs};
+use crate::support::{Jobs, TestDb};
 
 pub(crate) async fn nothing_is_lost_while_all_live<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
     store.send_all(jobs(2)).await;
-    assert_eq!(store.release_lost(10).await.unwrap(), Released::default());
+    assert_eq!(store.release_lost(10, None).await.unwrap(), Released::default());
     assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn in_batches<T: TestDb>(db: &T) {
     let mut waiting = 0;
     let mut dead = 0;
     for expected in [4, 4, 2, 0] {
-        let released = store.release_lost(4).await.unwrap();
+        let released = store.release_lost(4, None).await.unwrap();
         assert_eq!(released.total(), expected);
         waiting += released.waiting;
         dead += released.dead;
@@ -81,7 +82,7 @@ pub(crate) async fn dead_nodes_are_forgotten_when_they_own_nothing<T: TestDb>(db
     store.take(dead, 3).await;
     db.bury(dead).await;
     for held in [1, 0] {
-        store.release_lost(2).await.unwrap();
+        store.release_lost(2, None).await.unwrap();
         assert_eq!(store.count(JobState::Running).await, held);
     }
     let nodes: Vec<_> = store.status().await.unwrap().nodes.iter().map(|node| node.id).collect();
@@ -134,6 +135,56 @@ pub(crate) async fn the_record_stays_bounded<T: TestDb>(db: &T) {
     }
     let errors = store.detail(id).await.errors;
     assert_eq!(errors.iter().map(|error| error.attempt).collect::<Vec<_>>(), (3..=12).collect::<Vec<_>>());
+}
+
+const TWICE: Option<NonZeroU32> = NonZeroU32::new(2);
+
+/// Claims a job and lets its node die. Returns how many became dead letters.
+async fn kills<T: TestDb>(db: &T, store: &Jobs) -> u64 {
+    let node = store.node().await;
+    store.take_one(node).await;
+    db.bury(node).await;
+    store.release_lost(10, TWICE).await.unwrap().dead
+}
+
+/// Whatever attempts remain.
+pub(crate) async fn a_killer_is_quarantined<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(job().max_attempts(100)).await;
+    assert_eq!(kills(db, &store).await, 0);
+    // What else goes wrong does not count, and does not help.
+    let (node, claimed) = {
+        let node = store.node().await;
+        (node, store.take_one(node).await)
+    };
+    store.fail(node, &claimed, Duration::ZERO, "failed").await;
+    store.promote().await;
+    assert_eq!(kills(db, &store).await, 1);
+    let detail = store.detail(id).await;
+    assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Dead, 3));
+    assert_eq!(detail.dead.unwrap().1, "quarantined: its process died 2 times while it ran");
+    assert_eq!(detail.errors.len(), 3);
+}
+
+/// It was looked at: what it did before that is forgiven.
+pub(crate) async fn a_requeued_killer_is_counted_anew<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(job().max_attempts(100)).await;
+    for _ in 0..2 {
+        assert_eq!((kills(db, &store).await, kills(db, &store).await), (0, 1));
+        store.retry(&JobFilter::ids([id]), false).await.unwrap();
+    }
+    assert_eq!(store.detail(id).await.errors.len(), 4, "nothing is forgotten");
+}
+
+pub(crate) async fn the_last_death_is_the_reason<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(job().max_attempts(2)).await;
+    assert_eq!((kills(db, &store).await, kills(db, &store).await), (0, 1));
+    assert!(store.detail(id).await.dead.unwrap().1.starts_with("quarantined"));
+    let id = store.send(job().max_attempts(1)).await;
+    assert_eq!(kills(db, &store).await, 1);
+    assert_eq!(store.detail(id).await.dead.unwrap().1, "owner lost");
 }
 
 /// Only what is running is lost; what a dead node once held is not.

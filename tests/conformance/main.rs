@@ -10,6 +10,7 @@ mod support;
 mod backlog;
 mod claiming;
 mod concurrency;
+mod dead;
 mod delivered;
 mod expiring;
 mod external;
@@ -23,11 +24,16 @@ mod ledger;
 mod limits;
 mod locks;
 mod lost;
+mod misfires;
 mod nodes;
 mod operating;
+mod overlaps;
 mod owned;
+mod past;
 mod payloads;
+mod progressing;
 mod recovery;
+mod schedules;
 mod schema;
 mod sending;
 mod settling;
@@ -97,6 +103,14 @@ conformance! {
             overlapping_batches_do_not_collide
             claims_meet_the_death_of_their_node
             nodes_register_at_once
+        }
+        dead {
+            found_by_their_newest_error
+            found_by_when_they_died_and_were_sent
+            grouped_by_what_they_died_of
+            run_again_some_at_a_time
+            run_again_one_after_the_other
+            a_thousand_over_a_while
         }
         delivered {
             what_it_names_is_taken
@@ -199,7 +213,24 @@ conformance! {
             the_living_keep_theirs
             several_dead_nodes
             the_record_stays_bounded
+            a_killer_is_quarantined
+            a_requeued_killer_is_counted_anew
+            the_last_death_is_the_reason
             what_it_settled_is_not_lost
+        }
+        misfires {
+            missed_and_skipped
+            a_little_late_is_not_missed
+            missed_and_made_up_for_once
+            missed_and_all_made_up_for
+            one_that_catches_up_keeps_nobody_waiting
+            an_end
+            a_number_of_times
+            a_number_of_repetitions
+            no_overlap_while_the_job_is_alive
+            overlap_is_allowed
+            what_is_left_out_does_not_count
+            a_failure_changes_nothing
         }
         nodes {
             each_start_is_a_new_node
@@ -251,6 +282,24 @@ conformance! {
             an_unheard_claim_costs_nothing
             knowing_nothing_gives_back_all
             others_keep_theirs
+        }
+        schedules {
+            an_occurrence_sends_the_job
+            bytes_and_no_headers
+            each_occurrence_happens_once
+            not_before_it_is_due
+            an_occurrence_is_one_job
+            paused_and_resumed
+            put_again
+            put_at_once
+            put_over_an_unseen_change
+            changed_while_it_was_due
+            run_now
+            filled_in
+            nothing_to_fill_in
+            listed_by_name
+            deleted
+            unknown_names
         }
         schema {
             says_what_is_missing
@@ -326,6 +375,7 @@ conformance! {
             several_flushes_in_one
             a_handler_commits_all_at_once
             a_stale_claim_is_not_removed
+            removed_together_all_claims_have_to_be_current
             inserts_like_the_engine
             a_thousand_in_one_flush
             nothing_to_commit
@@ -339,6 +389,7 @@ conformance! {
             over_queues_and_by_priority
             a_failure_lets_others_pass
             a_failure_of_an_ordered_job_holds_the_group
+            an_ordered_job_goes_on_before_better_ones
             a_deleted_job_frees_its_group
             a_dead_owner_does_not_free_the_group
             external_workers_hold_groups
@@ -353,6 +404,10 @@ conformance! {
             paused
             shares_by_weight
             rules_are_kept
+            what_waits_long_is_raised
+        }
+        overlaps {
+            no_overlap_while_the_job_is_blocked
         }
         expiring {
             nothing_expires_without_a_time_to_live
@@ -384,6 +439,23 @@ conformance! {
             a_newer_schema_is_refused
             an_edited_file_is_refused
         }
+        past {
+            nothing_is_remembered_unless_asked
+            every_end_is_remembered
+            failures_are_remembered_alone
+            ends_outside_are_remembered_too
+            a_refused_outcome_is_not_remembered
+            a_rolled_back_end_is_not_remembered
+            found_by_what_is_known_of_them
+            forgotten_when_old
+            a_result_comes_with_the_end_of_its_job
+            a_result_has_its_time
+        }
+        progressing {
+            progress_survives_the_attempt
+            only_the_owner_says_how_far
+            progress_goes_after_its_job
+        }
     }
     postgres {
         locks {
@@ -393,6 +465,7 @@ conformance! {
             deliveries_pass_over_them
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
+            schedulers_pass_over_them
         }
     }
 }

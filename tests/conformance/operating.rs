@@ -76,6 +76,7 @@ pub(crate) async fn filters<T: TestDb>(db: &T) {
             states: states.map(<[_]>::to_vec),
             queue: queue.map(str::to_owned),
             kind: kind.map(str::to_owned),
+            ..JobFilter::default()
         };
     let (waiting, timer) = (JobState::Waiting, JobState::Timer);
     for (filter, expected) in [

@@ -98,6 +98,33 @@ pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
 }
 
 /// As with `JobStore::insert`: given ids, delays, rows that are owned from the start.
+/// Jobs that were handled together: one claim that is not current any more is none of the others'.
+pub(crate) async fn removed_together_all_claims_have_to_be_current<T: TestDb>(db: &T) {
+    let store = db.store();
+    let jobs = db.jobs();
+    let sent = jobs.send_all((0..5).map(|_| job())).await;
+    let node = jobs.node().await;
+    let other = jobs.node().await;
+    let claimed = jobs.take(node, 4).await;
+    let mut fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
+    let stranger = jobs.take_one(other).await.fence();
+    let stale = Fence { version: fences[3].version - 1, ..fences[3] };
+    for wrong in [stale, stranger, Fence { id: JobId::new(), version: 1 }] {
+        let mut tx = store.begin().await.unwrap();
+        assert!(!tx.remove_all(node, &[fences[0], wrong]).await.unwrap());
+        tx.rollback().await.unwrap();
+        assert_eq!(jobs.all().await.len(), 5);
+    }
+    let last = fences.pop().unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert!(tx.remove_all(node, &[]).await.unwrap());
+    assert!(tx.remove_all(node, &fences).await.unwrap());
+    tx.insert(&messages([job()]), None).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(jobs.all().await.len(), 3, "{sent:?}");
+    assert_eq!(jobs.complete(node, &[last]).await.unwrap(), [last.id]);
+}
+
 pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
     let store = db.store();
     let jobs = db.jobs();

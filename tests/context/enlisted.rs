@@ -121,3 +121,18 @@ async fn in_a_transaction_of_the_embedded_driver() {
         }
     }
 }
+
+#[tokio::test]
+async fn send_hooks_see_what_is_enlisted() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db
+        .messages()
+        .await
+        .on_send(|job, _| if job.kind() == "bad" { Err("no".into()) } else { Ok(job.header("hooked", "yes")) });
+    let mut client = db.client().await;
+    let transaction = client.transaction().await.unwrap();
+    let mut enlisted = messages.enlist(&transaction);
+    assert!(enlisted.send(jobwright::NewJob::json("bad", &())).unwrap_err().is_invalid());
+    enlisted.send(job()).unwrap();
+    assert_eq!(enlisted.pending()[0].headers["hooked"], "yes");
+}

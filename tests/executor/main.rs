@@ -5,13 +5,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod around;
 mod back_pressure;
+mod batches;
+mod conflicts;
 mod expiry;
 mod failing;
+mod gates;
 mod hot_path;
 mod limits;
 mod plans;
+mod progressing;
 mod running;
+mod scheduling;
 mod starting;
 mod stopping;
 mod waking;
@@ -54,6 +60,41 @@ cases! {
         what_nobody_runs_is_a_dead_letter_in_time
         what_was_claimed_in_time_runs_to_its_end
     }
+    around {
+        middleware_runs_around_handlers_in_the_order_it_was_added
+        middleware_sees_a_panic_as_an_error
+        a_middleware_that_panics_fails_the_attempt
+        a_middleware_that_fails_an_attempt_rolls_it_back
+        a_middleware_can_not_commit_what_a_handler_did_not
+        a_middleware_may_end_a_job_without_its_handler
+        middleware_runs_around_each_job_of_a_batch
+        a_send_hook_sees_all_that_is_sent_and_may_change_it
+        a_send_hook_refuses_a_job_and_leaves_the_context_usable
+        a_trace_goes_from_the_sender_through_handlers
+        a_job_of_no_trace_begins_none
+    }
+    batches {
+        a_full_batch_is_one_call_and_one_commit
+        a_batch_that_does_not_fill_runs_after_its_wait
+        a_batch_is_never_larger_than_what_may_run
+        each_job_of_a_batch_ends_by_itself
+        one_failure_rolls_back_what_the_batch_wrote
+        a_panic_fails_all_jobs_of_its_batch
+        an_error_fails_all_jobs_of_its_batch
+        a_timeout_fails_all_jobs_of_its_batch
+        a_batch_with_a_job_that_is_no_longer_owned_commits_nothing
+        a_shutdown_runs_what_waits_for_its_batch
+        a_shutdown_without_patience_gives_a_batch_back
+        jobs_handed_over_gather_too
+        impossible_batches_are_refused
+    }
+    conflicts {
+        a_conflict_is_run_again_within_its_attempt
+        an_endless_conflict_is_a_failure
+        a_stop_does_not_wait_for_a_conflict
+        the_classifier_says_what_an_error_means
+        a_queue_has_a_retry_policy
+    }
     failing {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history
@@ -66,6 +107,13 @@ cases! {
         a_payload_nobody_can_read_ends_as_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
     }
+    gates {
+        a_group_runs_back_to_back
+        groups_never_overlap_over_nodes_and_queues
+        limits_hold_over_nodes
+        nodes_die_and_slots_are_conserved
+        a_pause_ends_at_once
+    }
     hot_path {
         with_a_free_slot_there_is_no_claim
         never_more_than_there_is_room_for
@@ -76,6 +124,13 @@ cases! {
         a_kind_never_runs_or_holds_more_than_its_concurrency
         a_full_kind_does_not_hold_up_others
         by_priority_then_order
+    }
+    progressing {
+        the_next_attempt_goes_on_from_the_checkpoint
+        too_much_to_keep_is_refused
+        a_handler_that_lost_its_job_is_told
+        a_result_can_be_waited_for
+        a_result_is_kept_as_long_as_asked
     }
     running {
         a_job_is_done_and_gone
@@ -89,6 +144,10 @@ cases! {
         timers_are_promoted_once_by_many_nodes
         many_nodes_run_each_job_once
         numbers_beyond_32_bits
+    }
+    scheduling {
+        one_that_is_put_is_heard_of
+        many_nodes_run_each_occurrence_once
     }
     starting {
         a_missing_state_is_said

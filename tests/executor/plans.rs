@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jobwright::store::testing::postgres_statement;
 use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::support::postgres::Pg;
@@ -26,7 +27,7 @@ async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
 async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
-    let claim = CLAIM.replace("{schema}", &format!("\"{}\"", db.schema()));
+    let claim = postgres_statement(CLAIM, db.schema());
     // As the engine sets its connections.
     let session = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
     client.batch_execute(session).await.unwrap();
@@ -94,7 +95,7 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
     let array =
         |of: &dyn Fn(&uuid::Uuid) -> String| format!("'{{{}}}'", ids.iter().map(of).collect::<Vec<_>>().join(","));
     for (name, types, sql) in BATCHED {
-        let sql = sql.replace("{schema}", &format!("\"{}\"", db.schema())).replace("{errors_kept}", "10");
+        let sql = postgres_statement(sql, db.schema());
         client.batch_execute(&format!("prepare {name} ({types}) as {sql}")).await.unwrap();
         let arguments: Vec<String> = types
             .split(", ")
@@ -136,7 +137,7 @@ async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
         )
         .await
         .unwrap();
-    let claim = CLAIM_DELIVERED.replace("{schema}", &format!("\"{}\"", db.schema()));
+    let claim = postgres_statement(CLAIM_DELIVERED, db.schema());
     client.batch_execute(&format!("prepare delivered (int8, uuid[], int8[], text[]) as {claim}")).await.unwrap();
     let ids: Vec<uuid::Uuid> =
         client.query("select id from job limit 500", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::NewJob;
 use jobwright::store::JobState;
+use jobwright::{ExecutorConfig, NewJob};
 
 use crate::ledger_keeper::{Does, Orders, job, send, start};
 use crate::support::postgres::Pg;
@@ -168,6 +168,25 @@ async fn a_job_that_aborts_its_process_ends_as_a_dead_letter() {
     let good = messages.send(job(Does::Note)).await.unwrap();
     db.gone(good).await;
     db.each_once(&[good]).await;
+}
+
+/// However many attempts it has. The one that finds it so is this very process, which would not survive it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_aborts_its_process_again_and_again_is_quarantined() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let poison = messages.send(job(Does::NoteThenAbort).max_attempts(1000)).await.unwrap();
+    for _ in 0..2 {
+        let status = Orders::new(&db.config(), "victim").start().ended(PATIENCE);
+        assert!(!status.success(), "{status}");
+    }
+    let config = ExecutorConfig { quarantine_after: 2, ..lease(1) };
+    let survivor = start::<Pg<false>>(&messages, config, 8, None).await;
+    db.reaches(poison, JobState::Dead).await;
+    let detail = db.jobs().detail(poison).await;
+    assert_eq!(detail.dead.unwrap().1, "quarantined: its process died 2 times while it ran");
+    assert_eq!(detail.summary.attempt, 2);
+    survivor.shutdown(Duration::ZERO).await.unwrap();
 }
 
 /// No handler of it, no attempt spent, however many come and go.

@@ -10,6 +10,7 @@ mod support;
 
 mod delivering;
 mod expiry;
+mod gates;
 mod ops;
 mod player;
 mod snapshot;
@@ -64,6 +65,35 @@ fn plays<T: TestDb>(cases: u32) {
     }
 }
 
+/// Histories of groups and limits, until one of them breaks a rule.
+fn gates<T: TestDb>(cases: u32) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let Some(db) = runtime.block_on(T::create()) else { return };
+    let cases = std::env::var("JOBWRIGHT_PROPTEST_CASES").ok().map_or(cases, |text| text.parse().unwrap());
+    let mut runner = TestRunner::new(Config {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/gates.txt"))),
+        max_shrink_time: 60_000,
+        max_shrink_iters: 5_000,
+        ..Config::default()
+    });
+    let played = runner.run(&gates::history(2 * OPS), |history| {
+        runtime.block_on(async {
+            db.clear().await;
+            let mut player = gates::Player::new(&db).await;
+            for (n, op) in history.iter().enumerate() {
+                player.play(op).await.map_err(|why| TestCaseError::fail(format!("step {n}: {why}")))?;
+            }
+            player.finish().await.map_err(|why| TestCaseError::fail(format!("at the end: {why}")))
+        })
+    });
+    match played {
+        Ok(()) => {}
+        Err(TestError::Fail(why, history)) => panic!("{why}\nin this history: {history:#?}"),
+        Err(TestError::Abort(why)) => panic!("{why}"),
+    }
+}
+
 /// The same tests for each store.
 macro_rules! state_machine {
     ($($(#[$cfg:meta])? $module:ident: $db:ty, $cases:literal)*) => {
@@ -71,6 +101,12 @@ macro_rules! state_machine {
             #[test]
             fn random_histories() {
                 crate::plays::<$db>($cases);
+            }
+
+            #[test]
+            fn groups_and_limits() {
+                // Each step asks about all slots: half as many.
+                crate::gates::<$db>($cases / 2);
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

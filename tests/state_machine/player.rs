@@ -334,7 +334,7 @@ impl Player {
         let answers = both!(self, |side| {
             let mut sum = (0, 0);
             loop {
-                let released = side.jobs.release_lost(limit).await.map_err(|error| error.to_string())?;
+                let released = side.jobs.release_lost(limit, None).await.map_err(|error| error.to_string())?;
                 sum = (sum.0 + released.waiting, sum.1 + released.dead);
                 if released.total() < limit as u64 {
                     break Ok::<_, String>(sum);
@@ -353,6 +353,7 @@ impl Player {
             states: filter.state.map(|state| vec![state]),
             queue: filter.queue.map(|queue| QUEUES[queue].to_owned()),
             kind: filter.kind.map(|kind| KINDS[kind].to_owned()),
+            ..JobFilter::default()
         };
         let answers = both!(self, |side| match how {
             Steer::Retry => side.jobs.retry(&filter, dry_run).await,

@@ -180,7 +180,7 @@ impl Jobs {
 
     /// Releases everything that nobody answers for. Returns how many wait and how many are dead.
     pub(crate) async fn release_all_lost(&self) -> (u64, u64) {
-        let released = self.release_lost(1000).await.unwrap();
+        let released = self.release_lost(1000, None).await.unwrap();
         assert!(released.total() < 1000);
         (released.waiting, released.dead)
     }

@@ -15,6 +15,7 @@ pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use jobwright::store::Store;
 use jobwright::{JobId, NodeId};
 
@@ -58,6 +59,9 @@ pub(crate) trait TestDb: Sized {
     /// Sets what only time could bring a job to.
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32);
 
+    /// Lets a waiting or blocked job have come so much earlier.
+    async fn date_back(&self, id: JobId, by: Duration);
+
     /// Lets the node's lease be over.
     async fn end_lease(&self, node: NodeId);
 
@@ -69,7 +73,10 @@ pub(crate) trait TestDb: Sized {
         assert!(!jobs.heartbeat(node).await.unwrap());
     }
 
-    /// Removes all jobs and nodes.
+    /// Lets the next occurrence of a schedule be at this moment.
+    async fn make_due(&self, name: &str, at: Timestamp);
+
+    /// Removes all jobs, schedules and nodes.
     async fn clear(&self);
 }
 
@@ -77,6 +84,9 @@ pub(crate) trait TestDb: Sized {
 pub(crate) trait SqlDb: TestDb {
     /// Makes it look as if a later build had been here.
     async fn pretend_newer(&self);
+
+    /// The same place as a process opens it that keeps the past.
+    async fn remembering(&self, keep: jobwright::Keep) -> Self::Store;
 
     /// Makes it look as if a schema change had been edited after it was applied.
     async fn pretend_edited(&self);

@@ -1,5 +1,8 @@
 //! A schema of its own on a PostgreSQL server, for each test.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres, Secret};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
@@ -198,15 +201,27 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
             .await;
     }
 
+    async fn date_back(&self, id: JobId, by: Duration) {
+        let by = by.as_secs();
+        for table in ["job", "blocked_job"] {
+            let back = format!("created_at - interval '{by} seconds'");
+            self.raw(&format!("update {{schema}}.{table} set created_at = {back} where id = '{id}'")).await;
+        }
+    }
+
     async fn end_lease(&self, node: NodeId) {
         self.raw(&format!("update {{schema}}.node set expires_at = started_at where id = {node}")).await;
     }
 
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        self.raw(&format!("update {{schema}}.schedule set next_at = '{at}' where name = '{name}'")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
-            "delete from {schema}.job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
+            "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
              delete from {schema}.dead_letter_job; delete from {schema}.external_job;
-             delete from {schema}.submission; delete from {schema}.node",
+             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node",
         )
         .await;
     }
@@ -215,6 +230,11 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
 impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     async fn pretend_newer(&self) {
         self.raw("insert into {schema}.migration (version, name, checksum) values (9999, 'future', '')").await;
+    }
+
+    async fn remembering(&self, keep: jobwright::Keep) -> Postgres {
+        let history = jobwright::HistoryConfig { keep, ..Default::default() };
+        Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
     async fn pretend_edited(&self) {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobwright::{DatabaseConfig, JobId, NodeId, Sqlite};
 use rusqlite::Connection;
 
@@ -111,15 +112,27 @@ impl TestDb for SqliteDb {
             .await;
     }
 
+    async fn date_back(&self, id: JobId, by: Duration) {
+        let by = by.as_micros();
+        for table in ["jobwright_job", "jobwright_blocked_job"] {
+            self.raw(format!("update {table} set created_at = created_at - {by} where id = {}", blob(id))).await;
+        }
+    }
+
     async fn end_lease(&self, node: NodeId) {
         self.raw(format!("update jobwright_node set expires_at = started_at where id = {node}")).await;
     }
 
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        let at = at.as_microsecond();
+        self.raw(format!("update jobwright_schedule set next_at = {at} where name = '{name}'")).await;
+    }
+
     async fn clear(&self) {
         self.raw(
-            "begin immediate; delete from jobwright_job; delete from jobwright_timer_job;
+            "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
              delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
-             delete from jobwright_submission; delete from jobwright_node; commit",
+             delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node; commit",
         )
         .await;
     }
@@ -131,6 +144,11 @@ impl SqlDb for SqliteDb {
             "insert into jobwright_migration (version, name, checksum, applied_at) values (9999, 'future', '', 0)",
         )
         .await;
+    }
+
+    async fn remembering(&self, keep: jobwright::Keep) -> Sqlite {
+        let history = jobwright::HistoryConfig { keep, ..Default::default() };
+        Sqlite::open(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
     async fn pretend_edited(&self) {

@@ -144,9 +144,9 @@ pub(crate) fn patient() -> ExecutorConfig {
     ExecutorConfig { poll_interval: Duration::from_secs(3600), ..lease(30) }
 }
 
-/// With a lease of this many seconds.
+/// With a lease of this many seconds, and no quarantine: nodes that a test kills are not killed by their jobs.
 pub(crate) fn lease(seconds: u64) -> ExecutorConfig {
-    ExecutorConfig { lease: Duration::from_secs(seconds), ..ExecutorConfig::default() }
+    ExecutorConfig { lease: Duration::from_secs(seconds), quarantine_after: 0, ..ExecutorConfig::default() }
 }
 
 /// Kinds that are tried again at once.

@@ -15,6 +15,8 @@ const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
 pub(crate) struct Options {
     /// No servers: the tests look at `JOBWRIGHT_TEST_EMBEDDED_ONLY`.
     pub(crate) embedded_only: bool,
+    /// The runner's profile `ci`: a test that fails is run again, and reported as flaky if it then passes.
+    pub(crate) tolerant: bool,
     /// For the test runner.
     pub(crate) extra: Vec<String>,
 }
@@ -47,7 +49,8 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
 
     report.step("tests", || {
         let mut command = if installed("nextest") {
-            run::cargo(["nextest", "run", "--workspace"])
+            let profile = if options.tolerant { "ci" } else { "default" };
+            run::cargo(["nextest", "run", "--workspace", "--profile", profile])
         } else {
             // Not --all-targets: that would run the benchmarks too.
             run::cargo(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])

@@ -1,10 +1,13 @@
 //! What `jobwright jobs` takes.
 
-use clap::{Args, Subcommand};
-use jobwright::JobId;
-use jobwright::store::{JobFilter, JobState};
+use std::time::Duration;
 
-use super::OutputArgs;
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jobwright::JobId;
+use jobwright::store::{JobFilter, JobState, TimeRange};
+
+use super::{HistoryArgs, OutputArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -16,15 +19,46 @@ pub(crate) enum JobsCommand {
     /// Show everything about one job: errors, headers, payload.
     #[command(after_help = "Example:\n  jobwright jobs show 01890a5d-ac96-774b-bcce-b302099a8057")]
     Show(ShowArgs),
+    /// Say what dead letters died of: equal errors in one line, the most frequent first.
+    #[command(after_help = "Example:\n  jobwright jobs errors --queue billing --since 1d")]
+    Errors(ErrorsArgs),
+    /// List how attempts and jobs ended, the newest first; needs `[history] keep`.
+    #[command(after_help = "Example:\n  jobwright jobs history --outcome failed,dead --since 1d --kind send-invoice")]
+    History(HistoryArgs),
     /// Run dead letters again, and timers at once.
-    #[command(after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run")]
-    Retry(SteerArgs),
+    #[command(
+        after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run\n  jobwright jobs retry --since 2h --error \"connection refused\" --limit 1000 --spread 10m"
+    )]
+    Retry(RetryArgs),
     /// Remove jobs that are not over; a running one finishes, but what it did is not committed.
     #[command(after_help = "Example:\n  jobwright jobs cancel --queue mail --kind newsletter")]
     Cancel(SteerArgs),
     /// Remove jobs for good, dead letters too; running ones are left alone.
     #[command(after_help = "Example:\n  jobwright jobs delete --state dead --kind newsletter")]
     Delete(SteerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ErrorsArgs {
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// At most this many groups.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    pub(crate) steer: SteerArgs,
+    /// At most this many, those that were sent first.
+    #[arg(long)]
+    pub(crate) limit: Option<u64>,
+    /// Not all at once: spread over this time, such as `10m`.
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
+    pub(crate) spread: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +118,33 @@ pub(crate) struct FilterArgs {
     /// Only of this kind.
     #[arg(long)]
     pub(crate) kind: Option<String>,
+    /// Only those whose newest error contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
+    /// Only those that became dead letters since then: a moment, or how long ago (`2h`).
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only those that became dead letters before then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) until: Option<Timestamp>,
+    /// Only those that were sent since then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) sent_since: Option<Timestamp>,
+    /// Only those that were sent before then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) sent_until: Option<Timestamp>,
+}
+
+/// Reads `2026-03-29T12:00:00Z`, or `2h` for two hours ago.
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let ago = jobwright::parse_duration(text).map_err(|_| {
+        "it is neither a moment such as 2026-03-29T12:00:00Z nor a duration such as 2h, which means that long ago"
+            .to_owned()
+    })?;
+    Timestamp::now().checked_sub(ago).map_err(|_| "it is too long ago".to_owned())
 }
 
 impl FilterArgs {
@@ -94,6 +155,9 @@ impl FilterArgs {
             states: (!self.state.is_empty()).then(|| self.state.clone()),
             queue: self.queue.clone(),
             kind: self.kind.clone(),
+            error: self.error.clone(),
+            created: TimeRange { since: self.sent_since, until: self.sent_until },
+            dead: TimeRange { since: self.since, until: self.until },
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The command line. Secrets are not read through clap, so that no help and no error of its can show them.
 
 mod broker;
+mod history;
 mod jobs;
+mod schedules;
 mod send;
 
 use std::path::PathBuf;
@@ -10,7 +12,9 @@ use clap::{Args, Parser, Subcommand};
 
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
-pub(crate) use self::jobs::{JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::history::HistoryArgs;
+pub(crate) use self::jobs::{ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
 
@@ -95,6 +99,9 @@ pub(crate) enum Command {
     /// Look at jobs and steer them.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Send jobs again and again, by the clock.
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// Set up the queues and exchanges at the broker, and look at them.
     #[command(subcommand, after_help = BROKER_HELP)]
     Broker(BrokerCommand),

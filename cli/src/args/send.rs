@@ -94,7 +94,7 @@ pub(crate) struct SendOptions {
     pub(crate) content_type: Option<String>,
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("a header is written as `name=value`")?;
     Ok((name.to_owned(), value.to_owned()))
 }

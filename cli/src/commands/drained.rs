@@ -96,6 +96,7 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
                 states: Some(vec![JobState::Waiting, JobState::Running]),
                 queue: Some(queue.clone()),
                 kind: Some(kind.clone()),
+                ..JobFilter::default()
             };
             if !jobs.list(&filter, &Page { limit: 1, after: None }).await?.is_empty() {
                 return Ok(Look::Busy);

@@ -1,19 +1,28 @@
 //! `jobwright jobs`: look at jobs and steer them.
 
-use jobwright::store::{JobSummary, Page, Steered};
+use jobwright::store::{DeadGroups, JobSummary, Page, RetryOptions, Steered};
 use serde_json::json as value;
 
-use super::{connect_database, show};
-use crate::args::{JobsCommand, ListArgs, SteerArgs};
+use super::{connect_database, history, show};
+use crate::args::{ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, line, or_dash, print, table, time};
+use crate::output::{Format, json, line, or_dash, print, say, table, time};
 
 pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(), Failure> {
     match command {
         JobsCommand::List(args) => list(settings, &args).await,
         JobsCommand::Show(args) => show::run(settings, &args).await,
-        JobsCommand::Retry(args) => steer(settings, Steer::Retry, &args).await,
+        JobsCommand::Errors(args) => errors(settings, &args).await,
+        JobsCommand::History(args) => history::run(settings, &args).await,
+        JobsCommand::Retry(args) => {
+            let options = RetryOptions {
+                limit: args.limit,
+                spread: args.spread.unwrap_or_default(),
+                dry_run: args.steer.dry_run,
+            };
+            steer(settings, Steer::Retry(options), &args.steer).await
+        }
         JobsCommand::Cancel(args) => steer(settings, Steer::Cancel, &args).await,
         JobsCommand::Delete(args) => steer(settings, Steer::Delete, &args).await,
     }
@@ -49,10 +58,42 @@ fn jobs_table(jobs: &[JobSummary]) -> String {
     )
 }
 
+async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
+    let messages = connect_database(settings).await?;
+    let found = messages.jobs().dead_groups(&args.filter.with_ids([]), args.limit).await?;
+    match args.output.output {
+        Format::Json => json(&found),
+        Format::Table => {
+            print(errors_table(&found))?;
+            if found.more {
+                say(format!("only the newest {} dead letters were looked at", found.scanned));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn errors_table(found: &DeadGroups) -> String {
+    table(
+        ["count", "kind", "queue", "first", "last", "example", "error"],
+        found.groups.iter().map(|group| {
+            [
+                group.count.to_string(),
+                group.kind.clone(),
+                group.queue.clone(),
+                time(group.first),
+                time(group.last),
+                group.example.to_string(),
+                group.error.clone(),
+            ]
+        }),
+    )
+}
+
 /// What can be done to jobs.
 #[derive(Clone, Copy)]
 enum Steer {
-    Retry,
+    Retry(RetryOptions),
     Cancel,
     Delete,
 }
@@ -61,7 +102,7 @@ impl Steer {
     /// What happened to them, and the states it can happen in.
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Retry => ("retry", "retried", "dead, timer"),
+            Self::Retry(_) => ("retry", "retried", "dead, timer"),
             Self::Cancel => ("cancel", "cancelled", "waiting, running, external, timer, suspended"),
             Self::Delete => ("delete", "deleted", "waiting, timer, suspended, dead"),
         }
@@ -86,7 +127,7 @@ async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<()
     }
     let jobs = connect_database(settings).await?.jobs().clone();
     let steered = match steer {
-        Steer::Retry => jobs.retry(&filter, args.dry_run).await?,
+        Steer::Retry(options) => jobs.retry_with(&filter, &options).await?,
         Steer::Cancel => jobs.cancel(&filter, args.dry_run).await?,
         Steer::Delete => jobs.delete(&filter, args.dry_run).await?,
     };
@@ -96,6 +137,10 @@ async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<()
         }
         Format::Table => line(sentence(&steered, done, args.dry_run))?,
     }
+    let asked = match steer {
+        Steer::Retry(RetryOptions { limit: Some(limit), .. }) => asked.min(limit),
+        _ => asked,
+    };
     if steered.total() < asked {
         return Err(Failure::Failed(format!(
             "{} of the {asked} jobs could not be {done}: they are not there (done, cancelled or deleted), or in no state for it ({states})",

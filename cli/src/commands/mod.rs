@@ -3,10 +3,12 @@
 pub(crate) mod broker;
 pub(crate) mod doctor;
 pub(crate) mod drained;
+mod history;
 pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod mode;
+pub(crate) mod schedules;
 pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod signals;

@@ -1,6 +1,8 @@
 //! `jobwright send`.
 
-use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, Unique};
+use jobwright::{
+    CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, TRACEPARENT, TRACESTATE, TraceContext, Unique,
+};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
@@ -68,10 +70,27 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     if let Some(id) = &options.correlation_id {
         job = job.header(CORRELATION_ID, id);
     }
+    // Of the handler that calls this program, if one does; the command line counts more.
+    if let Some(trace) = variable("JOBWRIGHT_TRACEPARENT").and_then(|text| text.parse::<TraceContext>().ok())
+        && options.header.iter().all(|(name, _)| name != TRACEPARENT)
+    {
+        job = job.trace(trace);
+        if let Some(state) = variable("JOBWRIGHT_TRACESTATE") {
+            job = job.header(TRACESTATE, state);
+        }
+    }
     options.header.iter().fold(job, |job, (name, value)| job.header(name, value))
 }
 
-async fn payload(argument: Option<&str>, content_type: Option<&str>, longest: usize) -> Result<Payload, Failure> {
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+pub(super) async fn payload(
+    argument: Option<&str>,
+    content_type: Option<&str>,
+    longest: usize,
+) -> Result<Payload, Failure> {
     let bytes = match argument {
         Some("-") => {
             let mut bytes = Vec::new();

@@ -136,6 +136,9 @@ fn build(
 ) -> Result<jobwright::ExecutorBuilder<AnyStore>, Failure> {
     let mut builder = builder.config(settings.executor.clone());
     for (name, concurrency) in lanes.own {
+        if let Some(retry) = settings.queues.get(&name).and_then(|queue| queue.retry.clone()) {
+            builder = builder.queue_retry(&name, retry);
+        }
         builder = builder.queue(name, concurrency);
     }
     for queue in lanes.external {

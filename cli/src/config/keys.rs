@@ -74,6 +74,8 @@ pub(super) const SECTIONS: &[Section] = &[
             ("lease", Kind::Duration),
             ("grace", Kind::Duration),
             ("poll_interval", Kind::Duration),
+            ("conflict_retries", Kind::Number),
+            ("quarantine_after", Kind::Number),
         ],
     },
     Section {
@@ -81,6 +83,7 @@ pub(super) const SECTIONS: &[Section] = &[
         named: true,
         keys: &[
             ("concurrency", Kind::Number),
+            ("retry", Kind::Retry),
             ("external", Kind::Flag),
             ("lease", Kind::Duration),
             ("depth", Kind::Number),
@@ -98,7 +101,11 @@ pub(super) const SECTIONS: &[Section] = &[
             ("reply", Kind::Flag),
         ],
     },
-    Section { name: "history", named: false, keys: &[("keep", Kind::Text)] },
+    Section {
+        name: "history",
+        named: false,
+        keys: &[("keep", Kind::Text), ("retention", Kind::Duration), ("results", Kind::Duration)],
+    },
 ];
 
 /// The section of this name.

@@ -69,7 +69,12 @@ impl Settings {
 
     /// The library's part.
     pub(crate) fn core(&self) -> Config {
-        Config { database: self.database.clone(), executor: self.executor.clone(), broker: self.broker.clone() }
+        Config {
+            database: self.database.clone(),
+            executor: self.executor.clone(),
+            history: self.database.history.clone(),
+            broker: self.broker.clone(),
+        }
     }
 
     /// Names of the queues whose jobs are run by executors of ours: `default` if nothing else is said.
@@ -124,6 +129,8 @@ impl Settings {
             ("executor", "lease", Value::Duration(lease)) => executor.lease = lease,
             ("executor", "grace", Value::Duration(grace)) => executor.grace = grace,
             ("executor", "poll_interval", Value::Duration(interval)) => executor.poll_interval = interval,
+            ("executor", "conflict_retries", Value::Number(n)) => executor.conflict_retries = times(n)?,
+            ("executor", "quarantine_after", Value::Number(n)) => executor.quarantine_after = times(n)?,
             ("broker", "url", Value::Text(url)) => broker.url = Some(Secret::new(url)),
             ("broker", "required", Value::Flag(on)) => broker.required = on,
             ("broker", "prefix", Value::Text(prefix)) => broker.prefix = prefix,
@@ -139,13 +146,11 @@ impl Settings {
             ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,
             ("queues", key, value) => self.queues.entry(name.to_owned()).or_default().set(key, value)?,
             ("handlers", key, value) => self.drafts.entry(name.to_owned()).or_default().set(key, value)?,
-            ("history", "keep", Value::Text(keep)) => match keep.as_str() {
-                "off" => {}
-                "failed" | "all" => {
-                    return Err(format!("{keep:?} is not supported by this version; the only value is \"off\""));
-                }
-                _ => return Err("the only value this version supports is \"off\"".to_owned()),
-            },
+            ("history", "keep", Value::Text(keep)) => {
+                database.history.keep = keep.parse().map_err(|_| "it is \"off\", \"failed\" or \"all\"".to_owned())?;
+            }
+            ("history", "retention", Value::Duration(retention)) => database.history.retention = retention,
+            ("history", "results", Value::Duration(retention)) => database.history.results = retention,
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())
@@ -161,4 +166,9 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// How often something happens.
+fn times(n: usize) -> Result<u32, String> {
+    u32::try_from(n).map_err(|_| "it is too large".to_owned())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::ExternalQueue;
+use jobwright::{ExternalQueue, RetryPolicy};
 
 use super::keys::Value;
 
@@ -11,6 +11,8 @@ use super::keys::Value;
 pub(crate) struct Queue {
     /// `None` = not said.
     pub(crate) concurrency: Option<usize>,
+    /// Delay between attempts, for handlers that do not set their own.
+    pub(crate) retry: Option<RetryPolicy>,
     /// Its jobs are run by external workers.
     pub(crate) external: Option<ExternalQueue>,
     is_external: bool,
@@ -23,6 +25,7 @@ impl Queue {
         match (key, value) {
             ("concurrency", Value::Number(0)) => return Err("it must be 1 or more".to_owned()),
             ("concurrency", Value::Number(n)) => self.concurrency = Some(n),
+            ("retry", Value::Retry(retry)) => self.retry = Some(retry),
             ("external", Value::Flag(on)) => self.is_external = on,
             ("lease", Value::Duration(lease)) => self.lease = Some(lease),
             ("depth", Value::Number(n)) => self.depth = Some(depth(n)?),
@@ -42,6 +45,11 @@ impl Queue {
         if self.concurrency.is_some() {
             return Err("has both `concurrency` and `external = true`: external workers decide themselves how many jobs they run, \
                         so remove one of them"
+                .to_owned());
+        }
+        if self.retry.is_some() {
+            return Err("has both `retry` and `external = true`: external workers say themselves when to try again, so remove one \
+                        of them"
                 .to_owned());
         }
         let mut queue = ExternalQueue::new(name);

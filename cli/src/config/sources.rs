@@ -9,8 +9,18 @@ use crate::failure::Failure;
 const PREFIX: &str = "JOBWRIGHT_";
 
 /// What a worker sets for the programs it starts. A program may well call `jobwright` itself.
-const FOR_HANDLERS: &[&str] =
-    &["JOB_ID", "KIND", "QUEUE", "ATTEMPT", "MAX_ATTEMPTS", "PRIORITY", "CONTENT_TYPE", "CREATED_AT"];
+const FOR_HANDLERS: &[&str] = &[
+    "JOB_ID",
+    "KIND",
+    "QUEUE",
+    "ATTEMPT",
+    "MAX_ATTEMPTS",
+    "PRIORITY",
+    "CONTENT_TYPE",
+    "CREATED_AT",
+    "TRACEPARENT",
+    "TRACESTATE",
+];
 
 /// Reads the file.
 pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Failure> {

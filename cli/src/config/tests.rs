@@ -50,7 +50,7 @@ fn queues_and_handlers_have_names() {
     assert_eq!(settings.queues["plain"].concurrency, None);
     let options = &settings.handlers["a.b"].options;
     assert_eq!(options.timeout, Some(Duration::from_secs(5)));
-    assert_eq!(options.retry, "PT1M,PT5M".parse().unwrap());
+    assert_eq!(options.retry, Some("PT1M,PT5M".parse().unwrap()));
     assert!(matches!(settings.handlers["hook"].action, Action::Url(_)));
     assert!(matches!(&settings.handlers["list"].action, Action::Command(words) if words == &["ls", "-l"]));
 }
@@ -69,7 +69,7 @@ fn what_is_not_known_is_refused_with_what_was_meant() {
         ("[handlers.x]\ncommand = [\"a\"]\nurl = \"http://a\"", "both `command` and `url`"),
         ("[handlers.x]\ncommand = []", "empty `command`"),
         ("[handlers.x]\nurl = \"ftp://a\"", "http"),
-        ("[history]\nkeep = \"all\"", "not supported by this version"),
+        ("[history]\nkeep = \"some\"", "\"off\", \"failed\" or \"all\""),
         ("[executor]\nlease = 30", "a duration such as"),
         ("[database]\nmax_connections = -1", "negative"),
     ] {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use super::{Ended, Output, reply, tail};
+use super::{Ended, Output, reply, tail, trace};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -133,6 +133,14 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
+        for (name, value) in trace(job) {
+            let variable = format!("JOBWRIGHT_{}", name.to_ascii_uppercase());
+            match value {
+                Some(value) => command.env(variable, value),
+                // The worker's own, if it was started by a program of another one.
+                None => command.env_remove(variable),
+            };
+        }
         for (name, value) in &job.headers {
             command.env(header_variable(name), value);
         }

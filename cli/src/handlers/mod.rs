@@ -8,7 +8,7 @@ pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
 pub(crate) use self::url::{Webhook, check_url};
 
-use jobwright::{AnyStore, JobContext, JobError, Outcome, Payload};
+use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, TRACEPARENT, TRACESTATE};
 
 type Ended = Result<Outcome, JobError>;
 
@@ -19,6 +19,14 @@ fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
         // It would be the same again.
         Err(error) => Err(JobError::fatal(format!("its result can't be sent to who asked for it: {error}"))),
     }
+}
+
+/// What the handler is told about the trace its job is part of: the attempt as the step that calls it. As HTTP headers; programs
+/// get them as variables (`JOBWRIGHT_TRACEPARENT`).
+fn trace(job: &Job) -> [(&'static str, Option<String>); 2] {
+    let here = job.trace().map(|trace| trace.to_string());
+    let state = here.as_ref().and_then(|_| job.headers.get(TRACESTATE)).cloned();
+    [(TRACEPARENT, here), (TRACESTATE, state)]
 }
 
 /// The last `most` bytes as text, from the beginning of a line if one begins there.

@@ -11,7 +11,7 @@ use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
-use super::{Ended, reply};
+use super::{Ended, reply, trace};
 
 /// How much of an answer is kept.
 const KEPT: u64 = 4 * 1024;
@@ -86,15 +86,19 @@ fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Resul
     let place = url.redacted();
     // Names may hold any letter, which HTTP lets through as bytes.
     let header = |text: &str| HeaderValue::from_bytes(text.as_bytes());
-    let answer = agent
+    let mut request = agent
         .post(url.expose())
         .header("content-type", header(job.payload.content_type())?)
         .header("jobwright-job-id", job.id.to_string())
         .header("jobwright-kind", header(&job.kind)?)
         .header("jobwright-queue", header(&job.queue)?)
-        .header("jobwright-attempt", job.attempt.to_string())
-        .send(job.payload.as_bytes());
-    match answer {
+        .header("jobwright-attempt", job.attempt.to_string());
+    for (name, value) in trace(job) {
+        if let Some(value) = value {
+            request = request.header(name, header(&value)?);
+        }
+    }
+    match request.send(job.payload.as_bytes()) {
         Ok(answer) => judge(answer, &place, longest),
         // Nothing but the kind of error: others may quote the URL.
         Err(ureq::Error::Timeout(what)) => Err(JobError::new(format!("the request to {place} timed out ({what})"))),

@@ -137,7 +137,7 @@ fn late<S: Store>(node: &Incarnation<S>, what: &str, n: usize) {
 /// What a failure means for the job. The policy knows the attempts by the version, which counts the hand-outs.
 fn verdict(fence: Fence, advice: RetryAdvice) -> Verdict {
     match advice {
-        RetryAdvice::ByPolicy => {
+        RetryAdvice::ByPolicy | RetryAdvice::Conflict => {
             Verdict::Retry(RetryPolicy::default().delay(u32::try_from(fence.version.max(1)).unwrap_or(u32::MAX)))
         }
         RetryAdvice::After(delay) => Verdict::Retry(delay),

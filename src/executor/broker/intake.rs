@@ -1,24 +1,15 @@
 //! Jobs that foreign producers submit.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
 use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
 use crate::error::Result;
-use crate::executor::jitter;
 use crate::executor::stats::add;
 use crate::job::Submission;
 use crate::message::flush::hints;
 use crate::store::{Received, Store};
-
-/// How long the ids of submissions are remembered: a producer that sends the same one again later makes a new job.
-const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
-const PRUNE: Duration = Duration::from_secs(3600);
-const PRUNE_BATCH: usize = 10_000;
 
 /// Takes in submissions until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
@@ -26,7 +17,6 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     tokio::select! {
         () = stop.cancelled() => {}
         () = take(&node, &broker) => {}
-        () = prune(&node) => {}
     }
 }
 
@@ -91,21 +81,4 @@ async fn store<S: Store>(
     }
     node.messages.wakeup.tell(hints(stored));
     Ok(())
-}
-
-/// Forgets old ids.
-async fn prune<S: Store>(node: &Arc<Incarnation<S>>) {
-    let mut next = Instant::now() + jitter(PRUNE / 10);
-    loop {
-        tokio::time::sleep_until(next).await;
-        next = match node.store.prune_submissions(REMEMBERED, PRUNE_BATCH).await {
-            // A full batch says that there is more.
-            Ok(n) if n >= PRUNE_BATCH as u64 => Instant::now() + Duration::from_secs(1),
-            Ok(_) => Instant::now() + jitter(PRUNE),
-            Err(error) => {
-                tracing::warn!(%error, "old ids of submissions could not be forgotten; trying again later");
-                Instant::now() + jitter(PRUNE / 10)
-            }
-        };
-    }
 }

@@ -60,6 +60,8 @@ pub struct Admitted {
     pub next: Option<Duration>,
     /// There are rules that limit or pause, so jobs that come have to be looked at too.
     pub limited: bool,
+    /// The shortest time after which a job counts as one priority higher; `None`: no rule has jobs age.
+    pub aging: Option<Duration>,
 }
 
 /// Admits jobs.
@@ -67,6 +69,10 @@ pub struct Admitted {
 pub trait Admission: Send + Sync {
     /// One round, in one transaction. Without anything to look at it costs one short question.
     async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
+
+    /// Raises jobs that have waited long, as the rules of their queues say: of each queue and priority the oldest `limit`. Returns how
+    /// many were raised.
+    async fn age_jobs(&self, limit: usize) -> Result<u64>;
 
     /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something
     /// waits behind an open gate. Empty when all is well and nobody is at work. For tests and `doctor`: it reads everything.

@@ -206,6 +206,9 @@ struct Round<'a> {
 impl Round<'_> {
     /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next.
     fn in_order(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        // One may have been found twice: as the best behind its gate, and as the holder of its group.
+        let mut seen = HashSet::new();
+        candidates.retain(|job| seen.insert(job.id));
         candidates.sort_by_key(|job| (job.rank, job.seq));
         let (divided, mut order): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|job| self.rules.share(job).is_some());

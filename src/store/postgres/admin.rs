@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{Shared, rows};
@@ -12,12 +14,16 @@ use crate::store::{
     Hint, JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
 };
 
+/// PostgreSQL's time begins later than ours.
+const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
+
 /// A filter as the statements take it.
-struct Filter<'a> {
+pub(super) struct Filter<'a> {
     ids: Option<Vec<Uuid>>,
     states: Option<Vec<&'static str>>,
-    queue: Option<&'a str>,
-    kind: Option<&'a str>,
+    asked: &'a JobFilter,
+    /// Sent since and until, dead since and until.
+    times: [Option<Timestamp>; 4],
 }
 
 impl<'a> From<&'a JobFilter> for Filter<'a> {
@@ -25,22 +31,33 @@ impl<'a> From<&'a JobFilter> for Filter<'a> {
         Self {
             ids: filter.ids.as_ref().map(|ids| ids.iter().map(|id| *id.as_uuid()).collect()),
             states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
-            queue: filter.queue.as_deref(),
-            kind: filter.kind.as_deref(),
+            asked: filter,
+            times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
         }
+    }
+}
+
+/// A moment as PostgreSQL can have it.
+pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
+    moment.map(|moment| moment.max(EARLIEST))
+}
+
+impl Filter<'_> {
+    /// The parameters of a statement: first the filter's, then its own.
+    pub(super) fn params<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
+        let JobFilter { queue, kind, error, .. } = self.asked;
+        let [sent_since, sent_until, dead_since, dead_until] = &self.times;
+        let filter: [&(dyn ToSql + Sync); 9] =
+            [&self.ids, &self.states, queue, kind, error, sent_since, sent_until, dead_since, dead_until];
+        filter.into_iter().chain(own.iter().copied()).collect()
     }
 }
 
 pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
     let filter = Filter::from(filter);
     let after = page.after.unwrap_or(i64::MIN);
-    let rows = shared
-        .engine(
-            "list jobs",
-            &shared.sql.list,
-            &[&filter.ids, &filter.states, &filter.queue, &filter.kind, &after, &rows::count(page.limit)],
-        )
-        .await?;
+    let limit = rows::count(page.limit);
+    let rows = shared.engine("list jobs", &shared.sql.list, &filter.params(&[&after, &limit])).await?;
     rows.iter().map(summary).collect()
 }
 
@@ -67,7 +84,7 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
     let Some(row) = rows.first() else {
         return Ok(None);
     };
-    let dead_at: Option<jiff::Timestamp> = rows::get(row, 14)?;
+    let dead_at: Option<Timestamp> = rows::get(row, 14)?;
     let reason: Option<String> = rows::get(row, 15)?;
     Ok(Some(JobDetail {
         summary: summary(row)?,
@@ -84,7 +101,6 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
 /// What can be done to jobs that match a filter.
 #[derive(Clone, Copy)]
 pub(super) enum Steer {
-    Retry,
     Cancel,
     Delete,
 }
@@ -93,7 +109,6 @@ impl Steer {
     /// The states it works on.
     fn states(self) -> Vec<&'static str> {
         let states: &[JobState] = match self {
-            Self::Retry => &[JobState::Dead, JobState::Timer],
             Self::Cancel => &[
                 JobState::Waiting,
                 JobState::Blocked,
@@ -114,28 +129,25 @@ pub(super) async fn steer(shared: &Arc<Shared>, steer: Steer, filter: &JobFilter
     let filter = Filter::from(filter);
     let sql = &shared.sql;
     let rows = if dry_run {
-        shared
-            .engine(
-                "count jobs",
-                &sql.count,
-                &[&filter.ids, &filter.states, &filter.queue, &filter.kind, &steer.states()],
-            )
-            .await?
+        shared.engine("count jobs", &sql.count, &filter.params(&[&steer.states()])).await?
     } else {
         let (what, statement) = match steer {
-            Steer::Retry => ("retry jobs", &sql.retry),
             Steer::Cancel => ("cancel jobs", &sql.cancel),
             Steer::Delete => ("delete jobs", &sql.delete),
         };
-        shared.engine_once(what, statement, &[&filter.ids, &filter.states, &filter.queue, &filter.kind]).await?
+        shared.engine_once(what, statement, &filter.params(&[])).await?
     };
     // What is gone may have held what others wait for.
-    let hint = if matches!(steer, Steer::Retry) { Hint::Any } else { Hint::Gate };
-    if !dry_run && let Err(error) = super::hints::notify(shared, &[hint]).await {
+    if !dry_run && let Err(error) = super::hints::notify(shared, &[Hint::Gate]).await {
         tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
     }
+    steered(&rows)
+}
+
+/// Reads states with their counts.
+pub(super) fn steered(rows: &[Row]) -> Result<Steered> {
     let mut steered = Steered::default();
-    for row in &rows {
+    for row in rows {
         let count: i64 = rows::get(row, 1)?;
         if count > 0 {
             steered.0.insert(rows::get::<&str>(row, 0)?.parse()?, count.unsigned_abs());

@@ -12,6 +12,7 @@ use super::batch::Batch;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
+use crate::store::Scope;
 use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, plan};
 use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD};
 
@@ -26,13 +27,26 @@ impl Admission for Postgres {
         let row = rows::single(&check)?;
         let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
         let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
-        let idle = Admitted { next, limited, ..Admitted::default() };
+        let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
+        let idle = Admitted { next, limited, aging, ..Admitted::default() };
         // Without rules only openings matter; with rules, jobs that came since have to be looked at too.
         if !open && (!limited || request.queues.is_empty()) {
             return Ok(idle);
         }
         let admitted = round(shared, request).await?;
-        Ok(Admitted { next, limited, ..admitted })
+        Ok(Admitted { next, limited, aging, ..admitted })
+    }
+
+    async fn age_jobs(&self, limit: usize) -> Result<u64> {
+        let what = "raise jobs that have waited long";
+        let mut raised = 0;
+        for row in &self.0.engine(what, &self.0.sql.aging_queues, &[]).await? {
+            let (queue, aging): (String, i64) = (rows::get(row, 0)?, rows::get(row, 1)?);
+            let gate = format!("{}{queue}", Scope::Queue.prefix());
+            let answer = self.0.engine(what, &self.0.sql.age, &[&queue, &aging, &rows::count(limit), &gate]).await?;
+            raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
+        }
+        Ok(raised)
     }
 
     async fn slot_faults(&self) -> Result<Vec<String>> {

@@ -62,13 +62,15 @@ pub(super) struct Texts(Vec<[Option<String>; 2]>);
 
 impl Texts {
     pub(super) fn new(messages: &[JobMessage]) -> Self {
-        let texts = |message: &JobMessage| {
-            // A map of strings always serialises.
-            let headers = (!message.headers.is_empty())
-                .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()));
-            [headers, message.terms.to_json()]
-        };
-        Self(messages.iter().map(texts).collect())
+        Self(messages.iter().map(Self::of).collect())
+    }
+
+    /// Those of one message.
+    pub(super) fn of(message: &JobMessage) -> [Option<String>; 2] {
+        // A map of strings always serialises.
+        let headers = (!message.headers.is_empty())
+            .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()));
+        [headers, message.terms.to_json()]
     }
 }
 

@@ -18,23 +18,30 @@ mod expiring;
 mod external;
 mod fate;
 mod hints;
+mod history;
 mod insert;
 mod migrate;
+mod progress;
 mod receive;
+mod retry;
 mod rows;
 mod rules;
+mod schedules;
 mod statements;
+pub(crate) mod testing;
 mod tls;
 mod transaction;
 mod types;
 mod unique;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
+use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::Doing;
@@ -42,8 +49,9 @@ use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
-    NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
+    JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement, StatusReport,
+    Steered, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -81,7 +89,7 @@ impl Postgres {
             user: target.pool(config, config.max_connections, None)?,
             engine: target.pool(config, connect::ENGINE_CONNECTIONS, connect::engine_session(config))?,
             target,
-            sql: Statements::new(&config.schema),
+            sql: Statements::new(&config.schema, config.history.keep),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
             depths: backlog::Remembered::default(),
@@ -96,6 +104,11 @@ impl Postgres {
     pub fn migrations(schema: &str) -> String {
         migrate::script(schema)
     }
+}
+
+/// A statement with its parts and the schema filled in.
+pub(super) fn rendered(sql: &str, schema: &str) -> String {
+    statements::render(sql, schema)
 }
 
 impl fmt::Debug for Postgres {
@@ -204,9 +217,10 @@ impl JobStore for Postgres {
         rows.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
-        let rows =
-            self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &[&rows::count(limit)]).await?;
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        let deaths = quarantine.map(|n| i64::from(n.get()));
+        let params: [&(dyn ToSql + Sync); 2] = [&rows::count(limit), &deaths];
+        let rows = self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &params).await?;
         let row = rows::single(&rows)?;
         let released = Released {
             waiting: rows::get::<i64>(row, 0)?.unsigned_abs(),
@@ -283,8 +297,12 @@ impl JobStore for Postgres {
         admin::show(&self.0, id).await
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        admin::steer(&self.0, admin::Steer::Retry, filter, dry_run).await
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        retry::retry(&self.0, filter, options).await
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        retry::dead_groups(&self.0, filter, limit).await
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

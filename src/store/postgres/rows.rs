@@ -56,6 +56,18 @@ pub(super) fn payload(row: &Row, column: usize) -> Result<Payload> {
     })
 }
 
+/// A JSON text as it is.
+pub(super) fn raw(text: &str) -> Result<Box<serde_json::value::RawValue>> {
+    serde_json::value::RawValue::from_string(text.to_owned())
+        .map_err(|e| Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(e))
+}
+
+/// A `jsonb` column as a payload.
+pub(super) fn json_payload(row: &Row, column: usize) -> Result<Payload> {
+    let JsonText(text) = get(row, column)?;
+    raw(text).map(Payload::Json)
+}
+
 pub(super) fn headers(row: &Row, column: usize) -> Result<BTreeMap<String, String>> {
     json(row, column)
 }

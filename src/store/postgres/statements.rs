@@ -3,6 +3,8 @@
 
 use tokio_postgres::types::Type;
 
+use crate::config::Keep;
+use crate::store::Ending;
 use crate::store::settle::ERRORS_KEPT;
 
 /// One statement.
@@ -18,9 +20,32 @@ const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 const RENEWED: &str = include_str!("sql/part/renewed.sql");
 
-/// Fills in the shared parts, and the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and how many
-/// errors a job keeps.
+/// What a [`JobFilter`](crate::store::JobFilter) asks of every row; its states (`$2`) are asked for by each statement itself.
+const OWN_FILTER: &str = include_str!("sql/filter.sql");
+/// Of the dead, also when they died.
+const DEAD_FILTER: &str = "{own_filter}\n      and ($8::timestamptz is null or dead_at >= $8)\n      and ($9::timestamptz is null or dead_at < $9)";
+/// Who lives did not die in any time.
+const LIVE_FILTER: &str = "{own_filter}\n      and $8::timestamptz is null\n      and $9::timestamptz is null";
+
+/// Fills in the shared parts; the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and
+/// how many errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
+    render_keeping(sql, schema, Keep::Off)
+}
+
+/// The same with what writes history: lines that begin with `--{all}` are there if all is kept, those with `--{failed}` if anything
+/// is. So what is not asked for is not in the statement.
+fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
+    let lines = sql.lines().filter_map(|line| match line.strip_prefix("--{all}") {
+        Some(line) => (keep == Keep::All).then_some(line),
+        None => match line.strip_prefix("--{failed}") {
+            Some(line) => (keep != Keep::Off).then_some(line),
+            None => Some(line),
+        },
+    });
+    let sql = lines.collect::<Vec<_>>().join("\n");
+    let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
+    let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     let mut sql = sql.replace("{may_start}", MAY_START).replace("{renewed}", RENEWED);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
@@ -28,7 +53,10 @@ pub(super) fn render(sql: &str, schema: &str) -> String {
     for queue in ["$1", "$2", "q.name"] {
         sql = sql.replace(&format!("{{queue_open:{queue}}}"), &QUEUE_OPEN.replace("{queue}", queue));
     }
-    sql.replace("{schema}", &format!("\"{schema}\""))
+    sql.replace("{dead_filter}", DEAD_FILTER)
+        .replace("{filter}", LIVE_FILTER)
+        .replace("{own_filter}", OWN_FILTER.trim_end())
+        .replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
@@ -47,10 +75,10 @@ macro_rules! statements {
         }
 
         impl Statements {
-            pub(super) fn new(schema: &str) -> Self {
+            pub(super) fn new(schema: &str, keep: Keep) -> Self {
                 Self {
                     $($name: Statement {
-                        sql: render(include_str!(concat!("sql/", stringify!($name), ".sql")), schema),
+                        sql: render_keeping(include_str!(concat!("sql/", stringify!($name), ".sql")), schema, keep),
                         types: &[$(Type::$type),*],
                     },)*
                 }
@@ -69,20 +97,30 @@ statements! {
                    INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
     take_unique: [BYTEA_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
     full_queues: [TEXT_ARRAY, INT8_ARRAY],
+    history: [UUID, TEXT, TEXT, TEXT_ARRAY, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
+    prune_history: [INT8, INT8],
+    keep_result: [UUID, TEXT, JSONB, INT8],
+    result: [UUID],
+    prune_results: [INT8],
+    record_progress: [INT8, UUID, INT8, INT2, TEXT, JSONB],
+    progress: [UUID],
+    prune_progress: [INT8],
     find: [UUID],
     claim: [INT8, TEXT, INT2, INT8, TEXT_ARRAY, INT8, BOOL],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY],
     unhold: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],
+    remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
     expire_jobs: [INT8, TEXT],
+    travel: [INT8],
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],
     expire_nodes: [],
-    release_lost: [INT8],
+    release_lost: [INT8, INT8],
     release_unknown: [INT8, UUID_ARRAY],
     forget_nodes: [],
     retire_node: [INT8],
@@ -104,6 +142,8 @@ statements! {
     admit_usage: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY],
     admit_apply: [UUID_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, UUID_ARRAY,
                   TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT4_ARRAY],
+    aging_queues: [],
+    age: [TEXT, INT8, INT8, TEXT],
     prune_rate_log: [],
     slot_faults: [],
     rules: [],
@@ -113,10 +153,24 @@ statements! {
     notify: [TEXT, TEXT_ARRAY],
     status_queues: [],
     status_nodes: [],
-    list: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT8, INT8],
+    list: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
     show: [UUID],
-    count: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT_ARRAY],
-    retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
-    cancel: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
-    delete: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT],
+    count: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TEXT_ARRAY],
+    count_some: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TEXT_ARRAY, INT8],
+    retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
+    retry_some: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
+    dead_groups: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8],
+    cancel: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
+    delete: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ],
+    schedule_next: [],
+    schedule_named: [TEXT_ARRAY],
+    schedule_page: [TEXT, INT8],
+    schedule_due: [INT8],
+    schedule_insert: [TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, INT8, TIMESTAMPTZ, BOOL, TIMESTAMPTZ, TEXT, TEXT, INT2, INT4, JSONB,
+                      BYTEA, TEXT, JSONB, JSONB],
+    schedule_update: [TEXT, TEXT, TEXT, TEXT, TEXT, TIMESTAMPTZ, INT8, TIMESTAMPTZ, BOOL, TIMESTAMPTZ, TEXT, TEXT, INT2, INT4, JSONB,
+                      BYTEA, TEXT, JSONB, JSONB, INT8],
+    schedule_delete: [TEXT_ARRAY],
+    schedule_lock: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY],
+    schedule_fired: [TEXT_ARRAY, INT8_ARRAY, TIMESTAMPTZ_ARRAY, TIMESTAMPTZ_ARRAY, UUID_ARRAY, INT8_ARRAY],
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Object};
+use deadpool_postgres::{ClientWrapper, Object, Pool};
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
@@ -15,11 +15,12 @@ use super::client::query;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
 use super::insert::{Columns, Texts};
+use super::types::JsonParam;
 use super::unique::Keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::unique::Taken;
-use crate::store::{Inserted, Preclaim, UnitOfWork};
+use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 
 /// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
 /// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
@@ -43,15 +44,25 @@ pub struct PgTransaction {
 
 impl PgTransaction {
     pub(super) async fn begin(shared: &Arc<Shared>) -> Result<Self> {
+        Self::open(shared, &shared.user, "begin").await
+    }
+
+    /// One of the engine's own, which must not wait for handlers that use up the connections of contexts. It holds locks that other
+    /// nodes pass over, so the server ends it should this process be stopped in the middle.
+    pub(super) async fn begin_engine(shared: &Arc<Shared>) -> Result<Self> {
+        Self::open(shared, &shared.engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
+    }
+
+    async fn open(shared: &Arc<Shared>, pool: &Pool, begin: &str) -> Result<Self> {
         let doing = Doing { what: "begin a transaction", place: &shared.place };
         // Connections may have died in the pool; each is found out by its first statement.
-        let mut spares = shared.config.max_connections;
+        let mut spares = pool.status().max_size;
         loop {
-            let object = shared.client(&shared.user, doing).await?;
+            let object = shared.client(pool, doing).await?;
             let begun = std::time::Instant::now();
             let open = Self { object: Some(object), shared: shared.clone(), begun, evidence: Evidence::default() };
             let answer = match open.client() {
-                Ok(client) => timeout(shared.call_timeout, client.batch_execute("begin")).await,
+                Ok(client) => timeout(shared.call_timeout, client.batch_execute(begin)).await,
                 Err(error) => return Err(error),
             };
             match answer {
@@ -72,7 +83,7 @@ impl PgTransaction {
         self.object.as_deref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
     }
 
-    async fn run(
+    pub(super) async fn run(
         &self,
         what: &'static str,
         statement: &super::statements::Statement,
@@ -135,6 +146,23 @@ impl UnitOfWork for PgTransaction {
         let Some(row) = rows.first() else { return Ok(false) };
         self.evidence.xid = Some(super::rows::get(row, 1)?);
         Ok(true)
+    }
+
+    async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {
+        let (ids, versions) = super::claim::columns(fences);
+        let rows = self.run("remove finished jobs", &self.shared.sql.remove_all, &[&node.0, &ids, &versions]).await?;
+        if let Some(row) = rows.first() {
+            self.evidence.xid = Some(super::rows::get(row, 1)?);
+        }
+        Ok(rows.len() == fences.len())
+    }
+
+    async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
+        let payload = JsonParam(result.payload.get());
+        let retention = super::rows::micros(result.retention);
+        let sql = &self.shared.sql.keep_result;
+        self.run("keep the result of a job", sql, &[result.id.as_uuid(), &result.kind, &payload, &retention]).await?;
+        Ok(())
     }
 
     /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in

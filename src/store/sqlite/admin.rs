@@ -1,23 +1,22 @@
 //! Looking at jobs and steering them.
 
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
 use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::parts::statement;
-use super::rows::{count, detail, id_list, summary};
-use super::writer::now;
+use super::history::{Memory, Place};
+use super::rows::{Micros, count, detail, id_list, summary};
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::{JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
+use crate::store::{Ending, JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
 
 const LIST: &str = include_str!("sql/list.sql");
 const SHOW: &str = include_str!("sql/show.sql");
 const COUNT: &str = include_str!("sql/count.sql");
-const REMOVE: &str = include_str!("sql/remove.sql");
-static RETRY_COPY_DEAD: super::parts::Statement = statement!("sql/retry_copy_dead.sql");
-const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
-const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
+pub(super) const REMOVE: &str = include_str!("sql/remove.sql");
 
 /// Where the jobs of a state are: their table, and which of its rows.
 fn place(state: JobState) -> (&'static str, &'static str) {
@@ -33,18 +32,17 @@ fn place(state: JobState) -> (&'static str, &'static str) {
 }
 
 /// A filter as SQL. Only the parts that are given become part of the statement, so that an index can serve them.
-struct Chosen {
-    states: Vec<JobState>,
+pub(super) struct Chosen {
+    pub(super) states: Vec<JobState>,
     clause: String,
     /// See [`id_list`].
     ids: Option<String>,
-    queue: Option<String>,
-    kind: Option<String>,
+    filter: JobFilter,
 }
 
 impl Chosen {
     /// What the filter chooses among these states.
-    fn new(filter: &JobFilter, among: &[JobState]) -> Self {
+    pub(super) fn new(filter: &JobFilter, among: &[JobState]) -> Self {
         let wanted = |state: &JobState| filter.states.as_ref().is_none_or(|states| states.contains(state));
         let mut clause = String::new();
         let ids = filter.ids.as_ref().map(|ids| {
@@ -57,20 +55,43 @@ impl Chosen {
         if filter.kind.is_some() {
             clause.push_str(" and kind = :kind");
         }
-        let states = among.iter().copied().filter(wanted).collect();
-        Self { states, clause, ids, queue: filter.queue.clone(), kind: filter.kind.clone() }
+        if filter.error.is_some() {
+            clause.push_str(" and instr(errors ->> '$[#-1].error', :error) > 0");
+        }
+        for (column, range) in [("created", &filter.created), ("dead", &filter.dead)] {
+            if range.since.is_some() {
+                let _ = write!(clause, " and {column}_at >= :{column}_since");
+            }
+            if range.until.is_some() {
+                let _ = write!(clause, " and {column}_at < :{column}_until");
+            }
+        }
+        // Who lives did not die in any time.
+        let died = |state: &JobState| *state == JobState::Dead || !filter.dead.is_limited();
+        let states = among.iter().copied().filter(wanted).filter(died).collect();
+        Self { states, clause, ids, filter: filter.clone() }
     }
 
     /// The statement for one state.
-    fn sql(&self, template: &str, state: JobState) -> String {
+    pub(super) fn sql(&self, template: &str, state: JobState) -> String {
         let (table, rows) = place(state);
         template.replace("{filter}", &format!("{rows}{}", self.clause)).replace("{table}", table)
     }
 
     /// Binds what the statement uses of the filter.
-    fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let values: [(&str, &dyn ToSql); 4] =
-            [(":ids", &self.ids), (":queue", &self.queue), (":kind", &self.kind), (":now", &now())];
+    pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
+        let JobFilter { queue, kind, error, created, dead, .. } = &self.filter;
+        let micros = |moment: Option<Timestamp>| moment.map(Timestamp::as_microsecond);
+        let values: [(&str, &dyn ToSql); 8] = [
+            (":ids", &self.ids),
+            (":queue", queue),
+            (":kind", kind),
+            (":error", error),
+            (":created_since", &micros(created.since)),
+            (":created_until", &micros(created.until)),
+            (":dead_since", &micros(dead.since)),
+            (":dead_until", &micros(dead.until)),
+        ];
         for (name, value) in values {
             if let Some(index) = statement.parameter_index(name)? {
                 statement.raw_bind_parameter(index, value)?;
@@ -79,10 +100,25 @@ impl Chosen {
         Ok(())
     }
 
-    fn execute(&self, connection: &Connection, template: &str, state: JobState) -> rusqlite::Result<u64> {
+    pub(super) fn execute(&self, connection: &Connection, template: &str, state: JobState) -> rusqlite::Result<u64> {
         let mut statement = connection.prepare_cached(&self.sql(template, state))?;
         self.bind(&mut statement)?;
         Ok(statement.raw_execute()? as u64)
+    }
+
+    /// Remembers the jobs of a state, before they are removed.
+    fn remember(&self, connection: &Connection, state: JobState, ending: Ending, now: Micros) -> rusqlite::Result<()> {
+        let (table, rows) = place(state);
+        let sql = Place::of(table).remember(&format!("{rows}{}", self.clause));
+        let mut statement = connection.prepare_cached(&sql)?;
+        self.bind(&mut statement)?;
+        let values: [(&str, &dyn ToSql); 2] = [(":outcome", &ending.as_str()), (":now", &now)];
+        for (name, value) in values {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
+        statement.raw_execute().map(drop)
     }
 
     /// How many jobs of each state there are; states with none are left out.
@@ -164,16 +200,6 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
-        self.steer("retry jobs", chosen, dry_run, |chosen, connection, state| {
-            let copy = if state == JobState::Dead { &**RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
-            chosen.execute(connection, copy, state)?;
-            chosen.execute(connection, RETRY_REMOVE, state)
-        })
-        .await
-    }
-
     pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         let live = [
             JobState::Waiting,
@@ -183,28 +209,35 @@ impl Inner {
             JobState::Timer,
             JobState::Suspended,
         ];
-        self.remove("cancel jobs", Chosen::new(filter, &live), dry_run).await
+        self.remove("cancel jobs", Ending::Cancelled, Chosen::new(filter, &live), dry_run).await
     }
 
     pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         let idle = [JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead];
-        self.remove("delete jobs", Chosen::new(filter, &idle), dry_run).await
+        self.remove("delete jobs", Ending::Deleted, Chosen::new(filter, &idle), dry_run).await
     }
 
-    async fn remove(&self, tried: &'static str, chosen: Chosen, dry_run: bool) -> Result<Steered> {
-        self.steer(tried, chosen, dry_run, |chosen, connection, state| chosen.execute(connection, REMOVE, state)).await
+    async fn remove(&self, tried: &'static str, ending: Ending, chosen: Chosen, dry_run: bool) -> Result<Steered> {
+        let keep = self.history.keep;
+        self.steer(tried, chosen, dry_run, move |chosen, connection, state, now| {
+            if (Memory { keep, now }).keeps(ending) {
+                chosen.remember(connection, state, ending, now)?;
+            }
+            chosen.execute(connection, REMOVE, state)
+        })
+        .await
     }
 
-    async fn steer(
+    pub(super) async fn steer(
         &self,
         tried: &'static str,
         chosen: Chosen,
         dry_run: bool,
-        each: fn(&Chosen, &Connection, JobState) -> rusqlite::Result<u64>,
+        each: impl Fn(&Chosen, &Connection, JobState, Micros) -> rusqlite::Result<u64> + Send + 'static,
     ) -> Result<Steered> {
         if dry_run {
             return self.query(tried, move |connection, _| chosen.count(connection)).await;
         }
-        self.write(tried, move |connection, _| chosen.steer(|state| each(&chosen, connection, state))).await
+        self.write(tried, move |connection, now| chosen.steer(|state| each(&chosen, connection, state, now))).await
     }
 }

@@ -18,6 +18,7 @@ const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
 const TAKE_OPENINGS: &str = include_str!("sql/take_openings.sql");
 const GATE_SHARES: &str = include_str!("sql/gate_shares.sql");
 const BEHIND_GATE: &str = include_str!("sql/behind_gate.sql");
+const HOLDER_BEHIND_GATE: &str = include_str!("sql/holder_behind_gate.sql");
 static COVERED_WAITING: Statement = statement!("sql/covered_waiting.sql");
 const SLOTS_OF_KEY: &str = include_str!("sql/slots_of_key.sql");
 const SLOTS_OF_JOB: &str = include_str!("sql/slots_of_job.sql");
@@ -41,19 +42,21 @@ const GATES: usize = 1000;
 impl Admission for Sqlite {
     async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
         let tried = "look for jobs to admit";
-        let (open, limited, next) = self
+        let (open, limited, next, aging) = self
             .inner
             .check(tried, |connection, now| {
                 let mut statement = connection.prepare_cached(ADMIT_CHECK)?;
                 let row = statement.query_row(named_params! { ":now": now }, |row| {
-                    Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<Micros>>(2)?))
+                    let aging: Option<Micros> = row.get(3)?;
+                    Ok((row.get::<_, bool>(0)?, row.get::<_, bool>(1)?, row.get::<_, Option<Micros>>(2)?, aging))
                 })?;
                 let wait = |at: Micros| Duration::from_micros(at.saturating_sub(now).max(0).unsigned_abs());
-                Ok((row.0, row.1, row.2.map(wait)))
+                let aging = row.3.map(|aging| Duration::from_micros(aging.unsigned_abs()));
+                Ok((row.0, row.1, row.2.map(wait), aging))
             })
             .await?;
         if !open && (!limited || request.queues.is_empty()) {
-            return Ok(Admitted { next, limited, ..Admitted::default() });
+            return Ok(Admitted { next, limited, aging, ..Admitted::default() });
         }
         let kinds = request
             .kinds
@@ -63,7 +66,11 @@ impl Admission for Sqlite {
         let (limit, queues) = (request.limit, request.queues.to_vec());
         let round = Round { limit, queues, kinds };
         let admitted = self.inner.write("admit jobs", move |connection, now| round.run(connection, now)).await?;
-        Ok(Admitted { next, limited, ..admitted })
+        Ok(Admitted { next, limited, aging, ..admitted })
+    }
+
+    async fn age_jobs(&self, limit: usize) -> Result<u64> {
+        self.inner.age_jobs(limit).await
     }
 
     async fn slot_faults(&self) -> Result<Vec<String>> {
@@ -128,8 +135,12 @@ impl Round {
 fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Candidate>> {
     let mut shares = connection.prepare_cached(GATE_SHARES)?;
     let mut behind = connection.prepare_cached(BEHIND_GATE)?;
+    let mut holder = connection.prepare_cached(HOLDER_BEHIND_GATE)?;
     let mut found = Vec::new();
     for Opened { key, n } in opened {
+        for candidate in holder.query_map(named_params! { ":gate": key }, |row| candidate(row, Place::Blocked))? {
+            found.push(candidate?);
+        }
         let names = shares
             .query_map(named_params! { ":gate": key }, |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<String>>>()?;

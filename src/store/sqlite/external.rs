@@ -7,17 +7,18 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::Inner;
 use super::failure::Work;
+use super::history::{Memory, Place};
 use super::insert::insert;
 use super::parts::{Statement, statement};
 use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_error};
-use super::settle::REMOVE_JOB;
+use super::settle::{REMOVE_JOB, ending};
 use crate::error::Result;
 use crate::job::{
     AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_OF,
     REPLY_QUEUE, REPLY_TO, Terms,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Extension, ExternalDone, Released, Settlement, Verdict};
+use crate::store::{Ending, Extension, ExternalDone, Released, Settlement, Verdict};
 
 static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
 static HAND_OUT: Statement = statement!("sql/hand_out.sql");
@@ -70,11 +71,12 @@ impl Inner {
     }
 
     pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
-        self.each("complete jobs of external workers", done, |connection, done, now| {
+        self.each("complete jobs of external workers", done, |connection, done, memory| {
             let Some(row) = External::find(connection, done.fence)? else { return Ok(None) };
+            memory.remember(connection, Place::EXTERNAL, row.seq, Ending::Done, None)?;
             row.remove(connection)?;
             if let Some(reply) = row.reply(done) {
-                insert(connection, &[reply], None, now)?;
+                insert(connection, &[reply], None, memory.now)?;
             }
             Ok(Some(done.fence.id))
         })
@@ -82,14 +84,14 @@ impl Inner {
     }
 
     pub(super) async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.each("record outcomes of external workers", settlements, |connection, settlement, now| {
-            Ok(settle_one(connection, settlement, now)?.then_some(settlement.fence.id))
+        self.each("record outcomes of external workers", settlements, |connection, settlement, memory| {
+            Ok(settle_one(connection, settlement, memory)?.then_some(settlement.fence.id))
         })
         .await
     }
 
     pub(super) async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        self.each("extend leases of external workers", extensions, |connection, extension, now| {
+        self.each("extend leases of external workers", extensions, |connection, extension, Memory { now, .. }| {
             let Fence { id, version } = extension.fence;
             let params = named_params! {
                 ":id": id.as_uuid().as_bytes(), ":version": version,
@@ -111,7 +113,9 @@ impl Inner {
         if !any {
             return Ok(Released::default());
         }
+        let keep = self.history.keep;
         self.write(tried, move |connection, now| {
+            let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LATE)?;
             let late = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, External::read)?;
             // Read first: the rows are removed under the same index.
@@ -126,7 +130,10 @@ impl Inner {
                     detail: None,
                 };
                 let errors = with_error(row.errors.as_deref(), error)?;
-                if row.attempt < row.max_attempts {
+                let again = row.attempt < row.max_attempts;
+                let ending = if again { Ending::Lost } else { Ending::Dead };
+                memory.remember(connection, Place::EXTERNAL, row.seq, ending, Some(NO_ANSWER))?;
+                if again {
                     row.release(connection, row.attempt, Some(&errors))?;
                     released.waiting += 1;
                 } else {
@@ -144,16 +151,17 @@ impl Inner {
         &self,
         tried: &'static str,
         all: &[T],
-        one: fn(&Connection, &T, Micros) -> Work<Option<JobId>>,
+        one: fn(&Connection, &T, Memory) -> Work<Option<JobId>>,
     ) -> Result<Vec<JobId>> {
         if all.is_empty() {
             return Ok(Vec::new());
         }
-        let all = all.to_vec();
+        let (all, keep) = (all.to_vec(), self.history.keep);
         self.write(tried, move |connection, now| {
+            let memory = Memory { keep, now };
             let mut accepted = Vec::with_capacity(all.len());
             for each in &all {
-                accepted.extend(one(connection, each, now)?);
+                accepted.extend(one(connection, each, memory)?);
             }
             Ok(accepted)
         })
@@ -161,7 +169,8 @@ impl Inner {
     }
 }
 
-fn settle_one(connection: &Connection, settlement: &Settlement, now: Micros) -> Work<bool> {
+fn settle_one(connection: &Connection, settlement: &Settlement, memory: Memory) -> Work<bool> {
+    let now = memory.now;
     let Some(row) = External::find(connection, settlement.fence)? else {
         return Ok(false);
     };
@@ -171,6 +180,9 @@ fn settle_one(connection: &Connection, settlement: &Settlement, now: Micros) -> 
     };
     let errors = errors.as_deref();
     let given_back = row.attempt.saturating_sub(1);
+    if let Some(ending) = ending(&settlement.verdict, row.attempt >= row.max_attempts) {
+        memory.remember(connection, Place::EXTERNAL, row.seq, ending, settlement.error.as_deref())?;
+    }
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
             row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;

@@ -236,7 +236,7 @@ fn rank(message: &JobMessage) -> i32 {
 }
 
 /// The columns payload, body and `content_type`.
-fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
+pub(super) fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
     match payload {
         Payload::Json(raw) => (Some(raw.get()), None, None),
         Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
@@ -244,7 +244,7 @@ fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
 }
 
 /// No headers are NULL.
-fn headers(message: &JobMessage) -> std::result::Result<Option<String>, Failure> {
+pub(super) fn headers(message: &JobMessage) -> std::result::Result<Option<String>, Failure> {
     if message.headers.is_empty() {
         return Ok(None);
     }

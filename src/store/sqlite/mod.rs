@@ -6,6 +6,7 @@
 
 mod admin;
 mod admission;
+mod aging;
 mod backlog;
 mod claim;
 mod delivered;
@@ -13,17 +14,22 @@ mod expiring;
 mod external;
 mod failure;
 mod hints;
+mod history;
 mod insert;
 mod lane;
 mod migrate;
 mod nodes;
 mod open;
 mod parts;
+mod progress;
 mod receive;
+mod retry;
 mod rows;
 mod rules;
+mod schedules;
 mod settle;
 mod status;
+mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -31,6 +37,7 @@ mod unique;
 mod writer;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +51,11 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary,
-    MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Steered, Store,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
+    JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement,
+    StatusReport, Steered, Store,
 };
-use crate::config::{Backend, DatabaseConfig};
+use crate::config::{Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
@@ -74,6 +82,7 @@ struct Inner {
     checks: Lane,
     /// For operators, whose questions may take a while.
     queries: Lane,
+    history: HistoryConfig,
 }
 
 impl fmt::Debug for Inner {
@@ -98,10 +107,15 @@ impl Sqlite {
         // Absolute, so that a later connection opens the same file whatever the working directory is by then.
         let path = std::path::absolute(file)
             .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
-        Self::open_path(path, config.call_timeout, config.connect_timeout).await
+        Self::open_path(path, config.call_timeout, config.connect_timeout, config.history.clone()).await
     }
 
-    async fn open_path(path: PathBuf, call_timeout: Duration, connect_timeout: Duration) -> Result<Self> {
+    async fn open_path(
+        path: PathBuf,
+        call_timeout: Duration,
+        connect_timeout: Duration,
+        history: HistoryConfig,
+    ) -> Result<Self> {
         let place = format!("sqlite:{}", path.display());
         let (file, name) = (path.clone(), place.clone());
         let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
@@ -111,7 +125,7 @@ impl Sqlite {
             Ok([writer, checks, queries].map(Lane::new))
         })
         .await?;
-        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries };
+        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries, history };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -180,8 +194,8 @@ impl JobStore for Sqlite {
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let Inner { path, call_timeout, connect_timeout, .. } = &*self.inner;
-        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout).await?))
+        let Inner { path, call_timeout, connect_timeout, history, .. } = &*self.inner;
+        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout, history.clone()).await?))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
@@ -238,8 +252,8 @@ impl JobStore for Sqlite {
         self.inner.expire_nodes().await
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
-        self.inner.release_lost(limit).await
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        self.inner.release_lost(limit, quarantine).await
     }
 
     async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
@@ -302,8 +316,12 @@ impl JobStore for Sqlite {
         self.inner.show(id).await
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        self.inner.retry(filter, dry_run).await
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        self.inner.retry(filter, options).await
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        self.inner.dead_groups(filter, limit).await
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

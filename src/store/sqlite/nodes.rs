@@ -1,16 +1,18 @@
 //! Nodes: their leases, and what they leave behind.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
 use super::failure::Work;
-use super::rows::{Micros, count, id_list, micros, timestamp, with_error};
+use super::history::{Memory, Place};
+use super::rows::{count, deaths, id_list, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use super::{Inner, take_numbers};
 use crate::error::{Error, Result};
 use crate::job::{AttemptError, JobId, NodeId};
-use crate::store::{NodeInfo, Released};
+use crate::store::{Ending, NodeInfo, Released};
 
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
@@ -111,12 +113,14 @@ impl Inner {
         self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known)?)).await
     }
 
-    pub(super) async fn release_lost(&self, limit: usize) -> Result<Released> {
+    pub(super) async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         let tried = "release the jobs of dead nodes";
         if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
         }
+        let keep = self.history.keep;
         self.write(tried, move |connection, now| {
+            let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 let row_left =
@@ -127,7 +131,7 @@ impl Inner {
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
             let mut released = Released::default();
             for lost in &lost {
-                if lost.release(connection, now)? {
+                if lost.release(connection, quarantine, memory)? {
                     released.waiting += 1;
                 } else {
                     released.dead += 1;
@@ -160,8 +164,9 @@ struct Lost {
 }
 
 impl Lost {
-    /// Puts it back, its attempt spent. `false`: that was the last, it is a dead letter now.
-    fn release(&self, connection: &Connection, now: Micros) -> Work<bool> {
+    /// Puts it back, its attempt spent. `false`: that was the last, or one death too many; it is a dead letter now.
+    fn release(&self, connection: &Connection, quarantine: Option<NonZeroU32>, memory: Memory) -> Work<bool> {
+        let now = memory.now;
         let node = self.owner;
         let why = match &self.name {
             Some(name) => format!("node {node} ({name}) did not renew its lease"),
@@ -174,8 +179,17 @@ impl Lost {
             error: format!("{OWNER_LOST}: {why}"),
             detail: None,
         };
-        let errors = with_error(self.row.errors.as_deref(), error)?;
+        let remember = |ending| memory.remember(connection, Place::JOB, self.row.seq, ending, Some(&error.error));
+        let errors = with_error(self.row.errors.as_deref(), error.clone())?;
+        let died = deaths(&errors, OWNER_LOST);
+        if quarantine.is_some_and(|limit| died >= limit.get()) {
+            remember(Ending::Dead)?;
+            let reason = format!("quarantined: its process died {died} times while it ran");
+            self.row.bury(connection, Some(&errors), &reason, now)?;
+            return Ok(false);
+        }
         let again = self.row.attempt < self.row.max_attempts;
+        remember(if again { Ending::Lost } else { Ending::Dead })?;
         if again {
             self.row.release(connection, self.row.attempt, Some(&errors))?;
         } else {

@@ -6,7 +6,6 @@ const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const SUBJECT: &str = include_str!("sql/part/subject.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
-const RENEWED: &str = include_str!("sql/part/renewed.sql");
 
 /// A statement whose parts are filled in when it is first used.
 pub(super) type Statement = LazyLock<String>;
@@ -17,7 +16,6 @@ pub(super) fn render(sql: &str) -> String {
         .replace("{covers}", COVERS)
         .replace("{subject}", SUBJECT)
         .replace("{queue_open}", QUEUE_OPEN)
-        .replace("{renewed}", RENEWED)
 }
 
 macro_rules! statement {

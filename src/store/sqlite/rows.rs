@@ -50,7 +50,7 @@ pub(super) fn timestamp(micros: Micros) -> rusqlite::Result<Timestamp> {
     Timestamp::from_microsecond(micros).map_err(|e| broken("of a time", Type::Integer, e))
 }
 
-fn optional_timestamp(micros: Option<Micros>) -> rusqlite::Result<Option<Timestamp>> {
+pub(super) fn optional_timestamp(micros: Option<Micros>) -> rusqlite::Result<Option<Timestamp>> {
     micros.map(timestamp).transpose()
 }
 
@@ -70,7 +70,7 @@ fn priority(row: &Row<'_>) -> rusqlite::Result<i16> {
     i16::try_from(-rank).map_err(|e| broken("rank", Type::Integer, e))
 }
 
-fn payload(row: &Row<'_>) -> rusqlite::Result<Payload> {
+pub(super) fn payload(row: &Row<'_>) -> rusqlite::Result<Payload> {
     match row.get::<_, Option<String>>("payload")? {
         // A foreign writer may have stored what is not JSON: then it is given as bytes, rather than blocking its queue.
         Some(text) => Ok(RawValue::from_string(text.clone()).map_or_else(|_| Payload::text(text), Payload::Json)),
@@ -83,7 +83,7 @@ fn payload(row: &Row<'_>) -> rusqlite::Result<Payload> {
     }
 }
 
-fn headers(row: &Row<'_>) -> rusqlite::Result<BTreeMap<String, String>> {
+pub(super) fn headers(row: &Row<'_>) -> rusqlite::Result<BTreeMap<String, String>> {
     row.get::<_, Option<String>>("headers")?.map_or_else(
         || Ok(BTreeMap::new()),
         |text| serde_json::from_str(&text).map_err(|e| broken("headers", Type::Text, e)),
@@ -166,6 +166,21 @@ pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::R
     all.push(error);
     all.drain(..all.len().saturating_sub(ERRORS_KEPT));
     serde_json::to_string(&all).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
+}
+
+/// How many errors of a record begin like this, counted back to where the job's present life began: attempts rise until a dead
+/// letter starts again with none.
+pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
+    let mut deaths = 0;
+    let mut later = u32::MAX;
+    for error in errors(Some(record)).iter().rev() {
+        if error.attempt > later {
+            break;
+        }
+        later = error.attempt;
+        deaths += u32::from(error.error.starts_with(beginning));
+    }
+    deaths
 }
 
 /// What a settlement adds to the record, if it has an error.

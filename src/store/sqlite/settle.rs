@@ -4,10 +4,11 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::Inner;
 use super::failure::Work;
+use super::history::{Memory, Place};
 use super::rows::{Micros, attempt_error, micros, with_error};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
-use crate::store::{Settlement, Verdict};
+use crate::store::{Ending, Settlement, Verdict};
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
@@ -22,10 +23,12 @@ impl Inner {
             return Ok(Vec::new());
         }
         let fences = fences.to_vec();
-        self.write("complete jobs", move |connection, _| {
+        let keep = self.history.keep;
+        self.write("complete jobs", move |connection, now| {
+            let memory = Memory { keep, now };
             let mut accepted = Vec::with_capacity(fences.len());
             for fence in fences {
-                if complete_one(connection, node, fence)? {
+                if complete_one(connection, node, fence, memory)? {
                     accepted.push(fence.id);
                 }
             }
@@ -39,10 +42,12 @@ impl Inner {
             return Ok(Vec::new());
         }
         let settlements = settlements.to_vec();
+        let keep = self.history.keep;
         self.write("record outcomes", move |connection, now| {
+            let memory = Memory { keep, now };
             let mut accepted = Vec::with_capacity(settlements.len());
             for settlement in &settlements {
-                if settle_one(connection, node, settlement, now)? {
+                if settle_one(connection, node, settlement, memory)? {
                     accepted.push(settlement.fence.id);
                 }
             }
@@ -53,12 +58,22 @@ impl Inner {
 }
 
 /// Removes a finished job. `false`: the claim is no longer current.
-pub(super) fn complete_one(connection: &Connection, node: NodeId, fence: Fence) -> rusqlite::Result<bool> {
+pub(super) fn complete_one(
+    connection: &Connection,
+    node: NodeId,
+    fence: Fence,
+    memory: Memory,
+) -> rusqlite::Result<bool> {
+    if memory.keeps(Ending::Done) {
+        let Some(row) = OwnedRow::find(connection, node, fence)? else { return Ok(false) };
+        memory.remember(connection, Place::JOB, row.seq, Ending::Done, None)?;
+    }
     let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
     Ok(connection.prepare_cached(COMPLETE)?.execute(params)? == 1)
 }
 
-fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, now: Micros) -> Work<bool> {
+fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, memory: Memory) -> Work<bool> {
+    let now = memory.now;
     let fence = settlement.fence;
     let Some(row) = OwnedRow::find(connection, node, fence)? else {
         return Ok(false);
@@ -69,6 +84,9 @@ fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, no
     };
     let errors = errors.as_deref();
     let given_back = row.attempt.saturating_sub(1);
+    if let Some(ending) = ending(&settlement.verdict, row.attempt >= row.max_attempts) {
+        memory.remember(connection, Place::JOB, row.seq, ending, settlement.error.as_deref())?;
+    }
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
             row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
@@ -82,6 +100,16 @@ fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, no
         }
     }
     Ok(true)
+}
+
+/// What a verdict ends; `None` = nothing, the attempt is given back.
+pub(super) fn ending(verdict: &Verdict, spent: bool) -> Option<Ending> {
+    match verdict {
+        Verdict::Retry(_) => Some(if spent { Ending::Dead } else { Ending::Failed }),
+        Verdict::Dead => Some(Ending::Dead),
+        Verdict::Cancel => Some(Ending::Cancelled),
+        Verdict::Snooze(_) | Verdict::Release => None,
+    }
 }
 
 /// What decides how an owned job goes on.

@@ -7,6 +7,7 @@ use rusqlite::{Connection, Params, Row};
 use tokio::time::Instant;
 
 use super::failure::{Failure, explain, refused};
+use super::history::{Memory, keep_result};
 use super::insert::insert_together;
 use super::lane::Hold;
 use super::settle::complete_one;
@@ -14,7 +15,7 @@ use super::writer::{begin, now};
 use super::{Inner, Sqlite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
-use crate::store::{Inserted, Preclaim, UnitOfWork};
+use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 
 const BY_STATEMENT: &str =
     "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
@@ -140,8 +141,18 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
         let tried = "remove a finished job";
+        let memory = Memory { keep: self.store.history.keep, now: now() };
+        let done = self
+            .work(tried, Some(self.deadline()), move |connection| complete_one(connection, node, fence, memory))
+            .await?;
+        done.map_err(|error| explain(error, tried, &self.store.place))
+    }
+
+    async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
+        let tried = "keep the result of a job";
+        let result = result.clone();
         let done =
-            self.work(tried, Some(self.deadline()), move |connection| complete_one(connection, node, fence)).await?;
+            self.work(tried, Some(self.deadline()), move |connection| keep_result(connection, &result, now())).await?;
         done.map_err(|error| explain(error, tried, &self.store.place))
     }
 

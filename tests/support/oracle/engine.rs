@@ -1,15 +1,16 @@
 //! The engine's side: each method takes the lock once, which makes it one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState, JobStore,
-    JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received, Released,
-    Settlement, StatusReport, Steered,
+    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState,
+    JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received,
+    Released, RetryOptions, Settlement, StatusReport, Steered,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -40,7 +41,7 @@ impl JobStore for Oracle {
         let applied_at = self.lock().migrated;
         let step =
             |(version, name): (i32, &str)| MigrationStatus { version, name: name.to_owned(), applied_at, known: true };
-        Ok([(1, "init"), (2, "broker")].map(step).to_vec())
+        Ok([(1, "init"), (2, "broker"), (3, "gates"), (4, "schedules")].map(step).to_vec())
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
@@ -144,7 +145,7 @@ impl JobStore for Oracle {
         Ok(state.nodes.iter().filter(|(_, node)| node.dead).map(|(id, _)| *id).collect())
     }
 
-    async fn release_lost(&self, limit: usize) -> Result<Released> {
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         let mut state = self.lock();
         let lost = |state: &State| -> Vec<(i64, NodeId)> {
             let owned = state.jobs.values().filter_map(|row| Some((row.seq, row.owner()?)));
@@ -154,7 +155,11 @@ impl JobStore for Oracle {
         for (seq, owner) in lost(&state).into_iter().take(limit) {
             let row = state.jobs.get_mut(&seq).unwrap();
             row.record(owner, "owner lost", None);
-            if row.spent() {
+            let deaths = row.deaths();
+            if quarantine.is_some_and(|limit| deaths >= limit.get()) {
+                row.bury(&format!("quarantined: its process died {deaths} times while it ran"));
+                released.dead += 1;
+            } else if row.spent() {
                 row.bury("owner lost");
                 released.dead += 1;
             } else {
@@ -291,17 +296,12 @@ impl JobStore for Oracle {
         }))
     }
 
-    async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let mut state = self.lock();
-        let (chosen, steered) = state.select(filter, &[JobState::Timer, JobState::Dead]);
-        for seq in chosen.into_iter().filter(|_| !dry_run) {
-            let row = state.jobs.get_mut(&seq).unwrap();
-            if row.state() == JobState::Dead {
-                row.attempt = 0;
-            }
-            row.place = Place::Waiting;
-        }
-        Ok(steered)
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        Ok(self.lock().retry(filter, options))
+    }
+
+    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        Ok(self.lock().dead_groups(filter, limit))
     }
 
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {

@@ -12,6 +12,10 @@ impl Admission for Oracle {
         Ok(Admitted::default())
     }
 
+    async fn age_jobs(&self, _: usize) -> Result<u64> {
+        Ok(0)
+    }
+
     async fn slot_faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }

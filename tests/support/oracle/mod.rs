@@ -1,12 +1,16 @@
 //! The store as it is meant, in memory: one map, one lock, no cleverness. What it does is what its neighbours must do.
 
 mod broker;
+mod dead;
 mod engine;
 mod gates;
 mod model;
+mod past;
+mod schedules;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::store::{JobStore, Store};
@@ -68,10 +72,18 @@ impl TestDb for Oracle {
         (row.version, row.attempt) = (version, attempt);
     }
 
+    async fn date_back(&self, _: JobId, _: Duration) {
+        unreachable!("what grows old is asked of databases alone");
+    }
+
     async fn end_lease(&self, node: NodeId) {
         if let Some(node) = self.lock().nodes.get_mut(&node) {
             node.expires_at = Timestamp::UNIX_EPOCH;
         }
+    }
+
+    async fn make_due(&self, name: &str, at: Timestamp) {
+        self.lock().schedules.get_mut(name).unwrap().next_at = Some(at);
     }
 
     async fn clear(&self) {
@@ -79,5 +91,6 @@ impl TestDb for Oracle {
         state.jobs.clear();
         state.nodes.clear();
         state.submissions.clear();
+        state.schedules.clear();
     }
 }

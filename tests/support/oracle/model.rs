@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{
     Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Steered, Verdict,
 };
@@ -24,6 +25,7 @@ pub(super) struct State {
     pub(super) migrated: Option<Timestamp>,
     /// What was submitted: digest, and when.
     pub(super) submissions: BTreeMap<JobId, ([u8; 32], Timestamp)>,
+    pub(super) schedules: BTreeMap<String, ScheduleInfo>,
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +119,20 @@ impl Row {
         self.errors.drain(..excess);
     }
 
+    /// How often its node died, as far as its record tells, since it was last a dead letter.
+    pub(super) fn deaths(&self) -> u32 {
+        let mut deaths = 0;
+        let mut before = 0;
+        for error in &self.errors {
+            if error.attempt < before {
+                deaths = 0;
+            }
+            before = error.attempt;
+            deaths += u32::from(error.error.starts_with("owner lost"));
+        }
+        deaths
+    }
+
     pub(super) fn bury(&mut self, reason: &str) {
         self.place = Place::Dead { at: Timestamp::now(), reason: reason.to_owned() };
     }
@@ -127,6 +143,12 @@ impl Row {
             && filter.states.as_ref().is_none_or(|states| states.contains(&self.state()))
             && filter.queue.as_ref().is_none_or(|queue| *queue == message.queue)
             && filter.kind.as_ref().is_none_or(|kind| *kind == message.kind)
+            && filter.error.as_ref().is_none_or(|text| self.errors.last().is_some_and(|last| last.error.contains(text)))
+            && filter.created.contains(self.created_at)
+            && match &self.place {
+                Place::Dead { at, .. } => filter.dead.contains(*at),
+                _ => !filter.dead.is_limited(),
+            }
     }
 
     fn job(&self) -> Job {

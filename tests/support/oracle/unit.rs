@@ -1,6 +1,6 @@
 //! A context's transaction: what it did is kept aside until it commits.
 
-use jobwright::store::{Inserted, Preclaim, UnitOfWork};
+use jobwright::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 use jobwright::{Fence, JobMessage, NodeId, Result};
 
 use super::Oracle;
@@ -33,6 +33,10 @@ impl UnitOfWork for OracleTransaction {
             self.removed.push((node, fence));
         }
         Ok(current)
+    }
+
+    async fn keep_result(&mut self, _: &NewResult) -> Result<()> {
+        panic!("the oracle keeps no results")
     }
 
     async fn commit(self) -> Result<()> {

@@ -33,6 +33,13 @@ cross join lateral (
     limit s.n
 ) b
 union all
+-- An ordered job that waits behind its own group: it is the one that can go, whoever is better.
+select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, null
+from gates g
+join {schema}.slot s on s.key = g.key
+join {schema}.blocked_job b on b.id = s.job_id and b.gate = g.key
+where g.key like 'g:%'
+union all
 select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, null
 from (select unnest($2::text[]) as name) q
 cross join lateral (

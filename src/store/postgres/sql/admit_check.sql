@@ -4,4 +4,5 @@ select exists (select from {schema}.opening where opens_at <= statement_timestam
        exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null),
        (select (extract(epoch from min(opens_at) - statement_timestamp()) * 1000000)::int8
         from {schema}.opening
-        where opens_at > statement_timestamp())
+        where opens_at > statement_timestamp()),
+       (select min(aging) from {schema}.rule)

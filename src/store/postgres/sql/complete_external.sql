@@ -5,6 +5,7 @@ with done as materialized (
     where e.id = any ($1::uuid[])
       and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
     returning e.id, e.kind, e.headers, array_position($1::uuid[], e.id) as n
+--{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.terms ->> 'tenant' as tenant
 ),
 replies as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
@@ -15,4 +16,8 @@ replies as (
     where headers ? 'replyTo'
     order by n
 )
+--{all} , remembered as (
+--{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+--{all}     select id, seq, kind, queue, 'done', attempt, created_at, handed_at, 0, tenant from done
+--{all} )
 select id from done

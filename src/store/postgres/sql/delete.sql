@@ -2,44 +2,44 @@
 with gone as (
     delete from {schema}.job
     where lock_owner is null
-      and ($1::uuid[] is null or id = any ($1))
       and ($2::text[] is null or 'waiting' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+      and {filter}
     returning 'waiting' as state
+--{all}           , id, seq, kind, queue, attempt, created_at, claimed_at as started_at, lock_owner as node, terms ->> 'tenant' as tenant
 ),
 gone_blocked as (
     delete from {schema}.blocked_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'blocked' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'blocked' = any ($2))
+      and {filter}
     returning 'blocked' as state
+--{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'timer' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'timer' = any ($2))
+      and {filter}
     returning 'timer' as state
+--{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'suspended' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'suspended' = any ($2))
+      and {filter}
     returning 'suspended' as state
+--{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
 ),
 gone_dead as (
     delete from {schema}.dead_letter_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'dead' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'dead' = any ($2))
+      and {dead_filter}
     returning 'dead' as state
+--{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
 )
+--{all} , remembered as (
+--{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+--{all}     select id, seq, kind, queue, 'deleted', attempt, created_at, started_at, node, tenant
+--{all}     from (select * from gone union all select * from gone_blocked union all select * from gone_timers union all select * from gone_suspended union all select * from gone_dead) ended
+--{all} )
 select state, count(*)
 from (select state from gone union all select state from gone_timers union all select state from gone_blocked
       union all select state from gone_suspended union all select state from gone_dead) states

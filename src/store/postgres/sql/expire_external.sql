@@ -34,4 +34,9 @@ buried as (
     from noted
     where dies
 )
+--{failed} , remembered as (
+--{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
+--{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, terms ->> 'tenant', $2
+--{failed}     from noted
+--{failed} )
 select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead from noted

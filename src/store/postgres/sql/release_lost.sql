@@ -1,5 +1,7 @@
 -- Releases rows whose owner is dead or unknown; their attempt is spent. There is no index on the owner (it would cost every
 -- claim its HOT update), so this walks the table: it runs only when a node has died.
+-- How often that happened to a job is counted in its record, from where its present life began: attempts rise until a dead letter
+-- starts again with none. One that died $2 times in it is put aside.
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
@@ -9,7 +11,7 @@ with lost as materialized (
     for update of j skip locked
 ),
 noted as materialized (
-    select j.ctid as tid, j.attempt >= j.max_attempts as dies,
+    select j.ctid as tid, j.attempt >= j.max_attempts as spent,
            case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
                       'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '') || ' did not renew its lease') as all_errors
@@ -17,21 +19,42 @@ noted as materialized (
     left join {schema}.node n on n.id = j.lock_owner
     where j.ctid = any (array(select tid from lost))
 ),
+judged as materialized (
+    select tid, all_errors, spent or deaths >= $2 is true as dies,
+           case when deaths >= $2 then 'quarantined: its process died ' || deaths || ' times while it ran' else 'owner lost' end as reason
+    from noted
+    cross join lateral (
+        select count(*) as deaths
+        from jsonb_array_elements(all_errors) with ordinality e (value, n)
+        where e.value ->> 'error' like 'owner lost%'
+          and not exists (select from jsonb_array_elements(all_errors) with ordinality a (value, n),
+                                      jsonb_array_elements(all_errors) with ordinality b (value, n)
+                          where a.n >= e.n and b.n = a.n + 1 and b.value -> 'attempt' < a.value -> 'attempt')
+    ) counted
+),
 freed as (
     update {schema}.job j
-    set lock_owner = null, claimed_at = null, errors = noted.all_errors
-    from noted
-    where j.ctid = noted.tid and not noted.dies
+    set lock_owner = null, claimed_at = null, errors = judged.all_errors
+    from judged
+    where j.ctid = judged.tid and not judged.dies
     returning j.queue
 ),
 taken as (
-    delete from {schema}.job j using noted where j.ctid = noted.tid and noted.dies returning j.*, noted.all_errors
+    delete from {schema}.job j using judged where j.ctid = judged.tid and judged.dies
+    returning j.*, judged.all_errors, judged.reason
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
                                           payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, 'owner lost',
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
            payload, body, content_type, headers, all_errors, terms
     from taken
 )
+--{failed} , remembered as (
+--{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
+--{failed}     select j.id, j.seq, j.kind, j.queue, case when g.dies then 'dead' else 'lost' end, j.attempt, j.created_at, j.claimed_at,
+--{failed}            j.lock_owner, j.terms ->> 'tenant', g.all_errors -> -1 ->> 'error'
+--{failed}     from {schema}.job j
+--{failed}     join judged g on j.ctid = g.tid
+--{failed} )
 select (select count(*) from freed) as waiting, (select count(*) from taken) as dead

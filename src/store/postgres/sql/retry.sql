@@ -1,18 +1,14 @@
 -- Dead letters (with fresh attempts) and timers wait again at once.
 with revived as (
     delete from {schema}.dead_letter_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'dead' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'dead' = any ($2))
+      and {dead_filter}
     returning *
 ),
 hurried as (
     delete from {schema}.timer_job
-    where ($1::uuid[] is null or id = any ($1))
-      and ($2::text[] is null or 'timer' = any ($2))
-      and ($3::text is null or queue = $3)
-      and ($4::text is null or kind = $4)
+    where ($2::text[] is null or 'timer' = any ($2))
+      and {filter}
     returning *
 ),
 moved as (

@@ -39,4 +39,11 @@ buried as (
     from judged
     where dies
 )
+--{failed} , remembered as (
+--{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
+--{failed}     select id, seq, kind, queue, outcome, attempt, created_at, claimed_at, $1, terms ->> 'tenant', error
+--{failed}     from (select j.*, case when dies then 'dead' else case verdict when 'retry' then 'failed' when 'cancel' then 'cancelled' end end as outcome
+--{failed}           from judged j) ended
+--{failed}     where outcome in ({kept})
+--{failed} )
 select id from taken

@@ -121,7 +121,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
         assert!(store.claim(&claim(owner, 10)).await.unwrap().is_empty());
         assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
         assert!(store.expire_nodes().await.unwrap().is_empty());
-        assert_eq!(store.release_lost(10).await.unwrap().total(), 0);
+        assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);
         assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);
         store.migrate().await.unwrap();
         drop(store.begin().await.unwrap());

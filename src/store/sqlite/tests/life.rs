@@ -158,9 +158,9 @@ async fn what_dead_nodes_leave_is_released() {
     assert_eq!(store.expire_nodes().await.unwrap(), [short]);
     let nodes = store.status().await.unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.dead).count(), 1);
-    let first = store.release_lost(2).await.unwrap();
+    let first = store.release_lost(2, None).await.unwrap();
     assert_eq!((first.waiting, first.dead), (1, 1));
-    assert_eq!(store.release_lost(2).await.unwrap().total(), 0);
+    assert_eq!(store.release_lost(2, None).await.unwrap().total(), 0);
     assert!(store.status().await.unwrap().nodes.is_empty());
 
     assert_eq!(

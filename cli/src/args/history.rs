@@ -1,0 +1,53 @@
+//! What `jobwright jobs history` takes.
+
+use clap::Args;
+use jiff::Timestamp;
+use jobwright::JobId;
+use jobwright::store::{Ending, HistoryFilter, TimeRange};
+
+use super::OutputArgs;
+use super::jobs::moment;
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Only of this job.
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<JobId>,
+    /// Only in this queue.
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Only of this kind.
+    #[arg(long)]
+    pub(crate) kind: Option<String>,
+    /// Only these ends: done, failed, lost, dead, cancelled, deleted.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) outcome: Vec<Ending>,
+    /// Only those whose error contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
+    /// Only what ended since then: a moment, or how long ago (`2h`).
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only what ended before then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) until: Option<Timestamp>,
+    /// At most this many.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+impl HistoryArgs {
+    pub(crate) fn filter(&self) -> HistoryFilter {
+        HistoryFilter {
+            id: self.id,
+            queue: self.queue.clone(),
+            kind: self.kind.clone(),
+            outcomes: (!self.outcome.is_empty()).then(|| self.outcome.clone()),
+            error: self.error.clone(),
+            ended: TimeRange { since: self.since, until: self.until },
+            behind: None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What `jobwright schedules` takes.
+
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jobwright::{Misfire, Overlap};
+
+use super::OutputArgs;
+use super::send::header;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchedulesCommand {
+    /// List repeating jobs with their next occurrence.
+    #[command(
+        after_help = "Example:\n  jobwright schedules list --output json | jq '.[] | select(.state == \"paused\")'"
+    )]
+    List(ListSchedulesArgs),
+    /// Send a job again and again; replaces the schedule of this name.
+    #[command(after_help = PUT_HELP)]
+    Put(Box<PutArgs>),
+    /// Stop a schedule until it is resumed.
+    #[command(after_help = "Example:\n  jobwright schedules pause daily-report")]
+    Pause(ScheduleArgs),
+    /// Let a schedule go on; what would have happened meanwhile is not made up for.
+    #[command(after_help = "Example:\n  jobwright schedules resume daily-report")]
+    Resume(ScheduleArgs),
+    /// Remove schedules; jobs they have sent stay.
+    #[command(after_help = "Example:\n  jobwright schedules delete daily-report --dry-run")]
+    Delete(DeleteSchedulesArgs),
+    /// Send a job of a schedule now, beside its occurrences.
+    #[command(after_help = "Example:\n  jobwright schedules run daily-report")]
+    Run(ScheduleArgs),
+    /// Send the jobs of all occurrences of a time that is past.
+    #[command(
+        after_help = "Also of those that have happened, but not where the job of an occurrence is still there.\n\n\
+                      Example:\n  jobwright schedules backfill daily-report --from 2026-03-01T00:00:00Z --to 2026-04-01T00:00:00Z --dry-run"
+    )]
+    Backfill(BackfillArgs),
+}
+
+const PUT_HELP: &str = "\
+SCHEDULE is one of
+  \"30 9 * * MON-FRI\"               cron: minute, hour, day of month, month, day of week; by the clock of --zone
+  \"*/10 * * * * *\"                 cron with seconds in front
+  @hourly @daily @weekly @monthly @yearly
+  30s, \"1h 30m\", PT5M              an interval, counted from now
+  R5/PT10S, R3/2026-01-01T00:00:00Z/P1D   so many times, from that moment on
+A time that a change of the clock leaves out happens when the gap ends; one that comes twice happens once.
+
+A job gets the headers `schedule` (the name) and `scheduledAt` (the moment of its occurrence). A schedule that is put again keeps its
+next occurrence unless schedule, zone, end or number of times changed.
+
+Example:
+  jobwright schedules put daily-report \"0 6 * * MON-FRI\" report '{\"days\": 1}' --zone Europe/Berlin
+  jobwright schedules put cleanup 1h cleanup --overlap forbid --misfire skip";
+
+#[derive(Debug, Args)]
+pub(crate) struct ListSchedulesArgs {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleArgs {
+    /// The schedule's name.
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    /// Its name.
+    pub(crate) name: String,
+    /// When.
+    pub(crate) schedule: String,
+    /// What is to be done: the kind that a handler is registered for.
+    pub(crate) kind: String,
+    /// JSON text, or `-` for stdin [default: null].
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
+    /// Whose clock a cron line reads: an IANA name.
+    #[arg(long, default_value = "UTC")]
+    pub(crate) zone: String,
+    /// What becomes of missed occurrences: skip, once, all.
+    #[arg(long, default_value_t)]
+    pub(crate) misfire: Misfire,
+    /// Whether a job is sent while the one before is not over: allow, forbid.
+    #[arg(long, default_value_t)]
+    pub(crate) overlap: Overlap,
+    /// No occurrence after this moment: `2030-01-01T00:00:00Z`.
+    #[arg(long)]
+    pub(crate) until: Option<Timestamp>,
+    /// At most this many jobs.
+    #[arg(long)]
+    pub(crate) times: Option<u64>,
+    /// Where its jobs wait.
+    #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
+    pub(crate) queue: String,
+    /// Higher runs first, -32767 to 32767.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i16,
+    /// Tries before a job becomes a dead letter.
+    #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
+    pub(crate) max_attempts: u32,
+    /// A string beside the payload (repeatable).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// Send the payload as bytes of this type, not as JSON.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteSchedulesArgs {
+    /// Their names.
+    #[arg(required = true)]
+    pub(crate) names: Vec<String>,
+    /// Only count them.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackfillArgs {
+    /// The schedule's name.
+    pub(crate) name: String,
+    /// From this moment on.
+    #[arg(long)]
+    pub(crate) from: Timestamp,
+    /// Up to this moment, without it; not in the future.
+    #[arg(long)]
+    pub(crate) to: Timestamp,
+    /// Only count them.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

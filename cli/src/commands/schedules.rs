@@ -1,0 +1,168 @@
+//! `jobwright schedules`: repeating jobs.
+
+use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
+use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule};
+use serde_json::{Value, json as value};
+
+use super::connect_database;
+use super::send::payload;
+use crate::args::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, line, or_dash, print, table, time};
+
+pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Result<(), Failure> {
+    let longest = settings.database.max_payload;
+    let messages = connect_database(settings).await?;
+    let schedules = messages.schedules();
+    let done = match command {
+        SchedulesCommand::List(args) => list(&messages, args.output.output).await,
+        SchedulesCommand::Put(args) => put(&messages, *args, longest).await,
+        SchedulesCommand::Pause(args) => {
+            existing(&messages, &args.name).await?;
+            let paused = schedules.pause(&args.name).await?;
+            line(format!("{} {}", args.name, if paused { "is paused" } else { "was paused already" }))
+        }
+        SchedulesCommand::Resume(args) => {
+            existing(&messages, &args.name).await?;
+            let resumed = schedules.resume(&args.name).await?;
+            line(format!("{} {}", args.name, if resumed { "goes on" } else { "was not paused" }))
+        }
+        SchedulesCommand::Delete(args) => delete(&messages, &args).await,
+        SchedulesCommand::Run(args) => {
+            existing(&messages, &args.name).await?;
+            line(schedules.run(&args.name).await?.to_string())
+        }
+        SchedulesCommand::Backfill(args) => backfill(&messages, &args).await,
+    };
+    // This process ends now, and a wake-up that was not sent would end with it.
+    messages.wake_ups_sent().await;
+    done
+}
+
+/// A schedule that must be there.
+async fn existing(messages: &MessageServices<AnyStore>, name: &str) -> Result<ScheduleInfo, Failure> {
+    messages.schedules().get(name).await?.ok_or_else(|| missing(messages, name))
+}
+
+fn missing(messages: &MessageServices<AnyStore>, name: &str) -> Failure {
+    let place = messages.jobs().describe();
+    Failure::Failed(format!(
+        "there is no schedule {name:?} in {place}: `jobwright schedules list` shows those there are"
+    ))
+}
+
+async fn list(messages: &MessageServices<AnyStore>, format: Format) -> Result<(), Failure> {
+    let all = messages.schedules().list().await?;
+    match format {
+        Format::Json => json(&all.iter().map(document).collect::<Vec<_>>()),
+        Format::Table => print(table(
+            ["name", "schedule", "zone", "kind", "queue", "state", "next at", "last at", "fired"],
+            all.iter().map(|one| {
+                [
+                    one.spec.name.clone(),
+                    one.spec.schedule.to_string(),
+                    one.spec.schedule.zone().to_owned(),
+                    one.spec.message.kind.clone(),
+                    one.spec.message.queue.clone(),
+                    state(one).to_owned(),
+                    or_dash(one.next_at.filter(|_| !one.paused).map(time)),
+                    or_dash(one.last_at.map(time)),
+                    one.fired.to_string(),
+                ]
+            }),
+        )),
+    }
+}
+
+fn state(schedule: &ScheduleInfo) -> &'static str {
+    match schedule {
+        ScheduleInfo { paused: true, .. } => "paused",
+        ScheduleInfo { next_at: None, .. } => "over",
+        _ => "active",
+    }
+}
+
+fn document(schedule: &ScheduleInfo) -> Value {
+    let ScheduleInfo { spec, version, paused, next_at, last_at, last_job, fired, .. } = schedule;
+    let message = &spec.message;
+    value!({
+        "name": spec.name, "version": version, "schedule": spec.schedule.text(), "zone": spec.schedule.zone(),
+        "misfire": spec.misfire, "overlap": spec.overlap, "until": spec.until, "times": spec.times,
+        "state": state(schedule), "next_at": next_at.filter(|_| !paused), "last_at": last_at, "last_job": last_job, "fired": fired,
+        "kind": message.kind, "queue": message.queue, "priority": message.priority, "max_attempts": message.max_attempts,
+        "headers": message.headers, "content_type": message.payload.content_type(),
+    })
+}
+
+async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize) -> Result<(), Failure> {
+    let schedule = Schedule::in_zone(&args.schedule, &args.zone)?;
+    let payload = payload(args.payload.as_deref(), args.content_type.as_deref(), longest).await?;
+    let job = NewJob::new(args.kind, payload).queue(args.queue).priority(args.priority).max_attempts(args.max_attempts);
+    let job = args.header.into_iter().fold(job, |job, (name, value)| job.header(name, value));
+    let new = NewSchedule::new(args.name, schedule, job)
+        .misfire(args.misfire)
+        .overlap(args.overlap)
+        .until(args.until)
+        .times(args.times);
+    let put = messages.schedules().put(new).await?;
+    let done = match put.outcome {
+        PutOutcome::Created => "was created",
+        PutOutcome::Changed => "was changed",
+        PutOutcome::Unchanged => "is like this already",
+    };
+    match args.output.output {
+        Format::Json => json(&value!({ "outcome": put.outcome, "schedule": document(&put.schedule) })),
+        Format::Table => line(format!("{} {done}; {}", put.schedule.spec.name, what_comes(&put.schedule))),
+    }
+}
+
+fn what_comes(schedule: &ScheduleInfo) -> String {
+    match (schedule.paused, schedule.next_at) {
+        (true, _) => "it is paused".to_owned(),
+        (false, Some(next)) => format!("next at {}", time(next)),
+        (false, None) => "it is over: no occurrence is left".to_owned(),
+    }
+}
+
+async fn delete(messages: &MessageServices<AnyStore>, args: &DeleteSchedulesArgs) -> Result<(), Failure> {
+    let mut names = args.names.clone();
+    names.sort_unstable();
+    names.dedup();
+    let mut deleted = Vec::new();
+    let mut absent = Vec::new();
+    for name in names {
+        let there = if args.dry_run {
+            messages.schedules().get(&name).await?.is_some()
+        } else {
+            messages.schedules().delete(&name).await?
+        };
+        if there { deleted.push(name) } else { absent.push(name) }
+    }
+    match args.output.output {
+        Format::Json => json(&value!({ "dry_run": args.dry_run, "total": deleted.len(), "names": deleted }))?,
+        Format::Table => {
+            let schedules = if deleted.len() == 1 { "schedule" } else { "schedules" };
+            let done = if args.dry_run { "would be deleted" } else { "deleted" };
+            line(format!("{} {schedules} {done}", deleted.len()))?;
+        }
+    }
+    absent.first().map_or(Ok(()), |name| Err(missing(messages, name)))
+}
+
+async fn backfill(messages: &MessageServices<AnyStore>, args: &BackfillArgs) -> Result<(), Failure> {
+    existing(messages, &args.name).await?;
+    let done = messages.schedules().backfill(&args.name, args.from, args.to, args.dry_run).await?;
+    match args.output.output {
+        Format::Json => json(&value!({
+            "dry_run": args.dry_run, "occurrences": done.occurrences, "jobs": done.jobs, "queue": done.queue,
+        })),
+        Format::Table if args.dry_run => line(format!("{} occurrences; their jobs would be sent", done.occurrences)),
+        Format::Table => line(format!(
+            "{} occurrences, {} jobs sent{}",
+            done.occurrences,
+            done.jobs,
+            if done.jobs < done.occurrences { "; the others are still there" } else { "" }
+        )),
+    }
+}

@@ -1,0 +1,68 @@
+//! Which errors say that a transaction lost a conflict: nothing is wrong with it, and run again it may succeed at once.
+
+use std::error::Error as StdError;
+
+use tokio_postgres::error::SqlState;
+
+/// Whether an error, or one of its causes, is a lost conflict: `serialization_failure` or `deadlock_detected` of PostgreSQL,
+/// "busy" or "locked" of SQLite.
+///
+/// Not `lock_not_available`: who set a `lock_timeout` has waited for as long as it wished, and who wrote `nowait` asked to be
+/// told rather than to come back at once.
+pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if postgres(error) || sqlite(error) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+fn postgres(error: &(dyn StdError + 'static)) -> bool {
+    error
+        .downcast_ref::<tokio_postgres::Error>()
+        .and_then(tokio_postgres::Error::code)
+        .is_some_and(|code| *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(error: &(dyn StdError + 'static)) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    error
+        .downcast_ref::<rusqlite::Error>()
+        .and_then(rusqlite::Error::sqlite_error_code)
+        .is_some_and(|code| matches!(code, DatabaseBusy | DatabaseLocked))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(_: &(dyn StdError + 'static)) -> bool {
+    false
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+    use crate::job::{JobError, RetryAdvice};
+
+    fn sqlite_error(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn a_busy_database_is_a_conflict_wherever_it_stands_in_the_chain() {
+        let busy = || sqlite_error(rusqlite::ffi::SQLITE_BUSY_SNAPSHOT);
+        assert!(is_conflict(&busy()));
+        let wrapped = Error::new(ErrorKind::Busy, "can't begin").with_source(busy());
+        assert_eq!(JobError::from(wrapped).advice(), RetryAdvice::Conflict);
+    }
+
+    #[test]
+    fn other_errors_are_none() {
+        assert!(!is_conflict(&sqlite_error(rusqlite::ffi::SQLITE_CONSTRAINT)));
+        // No connection in time: whoever waited for that long need not come back at once.
+        assert!(!is_conflict(&Error::new(ErrorKind::Busy, "no connection became free")));
+    }
+}

@@ -1,0 +1,262 @@
+//! Runs one batch to its recorded outcomes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
+
+use super::super::completer::Report;
+use super::super::incarnation::Incarnation;
+use super::super::middleware::around;
+use super::super::panic::catching_async;
+use super::super::registry::{Ended, Kind};
+use super::super::stats::add;
+use super::super::worker::{failure, job_span, report};
+use super::gather::Member;
+use super::{Batch, BatchPlan};
+use crate::context::Context;
+use crate::job::{Fence, Job, JobError, Outcome};
+use crate::store::{Settlement, Store, Verdict};
+
+/// How one job of a batch came out.
+struct Came {
+    /// What the handler said of it; `None`: it was not asked, because what runs around it decided without.
+    handler_done: Option<bool>,
+    ended: Ended,
+}
+
+/// How the call came to its end.
+enum Ending {
+    /// For each job, in their order.
+    Returned(Vec<Came>),
+    TimedOut(Duration),
+    Cancelled,
+}
+
+/// Runs a batch. The slots of its jobs are free again when their outcomes are handed in.
+pub(in crate::executor) async fn run<S: Store>(
+    node: Arc<Incarnation<S>>,
+    kind: Arc<Kind<S>>,
+    plan: Arc<BatchPlan<S>>,
+    members: Vec<Member>,
+) {
+    let (jobs, slots): (Vec<_>, Vec<_>) = members.into_iter().map(|member| (member.job, member.slots)).unzip();
+    let Some(first) = jobs.first() else { return };
+    let span = tracing::info_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
+    let run = async {
+        let mut context = node.messages.begin();
+        let ending = execute(&node, &kind, &plan, &jobs, &mut context).await;
+        conclude(&node, &kind, &jobs, context, ending).await;
+    };
+    run.instrument(span).await;
+    let limited = slots.iter().any(|slots| slots.kind.is_some());
+    drop(slots);
+    if limited {
+        node.queues.values().for_each(|queue| queue.wake());
+    }
+}
+
+async fn execute<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> Ending {
+    let call = async {
+        if kind.layers.is_empty() {
+            return call(node, plan, jobs, context).await;
+        }
+        within(node, kind, plan, jobs, context).await
+    };
+    let limited = async {
+        match kind.options.timeout {
+            Some(limit) => tokio::time::timeout(limit, call).await.map_err(|_| limit),
+            None => Ok(call.await),
+        }
+    };
+    tokio::select! {
+        biased;
+        () = node.cancel.cancelled() => Ending::Cancelled,
+        ended = limited => match ended {
+            Ok(results) => Ending::Returned(results),
+            Err(limit) => Ending::TimedOut(limit),
+        },
+    }
+}
+
+/// Calls the handler once.
+async fn call<S: Store>(
+    node: &Incarnation<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> Vec<Came> {
+    let mut batch = Batch { jobs, context, cancelled: &node.cancel };
+    let mut ended = catching_async(async { plan.handler.call(&mut batch).await }).await;
+    let each = jobs.iter().map(|job| {
+        let ended = match &mut ended {
+            Ok(outcomes) => outcomes.take(job.id),
+            Err(error) => Err(error.clone()),
+        };
+        Came { handler_done: Some(matches!(ended, Ok(Outcome::Done))), ended }
+    });
+    each.collect()
+}
+
+/// Each job goes through what runs around handlers by itself. Those that get to the handler wait there until all others have got
+/// there too, or will not.
+async fn within<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    plan: &BatchPlan<S>,
+    jobs: &[Job],
+    context: &mut Context<S>,
+) -> Vec<Came> {
+    let (arrive, mut arrived) = mpsc::unbounded_channel();
+    let each: Vec<_> = jobs
+        .iter()
+        .enumerate()
+        .map(|(position, job)| {
+            let arrive = arrive.clone();
+            let handler = async move {
+                let (answer, ended) = oneshot::channel();
+                let _ = arrive.send((position, answer));
+                // All copies of it being gone tells that nobody else will come.
+                drop(arrive);
+                ended.await.unwrap_or_else(|_| Err(JobError::new("the batch handler did not finish")))
+            };
+            catching_async(around(&kind.layers, job, Box::pin(handler)))
+        })
+        .collect();
+    drop(arrive);
+    let handle = async {
+        let mut there = Vec::with_capacity(jobs.len());
+        while let Some(one) = arrived.recv().await {
+            there.push(one);
+        }
+        let mut said = vec![None; jobs.len()];
+        if there.is_empty() {
+            return said;
+        }
+        there.sort_by_key(|(position, _)| *position);
+        let part: Vec<Job>;
+        let called = if there.len() == jobs.len() {
+            jobs
+        } else {
+            part = there.iter().map(|(position, _)| jobs[*position].clone()).collect();
+            &part
+        };
+        let results = call(node, plan, called, context).await;
+        for ((position, answer), result) in there.into_iter().zip(results) {
+            said[position] = result.handler_done;
+            // Who no longer waits has decided without it.
+            let _ = answer.send(result.ended);
+        }
+        said
+    };
+    let (ended, said) = tokio::join!(join_all(each), handle);
+    ended.into_iter().zip(said).map(|(ended, handler_done)| Came { handler_done, ended }).collect()
+}
+
+async fn conclude<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    context: Context<S>,
+    ending: Ending,
+) {
+    let reports = match ending {
+        Ending::Returned(results) => returned(node, kind, jobs, context, results).await,
+        Ending::TimedOut(limit) => {
+            drop(context);
+            let error = JobError::new(format!("the batch handler did not finish within {limit:?}"));
+            jobs.iter().map(|job| failed(node, kind, job, &error)).collect()
+        }
+        Ending::Cancelled => {
+            drop(context);
+            jobs.iter().map(|job| released(job.fence())).collect()
+        }
+    };
+    for report in reports {
+        node.reports.send(report).await;
+    }
+}
+
+/// Commits if there is something to commit and all are done; what is left to be recorded is returned.
+async fn returned<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    context: Context<S>,
+    results: Vec<Came>,
+) -> Vec<Report> {
+    let used = context.has_transaction() || !context.pending().is_empty();
+    if !used {
+        return settle(node, kind, jobs, results, |_| false);
+    }
+    let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
+    if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
+        if context.has_transaction()
+            && let Err(error) = context.rollback().await
+        {
+            tracing::debug!(%error, "the batch's transaction was not rolled back in good order");
+        }
+        tracing::info!(
+            "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
+        );
+        return settle(node, kind, jobs, results, relies);
+    }
+    let (part, rest): (Vec<_>, Vec<_>) = jobs.iter().zip(results).partition(|(_, result)| relies(result));
+    let fences: Vec<Fence> = part.iter().map(|(job, _)| job.fence()).collect();
+    let mut reports: Vec<_> = rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
+    match context.commit_jobs(node.id, &fences).await {
+        Ok(true) => {
+            add(&node.counters.done, fences.len());
+            node.in_flight.remove(fences.into_iter());
+        }
+        Ok(false) => {
+            tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
+            reports.extend(fences.into_iter().map(released));
+        }
+        // If the answer to the commit got lost and it did take effect, the rows are gone and these are refused.
+        Err(error) => {
+            let error = JobError::from(error);
+            reports.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
+        }
+    }
+    reports
+}
+
+/// Records each by itself; `again`: it relied on what was rolled back.
+fn settle<S: Store>(
+    node: &Incarnation<S>,
+    kind: &Kind<S>,
+    jobs: &[Job],
+    results: Vec<Came>,
+    again: impl Fn(&Came) -> bool,
+) -> Vec<Report> {
+    let each = jobs.iter().zip(results).map(|(job, result)| {
+        if again(&result) { released(job.fence()) } else { recorded(node, kind, job, result.ended) }
+    });
+    each.collect()
+}
+
+/// A batch is not run again at once: one that lost a conflict has failed.
+const NO_MORE: u32 = u32::MAX;
+
+fn recorded<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
+    let report = job_span(job).in_scope(|| report(node, kind, job, ended, NO_MORE));
+    report.unwrap_or_else(|| released(job.fence()))
+}
+
+fn failed<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
+    let report = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
+    report.unwrap_or_else(|| released(job.fence()))
+}
+
+fn released(fence: Fence) -> Report {
+    Report::Settled(Settlement::new(fence, Verdict::Release))
+}

@@ -1,0 +1,203 @@
+//! A node that works when it is told to, one step at a time: no tasks, no heartbeat, no monitor. For the test kit; what runs the
+//! jobs and records their outcomes is what always does.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::batch::{self, Member};
+use super::completer::{Completer, Report};
+use super::incarnation::Incarnation;
+use super::progress::Engine;
+use super::registry::{Attempt, Ended, Kind, Slots};
+use super::worker::{self, Ending};
+use super::{ExecutorBuilder, Settings};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
+use crate::message::{BoxError, MessageServices};
+use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
+
+/// Longer than any test: nobody renews it.
+const LEASE: Duration = Duration::from_secs(24 * 3600);
+/// Jobs that a round of admission looks at.
+const ADMIT: usize = 500;
+/// Timers moved in one transaction.
+const TIMERS: usize = 1000;
+
+/// What became of a claim.
+pub(crate) enum Recorded {
+    Done,
+    Settled(Settlement),
+    /// The outcome was refused: the claim was no longer current.
+    Refused,
+}
+
+pub(crate) struct ByHand<S: Store> {
+    node: Arc<Incarnation<S>>,
+    kinds: Vec<String>,
+    queues: Vec<String>,
+    completer: Completer,
+    inbox: mpsc::Receiver<Report>,
+}
+
+impl<S: Store> ByHand<S> {
+    /// `on_send` sees all that handlers send.
+    pub(crate) async fn new(
+        mut builder: ExecutorBuilder<S>,
+        on_send: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        builder.messages = builder.messages.on_send(on_send);
+        let mut settings: Settings<S> = builder.settings()?;
+        settings.node.lease = LEASE;
+        settings.messages.jobs.check_schema().await?;
+        let (id, _) = settings.register().await?;
+        let (reports, inbox) = Completer::channel();
+        let node = Incarnation::new(&settings, id, reports, &CancellationToken::new());
+        let completer = Completer {
+            store: node.store.clone(),
+            node: id,
+            in_flight: node.in_flight.clone(),
+            counters: node.counters.clone(),
+            wakeup: node.messages.wakeup.clone(),
+            finish: CancellationToken::new(),
+            lost: CancellationToken::new(),
+        };
+        let mut queues: Vec<_> = node.queues.keys().cloned().collect();
+        queues.sort();
+        Ok(Self { kinds: node.registry.keys().cloned().collect(), node, queues, completer, inbox })
+    }
+
+    pub(crate) fn messages(&self) -> &MessageServices<S> {
+        &self.node.messages
+    }
+
+    /// Moves what is due to waiting, and admits what may start. Returns when there is more of it, counted from now: a timer, or
+    /// a limit that opens by itself.
+    pub(crate) async fn prepare(&self) -> Result<Option<Duration>> {
+        let mut timers = self.node.store.promote_due(TIMERS).await?;
+        while timers.jobs >= TIMERS as u64 {
+            timers = self.node.store.promote_due(TIMERS).await?;
+        }
+        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds) };
+        let mut admitted = self.node.store.admit(&request).await?;
+        while admitted.more {
+            admitted = self.node.store.admit(&request).await?;
+        }
+        Ok(timers.next.into_iter().chain(admitted.next).min())
+    }
+
+    /// Runs the next job, with others if its kind is run in batches and `together` is set. Nothing: none waits.
+    pub(crate) async fn step(&mut self, together: bool) -> Result<Vec<(Job, Recorded)>> {
+        for queue in self.queues.clone() {
+            let Some(first) = self.claim(&queue, &self.kinds, 1).await?.pop() else { continue };
+            let kind = self.kind(&first.kind)?;
+            let mut jobs = vec![first];
+            if let Some(plan) = kind.batch.as_ref().filter(|_| together) {
+                let size = batch::size(&self.node, &kind, plan, &queue);
+                let same =
+                    |name: &&String| self.node.registry.get(*name).is_some_and(|other| Arc::ptr_eq(other, &kind));
+                let names: Vec<_> = self.kinds.iter().filter(same).cloned().collect();
+                jobs.extend(self.claim(&queue, &names, size - 1).await?);
+            }
+            return self.run(&queue, kind, jobs).await;
+        }
+        Ok(Vec::new())
+    }
+
+    async fn claim(&self, queue: &str, kinds: &[String], limit: usize) -> Result<Vec<Job>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let request =
+            ClaimRequest { node: self.node.id, queue, kinds: Some(kinds), limit, after: None, held_too: true };
+        let jobs = self.node.store.claim(&request).await?;
+        self.node.in_flight.add(jobs.iter());
+        Ok(jobs)
+    }
+
+    fn kind(&self, name: &str) -> Result<Arc<Kind<S>>> {
+        self.node.registry.get(name).cloned().ok_or_else(|| {
+            let known = if self.kinds.is_empty() { "none".to_owned() } else { self.kinds.join(", ") };
+            Error::config(format!("there is no handler for jobs of kind {name:?}; there are handlers for: {known}"))
+        })
+    }
+
+    async fn run(&mut self, queue: &str, kind: Arc<Kind<S>>, jobs: Vec<Job>) -> Result<Vec<(Job, Recorded)>> {
+        let mut members = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            members.push((job.clone(), self.slots(queue).await?));
+        }
+        let refused_before = self.node.counters.snapshot(0).refused;
+        match &kind.batch {
+            Some(plan) => {
+                let members = members.into_iter().map(|(job, slots)| Member::new(job, slots)).collect();
+                batch::run(self.node.clone(), kind.clone(), plan.clone(), members).await;
+            }
+            None => {
+                for (job, slots) in members {
+                    worker::run(self.node.clone(), kind.clone(), job, slots).await;
+                }
+            }
+        }
+        // Its own commit leaves no report.
+        let refused = self.node.counters.snapshot(0).refused > refused_before;
+        let mut reports = Vec::new();
+        while let Ok(report) = self.inbox.try_recv() {
+            reports.push(report);
+        }
+        let told: Vec<(Fence, Option<Settlement>)> = reports
+            .iter()
+            .map(|report| match report {
+                Report::Done(fence) => (*fence, None),
+                Report::Settled(settlement) => (settlement.fence, Some(settlement.clone())),
+            })
+            .collect();
+        let accepted: HashSet<JobId> = self.completer.write(&mut reports).await.into_iter().collect();
+        let each = jobs.into_iter().map(|job| {
+            let recorded = match told.iter().find(|(fence, _)| *fence == job.fence()) {
+                None if refused => Recorded::Refused,
+                Some(_) if !accepted.contains(&job.id) => Recorded::Refused,
+                Some((_, Some(settlement))) => Recorded::Settled(settlement.clone()),
+                None | Some((_, None)) => Recorded::Done,
+            };
+            (job, recorded)
+        });
+        Ok(each.collect())
+    }
+
+    async fn slots(&self, queue: &str) -> Result<Arc<Slots>> {
+        let slot = match self.node.queues.get(queue) {
+            Some(queue) => queue.take(1).await,
+            None => None,
+        };
+        let slot = slot.ok_or_else(|| Error::config(format!("the executor does not work on the queue {queue:?}")))?;
+        Ok(Arc::new(Slots { _queue: slot, kind: None }))
+    }
+
+    /// Runs a handler on a job that is stored nowhere, in somebody else's context. Nothing is committed.
+    pub(crate) async fn handle(&self, context: &mut Context<S>, job: NewJob) -> Result<Ended> {
+        let message = context.hooked(job)?.validate(self.node.messages.limits)?;
+        let kind = self.kind(&message.kind)?;
+        let queue = self.queues.first().cloned().unwrap_or_default();
+        let slots = self.slots(&queue).await?;
+        let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
+        let cancelled = CancellationToken::new();
+        let engine = Engine { jobs: &self.node.store, node: self.node.id, largest: self.node.messages.limits.payload };
+        let attempt = Attempt { job: &job, context, engine, cancelled: &cancelled, slots: &slots };
+        Ok(match worker::execute(&kind, attempt).await {
+            Ending::Returned(ended) => ended,
+            Ending::DoneWithout => Ok(Outcome::Done),
+            Ending::TimedOut(limit) => Err(JobError::new(format!("the handler did not finish within {limit:?}"))),
+            Ending::Cancelled => Err(JobError::new("the handler was told to stop")),
+        })
+    }
+
+    /// Leaves: what it may still own is given back.
+    pub(crate) async fn close(self) -> Result<()> {
+        self.node.store.retire_node(self.node.id).await.map(drop)
+    }
+}

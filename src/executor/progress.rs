@@ -1,0 +1,120 @@
+//! What a handler says about itself while it runs, and what it leaves when it is done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::JobContext;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::NodeId;
+use crate::store::{CHECKPOINT_MAX, JobStore, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
+
+/// The engine behind a running handler.
+#[derive(Clone, Copy)]
+pub(super) struct Engine<'a> {
+    pub(super) jobs: &'a Arc<dyn JobStore>,
+    pub(super) node: NodeId,
+    /// Longest payload, in bytes.
+    pub(super) largest: usize,
+}
+
+impl<A, S: Store> JobContext<'_, A, S> {
+    /// Says how far the job has got: a percentage (more than 100 counts as 100), and a line for people, cut to 1 KiB. Others see
+    /// it at once, whatever becomes of the handler's transaction, and so does the next attempt. One statement, so not for every row
+    /// of a long loop.
+    ///
+    /// # Errors
+    /// [`Aborted`](ErrorKind::Aborted) when the job is no longer this handler's: stop. [`Invalid`](ErrorKind::Invalid) on the
+    /// embedded store while the context's transaction is open, because there is only one writer: say it before. Else when the
+    /// database does not answer.
+    pub async fn progress(&mut self, percent: u8, note: impl Into<String>) -> Result<()> {
+        let note = Some(clip(&note.into(), NOTE_MAX));
+        self.record(ProgressUpdate { percent: Some(percent.min(100)), note, checkpoint: None }).await
+    }
+
+    /// Keeps what the next attempt can go on from ([`checkpoint`](Self::checkpoint)): the last row that was done, a cursor, an id at
+    /// another service. It is kept at once, beside the handler's transaction: say only what will be true even if that is rolled back.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress); also when the value can't be JSON, or is longer than 16 KiB as such.
+    pub async fn save_checkpoint<T: Serialize + Sync>(&mut self, value: &T) -> Result<()> {
+        let json = self.to_json(value, "the checkpoint")?;
+        if json.get().len() > CHECKPOINT_MAX {
+            return Err(Error::invalid(format!(
+                "the checkpoint of a {:?} job has {} bytes; {CHECKPOINT_MAX} is the most: store it elsewhere and keep a reference",
+                self.job.kind,
+                json.get().len()
+            )));
+        }
+        self.record(ProgressUpdate { checkpoint: Some(json), ..ProgressUpdate::default() }).await
+    }
+
+    /// What an earlier attempt, or this one, has last kept.
+    ///
+    /// # Errors
+    /// When it is not a `T`, or the database does not answer.
+    pub async fn checkpoint<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        let Some(json) = self.engine.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint) else {
+            return Ok(None);
+        };
+        serde_json::from_str(json.get()).map(Some).map_err(|error| {
+            Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
+                .with_source(error)
+        })
+    }
+
+    /// Leaves a result that is committed with the end of this job, if, and only if, it succeeds. Whoever knows the job's id can read
+    /// it ([`MessageServices::wait_for_result`](crate::MessageServices::wait_for_result)) until
+    /// [`HistoryConfig::results`](crate::HistoryConfig::results) is over. The last one counts.
+    ///
+    /// # Errors
+    /// When the value can't be JSON, or is longer than a payload may be.
+    pub fn result<T: Serialize>(&mut self, value: &T) -> Result<()> {
+        let retention = self.engine.jobs.history_config().results;
+        self.result_for(value, retention)
+    }
+
+    /// The same with its own time to be kept.
+    ///
+    /// # Errors
+    /// As [`result`](Self::result).
+    pub fn result_for<T: Serialize>(&mut self, value: &T, retention: Duration) -> Result<()> {
+        let payload = self.to_json(value, "the result")?;
+        let (size, largest) = (payload.get().len(), self.engine.largest);
+        if size > largest {
+            return Err(Error::invalid(format!(
+                "the result of a {:?} job has {size} bytes; {largest} is the most (`database.max_payload`): store it elsewhere and \
+                 return a reference",
+                self.job.kind
+            )));
+        }
+        self.context.keep_result(NewResult { id: self.job.id, kind: self.job.kind.clone(), payload, retention });
+        Ok(())
+    }
+
+    fn to_json<T: Serialize>(&self, value: &T, what: &str) -> Result<Box<RawValue>> {
+        serde_json::value::to_raw_value(value).map_err(|error| {
+            Error::invalid(format!("{what} of a {:?} job can't be written as JSON", self.job.kind)).with_source(error)
+        })
+    }
+
+    async fn record(&mut self, update: ProgressUpdate) -> Result<()> {
+        let Engine { jobs, node, .. } = self.engine;
+        if self.context.has_transaction() && !jobs.writes_beside_transactions() {
+            return Err(Error::invalid(
+                "progress can't be written while this context's transaction is open: the embedded database has one writer; say \
+                 it before the first call of `transaction`",
+            ));
+        }
+        if jobs.record_progress(node, self.job.fence(), &update).await? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Aborted,
+            format!("job {} is no longer run by this handler: its claim was lost, or it was cancelled", self.job.id),
+        ))
+    }
+}

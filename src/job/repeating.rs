@@ -1,0 +1,308 @@
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::validate::{Limits, check_name};
+use super::{Due, JobId, JobMessage, NewJob, Payload, Schedule};
+use crate::error::{Error, Result};
+
+/// Header of a job that a schedule sent: the schedule's name.
+pub const SCHEDULE: &str = "schedule";
+/// Header of a job that a schedule sent: the moment of the occurrence it stands for (RFC 3339, UTC).
+pub const SCHEDULED_AT: &str = "scheduledAt";
+
+macro_rules! words {
+    ($type:ident, $what:literal: $($variant:ident = $word:literal),*) => {
+        impl $type {
+            /// All.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The word used in output and configuration.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                Self::ALL.iter().copied().find(|one| one.as_str() == text).ok_or_else(|| {
+                    let all: Vec<_> = Self::ALL.iter().map(|one| one.as_str()).collect();
+                    Error::invalid(format!("{text:?} is no {}; use one of {}", $what, all.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+/// What becomes of occurrences that nobody was there for: no node was running, or the database was away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Misfire {
+    /// Nothing: the next one is as usual. An occurrence counts as missed once it is a minute late.
+    Skip,
+    /// They happen once, all together: one job, for the latest of them.
+    #[default]
+    Once,
+    /// Each happens, one job for each, at most 1000 in one transaction.
+    All,
+}
+
+words!(Misfire, "misfire policy": Skip = "skip", Once = "once", All = "all");
+
+/// Whether a job may be sent while that of the occurrence before is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overlap {
+    /// Yes.
+    #[default]
+    Allow,
+    /// No: while the job of the occurrence before waits, runs, is suspended or is between two attempts, occurrences are left
+    /// out. A dead letter is over.
+    Forbid,
+}
+
+words!(Overlap, "overlap policy": Allow = "allow", Forbid = "forbid");
+
+/// A repeating job before it is put: what to send, and when.
+///
+/// ```
+/// use jobwright::{Misfire, NewJob, NewSchedule, Schedule};
+///
+/// let report = NewJob::json("daily-report", &()).queue("reports");
+/// let repeating = NewSchedule::new("daily-report", Schedule::in_zone("0 6 * * MON-FRI", "Europe/Berlin")?, report)
+///     .misfire(Misfire::Skip);
+/// # Ok::<_, jobwright::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a schedule does nothing until it is put"]
+pub struct NewSchedule {
+    name: String,
+    schedule: Schedule,
+    job: NewJob,
+    misfire: Misfire,
+    overlap: Overlap,
+    until: Option<Timestamp>,
+    times: Option<u64>,
+}
+
+impl NewSchedule {
+    /// Sends a job like `job` at each occurrence. `name`: 1 to 100 bytes; putting a schedule of the same name again replaces it.
+    pub fn new(name: impl Into<String>, schedule: Schedule, job: NewJob) -> Self {
+        Self {
+            name: name.into(),
+            schedule,
+            job,
+            misfire: Misfire::default(),
+            overlap: Overlap::default(),
+            until: None,
+            times: None,
+        }
+    }
+
+    /// What becomes of missed occurrences. Default: [`Misfire::Once`].
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.misfire = misfire;
+        self
+    }
+
+    /// Whether its jobs may overlap. Default: [`Overlap::Allow`].
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.overlap = overlap;
+        self
+    }
+
+    /// No occurrence after this moment.
+    pub fn until(mut self, until: impl Into<Option<Timestamp>>) -> Self {
+        self.until = until.into();
+        self
+    }
+
+    /// At most this many jobs. At least 1. (`R5/…` counts occurrences, whether or not they were missed; this counts jobs.)
+    pub fn times(mut self, times: impl Into<Option<u64>>) -> Self {
+        self.times = times.into();
+        self
+    }
+
+    /// Checks everything that can be checked before the database sees it.
+    pub(crate) fn validate(self, limits: Limits) -> Result<ScheduleSpec> {
+        let Self { name, schedule, job, misfire, overlap, until, times } = self;
+        check_name("schedule's name", &name)?;
+        if times.is_some_and(|times| times == 0 || i64::try_from(times).is_err()) {
+            return Err(Error::invalid(format!("the schedule {name:?} is to send no job at all: use 1 or more times")));
+        }
+        if misfire == Misfire::All && overlap == Overlap::Forbid {
+            return Err(Error::invalid(format!(
+                "the schedule {name:?} wants all missed occurrences at once, and no overlap: use `once` or `skip`, or allow overlap"
+            )));
+        }
+        if job.id_given {
+            return Err(Error::invalid(format!(
+                "the job of the schedule {name:?} has an id: each occurrence has its own"
+            )));
+        }
+        if job.due != Due::Now {
+            return Err(Error::invalid(format!(
+                "the job of the schedule {name:?} has a delay or a due date: the schedule says when it runs"
+            )));
+        }
+        if let Some(taken) = [SCHEDULE, SCHEDULED_AT].into_iter().find(|header| job.headers.contains_key(*header)) {
+            return Err(Error::invalid(format!(
+                "the job of the schedule {name:?} has the header {taken:?}, which the schedule sets"
+            )));
+        }
+        // Checked as it will be sent, so that no occurrence is refused later.
+        let mut message = dressed(job, &name, Timestamp::UNIX_EPOCH).validate(limits)?;
+        message.headers.retain(|header, _| header != SCHEDULE && header != SCHEDULED_AT);
+        // As exact as a database.
+        let until = until.and_then(|until| Timestamp::from_microsecond(until.as_microsecond()).ok());
+        Ok(ScheduleSpec { name, schedule, message, misfire, overlap, until, times })
+    }
+}
+
+fn dressed(job: NewJob, name: &str, at: Timestamp) -> NewJob {
+    job.header(SCHEDULE, name).header(SCHEDULED_AT, text(at))
+}
+
+/// Always with microseconds: the texts of one schedule sort like their moments.
+fn text(at: Timestamp) -> String {
+    format!("{at:.6}")
+}
+
+/// A checked schedule: what a store keeps. Only [`ScheduleService::put`](crate::ScheduleService::put) makes one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ScheduleSpec {
+    /// Identity.
+    pub name: String,
+    /// When.
+    pub schedule: Schedule,
+    /// What, without the headers that each occurrence adds.
+    pub message: JobMessage,
+    /// What becomes of missed occurrences.
+    pub misfire: Misfire,
+    /// Whether its jobs may overlap.
+    pub overlap: Overlap,
+    /// No occurrence after this moment.
+    pub until: Option<Timestamp>,
+    /// At most this many jobs.
+    pub times: Option<u64>,
+}
+
+impl ScheduleSpec {
+    /// Whether both have the same occurrences.
+    pub(crate) fn same_times(&self, other: &Self) -> bool {
+        (&self.schedule, self.until, self.times) == (&other.schedule, other.until, other.times)
+    }
+
+    /// Whether nothing differs.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        let (ours, theirs) = (&self.message, &other.message);
+        self.same_times(other)
+            && (self.misfire, self.overlap) == (other.misfire, other.overlap)
+            && (&ours.kind, &ours.queue, ours.priority, ours.max_attempts, &ours.headers)
+                == (&theirs.kind, &theirs.queue, theirs.priority, theirs.max_attempts, &theirs.headers)
+            && ours.terms == theirs.terms
+            && same_content(&ours.payload, &theirs.payload)
+    }
+
+    /// The job of an occurrence. Its id is made of the schedule's name and the moment alone: whoever fires it, and however often,
+    /// it is one job.
+    pub(crate) fn occurrence(&self, at: Timestamp) -> JobMessage {
+        let mut message = self.message.clone();
+        message.id = occurrence_id(&self.name, at);
+        message.id_given = true;
+        message.headers.insert(SCHEDULE.to_owned(), self.name.clone());
+        message.headers.insert(SCHEDULED_AT.to_owned(), text(at));
+        message
+    }
+
+    /// A job beside all occurrences.
+    pub(crate) fn extra(&self, at: Timestamp) -> JobMessage {
+        JobMessage { id: JobId::new(), id_given: false, ..self.occurrence(at) }
+    }
+}
+
+/// Stores may write JSON in another way than it was sent.
+fn same_content(one: &Payload, other: &Payload) -> bool {
+    match (one, other) {
+        (Payload::Json(_), Payload::Json(_)) => {
+            let value = |payload: &Payload| payload.decode::<serde_json::Value>().ok();
+            value(one) == value(other)
+        }
+        _ => one == other,
+    }
+}
+
+/// A `UUIDv8` over name and moment.
+fn occurrence_id(name: &str, at: Timestamp) -> JobId {
+    let mut hash = Sha256::new();
+    hash.update(b"jobwright schedule\0");
+    hash.update(name);
+    hash.update([0]);
+    hash.update(at.as_microsecond().to_be_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule() -> Schedule {
+        Schedule::new("@daily").unwrap()
+    }
+
+    fn job() -> NewJob {
+        NewJob::json("kind", &1)
+    }
+
+    #[test]
+    fn bad_templates_are_refused_with_the_reason() {
+        let put = |job| NewSchedule::new("name", schedule(), job);
+        let many = (0..63).fold(job(), |job, n| job.header(format!("h{n}"), "v"));
+        for (bad, why) in [
+            (NewSchedule::new("", schedule(), job()), "schedule's name is empty"),
+            (NewSchedule::new("a\n", schedule(), job()), "control character"),
+            (put(job().id(JobId::new())), "has an id"),
+            (put(job().delay(std::time::Duration::from_secs(1))), "delay or a due date"),
+            (put(job().at(Timestamp::now())), "delay or a due date"),
+            (put(job().header(SCHEDULED_AT, "x")), "scheduledAt"),
+            (put(job().queue("")), "queue is empty"),
+            (put(many), "65 headers"),
+            (put(job()).times(0), "1 or more"),
+            (put(job()).misfire(Misfire::All).overlap(Overlap::Forbid), "no overlap"),
+        ] {
+            let error = bad.validate(Limits::default()).expect_err(why);
+            assert!(error.is_invalid() && error.to_string().contains(why), "{error} does not say {why:?}");
+        }
+    }
+
+    #[test]
+    fn an_occurrence_has_one_id() {
+        let spec = |name: &str| NewSchedule::new(name, schedule(), job()).validate(Limits::default()).unwrap();
+        let at: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+        let first = spec("a").occurrence(at);
+        assert_eq!(first.id, spec("a").occurrence(at).id);
+        assert_eq!(first.id.as_uuid().get_version_num(), 8);
+        assert_eq!(first.headers[SCHEDULED_AT], "2026-03-01T00:00:00.000000Z");
+        assert_eq!(first.headers[SCHEDULE], "a");
+        let later = at.checked_add(jiff::SignedDuration::from_micros(1)).unwrap();
+        assert_ne!(first.id, spec("a").occurrence(later).id);
+        assert_ne!(first.id, spec("b").occurrence(at).id);
+        assert!(spec("a").message.headers.is_empty());
+    }
+}

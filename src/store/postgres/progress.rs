@@ -1,0 +1,44 @@
+//! How far running jobs have got.
+
+use async_trait::async_trait;
+
+use super::history::count;
+use super::types::{JsonParam, JsonText};
+use super::{Postgres, rows};
+use crate::error::Result;
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::{JobProgress, Progress, ProgressUpdate};
+
+#[async_trait]
+impl Progress for Postgres {
+    async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool> {
+        let percent = update.percent.map(i16::from);
+        let checkpoint = update.checkpoint.as_ref().map(|json| JsonParam(json.get()));
+        let rows = self
+            .0
+            .engine(
+                "record the progress of a job",
+                &self.0.sql.record_progress,
+                &[&node.0, fence.id.as_uuid(), &fence.version, &percent, &update.note, &checkpoint],
+            )
+            .await?;
+        Ok(!rows.is_empty())
+    }
+
+    async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
+        let rows = self.0.engine("read the progress of a job", &self.0.sql.progress, &[id.as_uuid()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let percent: Option<i16> = rows::get(row, 0)?;
+        let checkpoint: Option<JsonText<'_>> = rows::get(row, 2)?;
+        Ok(Some(JobProgress {
+            percent: percent.and_then(|percent| u8::try_from(percent).ok()),
+            note: rows::get(row, 1)?,
+            checkpoint: checkpoint.map(|JsonText(text)| rows::raw(text)).transpose()?,
+            at: rows::get(row, 3)?,
+        }))
+    }
+
+    async fn prune_progress(&self, limit: usize) -> Result<u64> {
+        count(&self.0.engine("prune progress", &self.0.sql.prune_progress, &[&rows::count(limit)]).await?)
+    }
+}

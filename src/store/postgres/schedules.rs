@@ -1,0 +1,220 @@
+//! Repeating jobs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::insert::Texts;
+use super::transaction::PgTransaction;
+use super::types::JsonParam;
+use super::{Postgres, Shared, rows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
+use crate::store::UnitOfWork;
+use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+
+#[async_trait]
+impl Schedules for Postgres {
+    async fn next_schedule(&self) -> Result<Option<Duration>> {
+        let rows = self.0.engine("look for due schedules", &self.0.sql.schedule_next, &[]).await?;
+        let next: Option<i64> = rows::get(rows::single(&rows)?, 0)?;
+        Ok(next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())))
+    }
+
+    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+        let (shared, sql) = (&self.0, &self.0.sql);
+        let what = "read schedules";
+        let rows = match which {
+            Which::Named(names) => shared.engine(what, &sql.schedule_named, &[&names]).await?,
+            Which::Page { after, limit } => {
+                shared.engine(what, &sql.schedule_page, &[&after.unwrap_or_default(), &rows::count(limit)]).await?
+            }
+            Which::Due(limit) => shared.engine(what, &sql.schedule_due, &[&rows::count(limit)]).await?,
+        };
+        let now = rows::get(rows::single(&rows)?, 0)?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            // None at all: the row is there for the clock.
+            let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
+            match info(row, &name) {
+                Ok(info) => found.push(info),
+                Err(error) => {
+                    tracing::error!(%error, schedule = name, "a schedule can't be read here; left to other nodes");
+                }
+            }
+        }
+        Ok((now, found))
+    }
+
+    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
+        let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
+        let ScheduleSpec { name, schedule, message, misfire, overlap, until, times } = spec;
+        let (misfire, overlap) = (misfire.as_str(), overlap.as_str());
+        let (text, zone) = (schedule.text(), schedule.zone());
+        let times = times.map(|times| i64::try_from(times).unwrap_or(i64::MAX));
+        let attempts = i32::try_from(message.max_attempts).unwrap_or(i32::MAX);
+        let (payload, body, content_type) = match &message.payload {
+            Payload::Json(raw) => (Some(JsonParam(raw.get())), None, None),
+            Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
+        };
+        let texts = Texts::of(message);
+        let [headers, terms] = texts.each_ref().map(|text| text.as_deref().map(JsonParam));
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+            name,
+            &text,
+            &zone,
+            &misfire,
+            &overlap,
+            until,
+            &times,
+            anchor,
+            paused,
+            next_at,
+            &message.kind,
+            &message.queue,
+            &message.priority,
+            &attempts,
+            &payload,
+            &body,
+            &content_type,
+            &headers,
+            &terms,
+        ];
+        let rows = match &seen {
+            None => self.0.engine("put a schedule", &self.0.sql.schedule_insert, &params).await?,
+            Some(seen) => {
+                params.push(seen);
+                self.0.engine("change a schedule", &self.0.sql.schedule_update, &params).await?
+            }
+        };
+        Ok(!rows.is_empty())
+    }
+
+    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
+        let rows = self.0.engine_once("delete schedules", &self.0.sql.schedule_delete, &[&names]).await?;
+        Ok(rows.len() as u64)
+    }
+
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+        let mut transaction = PgTransaction::begin_engine(&self.0).await?;
+        let fates = fire(&self.0, &mut transaction, firings).await?;
+        if fates.iter().all(|fate| *fate == Fate::Lost) {
+            transaction.rollback().await?;
+        } else {
+            transaction.commit().await?;
+        }
+        Ok(fates)
+    }
+}
+
+async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[Firing]) -> Result<Vec<Fate>> {
+    let names: Vec<&str> = firings.iter().map(|firing| firing.name.as_str()).collect();
+    let seen: Vec<i64> = firings.iter().map(|firing| firing.seen).collect();
+    let previous: Vec<Option<Uuid>> = firings.iter().map(|firing| firing.unless_alive.map(JobId::into)).collect();
+    let locked = transaction.run("take due schedules", &shared.sql.schedule_lock, &[&names, &seen, &previous]).await?;
+    let mut alive: HashMap<&str, bool> = HashMap::with_capacity(locked.len());
+    for row in &locked {
+        alive.insert(rows::get(row, 0)?, rows::get(row, 1)?);
+    }
+    let fates: Vec<Fate> = names
+        .iter()
+        .map(|name| match alive.get(name) {
+            None => Fate::Lost,
+            Some(true) => Fate::LeftOut,
+            Some(false) => Fate::Sent,
+        })
+        .collect();
+    let mut moved = Moved::default();
+    let mut messages: Vec<JobMessage> = Vec::new();
+    for (firing, fate) in firings.iter().zip(&fates).filter(|(_, fate)| **fate != Fate::Lost) {
+        moved.push(firing, *fate == Fate::Sent);
+        if *fate == Fate::Sent {
+            messages.extend(firing.jobs.iter().cloned());
+        }
+    }
+    if !messages.is_empty() {
+        transaction.insert(&messages, None).await?;
+    }
+    let Moved { names, seen, nexts, lasts, jobs, sent } = &moved;
+    let rows = transaction
+        .run("move schedules on", &shared.sql.schedule_fired, &[names, seen, nexts, lasts, jobs, sent])
+        .await?;
+    // They were locked; anything else would send jobs of schedules that stay due.
+    if rows.len() != names.len() {
+        return Err(Error::new(
+            ErrorKind::Aborted,
+            format!(
+                "{} of {} due schedules could not be moved on in {}; nothing was sent",
+                names.len() - rows.len(),
+                names.len(),
+                shared.place
+            ),
+        ));
+    }
+    Ok(fates)
+}
+
+/// How schedules stand after a firing, as one array a column.
+#[derive(Default)]
+struct Moved<'a> {
+    names: Vec<&'a str>,
+    seen: Vec<i64>,
+    nexts: Vec<Option<Timestamp>>,
+    lasts: Vec<Option<Timestamp>>,
+    jobs: Vec<Option<Uuid>>,
+    sent: Vec<i64>,
+}
+
+impl<'a> Moved<'a> {
+    fn push(&mut self, firing: &'a Firing, sent: bool) {
+        self.names.push(&firing.name);
+        self.seen.push(firing.seen);
+        self.nexts.push(if sent { firing.next_at } else { firing.next_if_left_out });
+        self.lasts.push(firing.last_at.filter(|_| sent));
+        self.jobs.push(firing.jobs.last().filter(|_| sent).map(|job| job.id.into()));
+        self.sent.push(if sent { rows::count(firing.jobs.len()) } else { 0 });
+    }
+}
+
+/// A row, but for the clock in front.
+fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
+    let anchor = rows::get(row, 9)?;
+    let schedule = Schedule::in_zone(rows::get(row, 3)?, rows::get(row, 4)?)?.counted_from(anchor);
+    let message = JobMessage {
+        id: JobId::new(),
+        id_given: false,
+        kind: rows::get(row, 15)?,
+        queue: rows::get(row, 16)?,
+        priority: rows::get(row, 17)?,
+        max_attempts: rows::attempts(rows::get(row, 18)?),
+        due: Due::Now,
+        payload: rows::payload(row, 19)?,
+        headers: rows::headers(row, 22)?,
+        terms: rows::terms(row, 23)?,
+        hold: Duration::ZERO,
+    };
+    Ok(ScheduleInfo {
+        spec: ScheduleSpec {
+            name: name.to_owned(),
+            schedule,
+            message,
+            misfire: rows::get::<&str>(row, 5)?.parse()?,
+            overlap: rows::get::<&str>(row, 6)?.parse()?,
+            until: rows::get(row, 7)?,
+            times: rows::get::<Option<i64>>(row, 8)?.map(i64::unsigned_abs),
+        },
+        version: rows::get(row, 2)?,
+        anchor,
+        paused: rows::get(row, 10)?,
+        next_at: rows::get(row, 11)?,
+        last_at: rows::get(row, 12)?,
+        last_job: rows::get::<Option<Uuid>>(row, 13)?.map(JobId::from),
+        fired: rows::get::<i64>(row, 14)?.unsigned_abs(),
+    })
+}

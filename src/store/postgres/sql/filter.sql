@@ -1,0 +1,6 @@
+($1::uuid[] is null or id = any ($1))
+      and ($3::text is null or queue = $3)
+      and ($4::text is null or kind = $4)
+      and ($5::text is null or strpos(errors -> -1 ->> 'error', $5) > 0)
+      and ($6::timestamptz is null or created_at >= $6)
+      and ($7::timestamptz is null or created_at < $7)

@@ -1,0 +1,14 @@
+-- The oldest, a batch at a time, past those that another executor is forgetting.
+with gone as (
+    delete from {schema}.history
+    where ctid = any (array(
+        select ctid
+        from {schema}.history
+        where ended_at < statement_timestamp() - $1 * interval '1 microsecond'
+        order by ended_at, seq
+        limit $2
+        for update skip locked
+    ))
+    returning 1
+)
+select count(*) from gone

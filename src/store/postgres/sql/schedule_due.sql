@@ -1,0 +1,11 @@
+-- What is due, the longest overdue first; nothing is locked, so that nobody waits: schedule_lock.sql finds out who fires it.
+select statement_timestamp(), s.*
+from (select) clock
+left join (
+    select name, version, schedule, zone, misfire, overlap, until_at, times, anchor_at, paused, next_at, last_at,
+           last_job, fired, kind, queue, priority, max_attempts, payload, body, content_type, headers, terms
+    from {schema}.schedule
+    where not paused and next_at <= statement_timestamp()
+    order by next_at
+    limit $1
+) s on true

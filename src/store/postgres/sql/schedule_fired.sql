@@ -1,0 +1,8 @@
+-- Moves schedules on that this transaction has locked.
+update {schema}.schedule s
+set version = s.version + 1, next_at = f.next_at, last_at = coalesce(f.last_at, s.last_at),
+    last_job = coalesce(f.last_job, s.last_job), fired = s.fired + f.sent
+from unnest($1::text[], $2::int8[], $3::timestamptz[], $4::timestamptz[], $5::uuid[], $6::int8[])
+         as f(name, version, next_at, last_at, last_job, sent)
+where s.name = f.name and s.version = f.version
+returning s.name

@@ -1,0 +1,21 @@
+-- Takes those that are still as they were seen, passing over what another node has in hand, and says whether the job before is
+-- not over. In the transaction that sends the jobs. The lock reads a row as it is now, so the version is compared after it.
+with asked as materialized (
+    select a.name, a.version, a.previous
+    from unnest($1::text[], $2::int8[], $3::uuid[]) as a(name, version, previous)
+),
+mine as materialized (
+    select name, version
+    from {schema}.schedule
+    where name = any ($1)
+    for update skip locked
+)
+select a.name,
+       a.previous is not null
+       and (exists (select from {schema}.job t where t.id = a.previous)
+            or exists (select from {schema}.timer_job t where t.id = a.previous)
+            or exists (select from {schema}.suspended_job t where t.id = a.previous)
+            or exists (select from {schema}.external_job t where t.id = a.previous)
+            or exists (select from {schema}.blocked_job t where t.id = a.previous))
+from asked a
+where exists (select from mine m where m.name = a.name and m.version = a.version)

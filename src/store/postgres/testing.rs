@@ -1,0 +1,42 @@
+//! What the test kit needs from a server.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Postgres;
+use super::connect::Target;
+use super::error::Doing;
+use crate::config::DatabaseConfig;
+use crate::error::Result;
+
+/// How long making or dropping a schema may take, while others do the same.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Postgres {
+    pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
+        let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        self.0.engine("move timers", &self.0.sql.travel, &[&by]).await.map(drop)
+    }
+}
+
+/// Runs SQL on a connection of its own, and returns the first column of what it answers.
+pub(crate) async fn execute(config: &DatabaseConfig, what: &'static str, sql: &str) -> Result<Vec<String>> {
+    let place = config.url.redacted();
+    let doing = Doing { what, place: &place };
+    let target = Target::new(config)?;
+    let run = async {
+        let (client, connection) = target.config.connect(target.tls).await?;
+        let driver = tokio::spawn(connection);
+        let answer = client.simple_query(sql).await;
+        drop(client);
+        let _ = driver.await;
+        answer
+    };
+    let answer = timeout(PATIENCE, run).await.map_err(|_| doing.timeout(PATIENCE))?.map_err(|e| doing.explain(e))?;
+    let first = |part| match part {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    Ok(answer.into_iter().filter_map(first).collect())
+}

@@ -1,0 +1,194 @@
+//! What is remembered of jobs that ended, and their results.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params};
+use serde_json::value::RawValue;
+
+use super::Sqlite;
+use super::rows::{Micros, count, job_id, micros, timestamp};
+use crate::config::{HistoryConfig, Keep};
+use crate::error::Result;
+use crate::job::{JobId, NodeId, Payload};
+use crate::store::{Ending, History, HistoryEntry, HistoryFilter, JobResult, NewResult};
+
+const HISTORY: &str = include_str!("sql/history.sql");
+const REMEMBER: &str = include_str!("sql/remember.sql");
+const PRUNE_HISTORY: &str = include_str!("sql/prune_history.sql");
+const KEEP_RESULT: &str = include_str!("sql/keep_result.sql");
+const RESULT: &str = include_str!("sql/result.sql");
+const PRUNE_RESULTS: &str = include_str!("sql/prune_results.sql");
+
+/// Where an ended job was, and what its row tells about who ran it.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) table: &'static str,
+    started: &'static str,
+    node: &'static str,
+}
+
+impl Place {
+    /// In the hands of a node, or waiting.
+    pub(super) const JOB: Self = Self { table: "jobwright_job", started: "claimed_at", node: "lock_owner" };
+    pub(super) const EXTERNAL: Self = Self { table: "jobwright_external_job", started: "handed_at", node: "0" };
+
+    /// The place that a table is.
+    pub(super) fn of(table: &'static str) -> Self {
+        match table {
+            "jobwright_job" => Self::JOB,
+            "jobwright_external_job" => Self::EXTERNAL,
+            table => Self { table, started: "null", node: "null" },
+        }
+    }
+
+    /// The statement that remembers the rows that match.
+    pub(super) fn remember(self, filter: &str) -> String {
+        REMEMBER
+            .replace("{filter}", filter)
+            .replace("{table}", self.table)
+            .replace("{started}", self.started)
+            .replace("{node}", self.node)
+    }
+}
+
+/// What is to be remembered, at which moment.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) keep: Keep,
+    pub(super) now: Micros,
+}
+
+impl Memory {
+    pub(super) fn keeps(self, ending: Ending) -> bool {
+        match self.keep {
+            Keep::Off => false,
+            Keep::Failed => ending.is_failure(),
+            Keep::All => true,
+        }
+    }
+
+    /// Remembers the end of one job, if that is asked for. Before its row moves or goes.
+    pub(super) fn remember(
+        self,
+        connection: &Connection,
+        place: Place,
+        seq: i64,
+        ending: Ending,
+        error: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        if self.keeps(ending) {
+            let params = named_params! { ":seq": seq, ":outcome": ending.as_str(), ":now": self.now, ":why": error };
+            connection.prepare_cached(&place.remember("seq = :seq"))?.execute(params)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps what a handler returned.
+pub(super) fn keep_result(connection: &Connection, result: &NewResult, now: Micros) -> rusqlite::Result<()> {
+    connection.prepare_cached(KEEP_RESULT)?.execute(named_params! {
+        ":id": result.id.as_uuid().as_bytes(), ":kind": result.kind, ":payload": result.payload.get(), ":now": now,
+        ":expires": now.saturating_add(micros(result.retention)),
+    })?;
+    Ok(())
+}
+
+#[async_trait]
+impl History for Sqlite {
+    fn history_config(&self) -> HistoryConfig {
+        self.inner.history.clone()
+    }
+
+    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
+        let filter = filter.clone();
+        self.inner.query("read the history", move |connection, _| Ok(find(connection, &filter, count(limit))?)).await
+    }
+
+    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner
+            .write("prune the history", move |connection, now| {
+                let params = named_params! { ":before": now.saturating_sub(micros(age)), ":limit": count(limit) };
+                Ok(connection.prepare_cached(PRUNE_HISTORY)?.execute(params)? as u64)
+            })
+            .await
+    }
+
+    async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        self.inner
+            .check("read the result of a job", move |connection, now| {
+                let params = named_params! { ":id": id.as_uuid().as_bytes(), ":now": now };
+                let read = |row: &Row<'_>| {
+                    let text: String = row.get(1)?;
+                    Ok(JobResult {
+                        id,
+                        kind: row.get(0)?,
+                        payload: RawValue::from_string(text.clone())
+                            .map_or_else(|_| Payload::text(text), Payload::Json),
+                        created_at: timestamp(row.get(2)?)?,
+                        expires_at: timestamp(row.get(3)?)?,
+                    })
+                };
+                Ok(connection.prepare_cached(RESULT)?.query_row(params, read).optional()?)
+            })
+            .await
+    }
+
+    async fn prune_results(&self, limit: usize) -> Result<u64> {
+        self.inner
+            .write("prune results", move |connection, now| {
+                let params = named_params! { ":now": now, ":limit": count(limit) };
+                Ok(connection.prepare_cached(PRUNE_RESULTS)?.execute(params)? as u64)
+            })
+            .await
+    }
+}
+
+fn find(connection: &Connection, filter: &HistoryFilter, limit: i64) -> rusqlite::Result<Vec<HistoryEntry>> {
+    let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
+    let (behind, seq) = behind.map(|(moment, seq)| (moment.as_microsecond(), seq)).unzip();
+    let id = id.map(|id| id.as_uuid().as_bytes().to_vec());
+    let words: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
+    let outcomes = words
+        .map(|words| format!("[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(",")));
+    let [since, until] = [ended.since, ended.until].map(|moment| moment.map(jiff::Timestamp::as_microsecond));
+    let parts: [(&str, bool, &dyn ToSql, &str); 9] = [
+        (":id", id.is_some(), &id, "job_id = :id"),
+        (":queue", queue.is_some(), queue, "queue = :queue"),
+        (":kind", kind.is_some(), kind, "kind = :kind"),
+        (":outcomes", outcomes.is_some(), &outcomes, "outcome in (select value from json_each(:outcomes))"),
+        (":error", error.is_some(), error, "instr(error, :error) > 0"),
+        (":since", since.is_some(), &since, "ended_at >= :since"),
+        (":until", until.is_some(), &until, "ended_at < :until"),
+        (":behind", behind.is_some(), &behind, "(ended_at, seq) < (:behind, :behind_seq)"),
+        (":behind_seq", seq.is_some(), &seq, "true"),
+    ];
+    let given: Vec<_> = parts.into_iter().filter(|(_, given, ..)| *given).collect();
+    let clause: Vec<&str> = std::iter::once("true").chain(given.iter().map(|(.., clause)| *clause)).collect();
+    let mut statement = connection.prepare_cached(&HISTORY.replace("{filter}", &clause.join(" and ")))?;
+    let limit: (&str, bool, &dyn ToSql, &str) = (":limit", true, &limit, "");
+    for (name, _, value, _) in given.iter().chain([&limit]) {
+        if let Some(index) = statement.parameter_index(name)? {
+            statement.raw_bind_parameter(index, value)?;
+        }
+    }
+    statement.raw_query().mapped(entry).collect()
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<HistoryEntry> {
+    let outcome: String = row.get("outcome")?;
+    Ok(HistoryEntry {
+        id: job_id(row, "id")?,
+        seq: row.get("seq")?,
+        kind: row.get("kind")?,
+        queue: row.get("queue")?,
+        outcome: outcome.parse().map_err(|_| rusqlite::types::FromSqlError::InvalidType)?,
+        attempt: row.get("attempt")?,
+        created_at: timestamp(row.get("created_at")?)?,
+        started_at: row.get::<_, Option<Micros>>("started_at")?.map(timestamp).transpose()?,
+        ended_at: timestamp(row.get("ended_at")?)?,
+        node: row.get::<_, Option<i64>>("node")?.map(NodeId),
+        tenant: row.get("tenant")?,
+        error: row.get("error")?,
+    })
+}

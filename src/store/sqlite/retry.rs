@@ -1,0 +1,143 @@
+//! Dead letters: what they died of, and how they run again.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, named_params};
+
+use super::Inner;
+use super::admin::Chosen;
+use super::failure::Work;
+use super::rows::{Micros, count, job_id, micros, timestamp};
+use crate::error::Result;
+use crate::store::groups::{Grouping, SCANNED};
+use crate::store::{DeadGroup, DeadGroups, JobFilter, JobState, RetryOptions, Steered};
+
+const CHOSEN: &str = include_str!("sql/chosen.sql");
+const RETRY_COPY_DEAD: &str = include_str!("sql/retry_copy_dead.sql");
+const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
+const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
+const RETRY_DEAD_TO_TIMER: &str = include_str!("sql/retry_dead_to_timer.sql");
+const ADVANCE_TIMER: &str = include_str!("sql/advance_timer.sql");
+const DEAD_GROUPS: &str = include_str!("sql/dead_groups.sql");
+
+impl Inner {
+    pub(super) async fn retry(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
+        let RetryOptions { dry_run, limit, spread } = *options;
+        let tried = "retry jobs";
+        if limit.is_none() && spread.is_zero() {
+            return self
+                .steer(tried, chosen, dry_run, |chosen, connection, state, _| {
+                    let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+                    chosen.execute(connection, copy, state)?;
+                    chosen.execute(connection, RETRY_REMOVE, state)
+                })
+                .await;
+        }
+        if dry_run {
+            return self.query(tried, move |connection, _| Ok(steered(&first(&chosen, connection, limit)?))).await;
+        }
+        self.write(tried, move |connection, now| {
+            let rows = first(&chosen, connection, limit)?;
+            let step = micros(spread) as f64 / rows.len().max(1) as f64;
+            let mut moved = Vec::with_capacity(rows.len());
+            for (place, row) in rows.into_iter().enumerate() {
+                let due = (!spread.is_zero()).then(|| now.saturating_add((step * place as f64) as Micros));
+                if again(connection, row, due)? {
+                    moved.push(row);
+                }
+            }
+            Ok(steered(&moved))
+        })
+        .await
+    }
+
+    pub(super) async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+        let chosen = Chosen::new(filter, &[JobState::Dead]);
+        self.query("group dead letters", move |connection, _| {
+            let mut grouping = Grouping::default();
+            for state in &chosen.states {
+                let mut statement = connection.prepare_cached(&chosen.sql(DEAD_GROUPS, *state))?;
+                chosen.bind(&mut statement)?;
+                if let Some(index) = statement.parameter_index(":limit")? {
+                    statement.raw_bind_parameter(index, count(SCANNED))?;
+                }
+                let mut rows = statement.raw_query();
+                while let Some(row) = rows.next()? {
+                    let dead_at: Timestamp = timestamp(row.get("dead_at")?)?;
+                    grouping.add(DeadGroup {
+                        kind: row.get("kind")?,
+                        queue: row.get("queue")?,
+                        error: row.get("reason")?,
+                        count: 1,
+                        first: dead_at,
+                        last: dead_at,
+                        example: job_id(row, "id")?,
+                    });
+                }
+            }
+            Ok(grouping.finish(limit))
+        })
+        .await
+    }
+}
+
+/// A dead letter or a timer: its `seq`, and which of the two it is.
+type Row = (i64, JobState);
+
+/// The jobs that are meant, the first sent first.
+fn first(chosen: &Chosen, connection: &Connection, limit: Option<u64>) -> Work<Vec<Row>> {
+    let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    let mut rows = Vec::new();
+    for state in &chosen.states {
+        let mut statement = connection.prepare_cached(&chosen.sql(CHOSEN, *state))?;
+        chosen.bind(&mut statement)?;
+        if let Some(index) = statement.parameter_index(":limit")? {
+            statement.raw_bind_parameter(index, limit)?;
+        }
+        let mut found = statement.raw_query();
+        while let Some(row) = found.next()? {
+            rows.push((row.get(0)?, *state));
+        }
+    }
+    rows.sort_unstable();
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(rows)
+}
+
+fn steered(rows: &[Row]) -> Steered {
+    let mut steered = Steered::default();
+    for (_, state) in rows {
+        *steered.0.entry(*state).or_default() += 1;
+    }
+    steered
+}
+
+/// Lets one run again: now, or when it is due.
+fn again(connection: &Connection, (seq, state): Row, due: Option<Micros>) -> Work<bool> {
+    let table = if state == JobState::Dead { "jobwright_dead_letter_job" } else { "jobwright_timer_job" };
+    let remove = |always: bool| -> rusqlite::Result<usize> {
+        let sql = if always { super::admin::REMOVE } else { RETRY_REMOVE };
+        let sql = sql.replace("{filter}", "seq = :seq").replace("{table}", table);
+        connection.prepare_cached(&sql)?.execute(named_params! { ":seq": seq })
+    };
+    match (state, due) {
+        (JobState::Dead, Some(due)) => {
+            let params = named_params! { ":seq": seq, ":due_at": due };
+            if connection.prepare_cached(RETRY_DEAD_TO_TIMER)?.execute(params)? == 0 {
+                return Ok(false);
+            }
+            Ok(remove(true)? == 1)
+        }
+        (_, Some(due)) => {
+            let params = named_params! { ":seq": seq, ":due_at": due };
+            Ok(connection.prepare_cached(ADVANCE_TIMER)?.execute(params)? == 1)
+        }
+        (_, None) => {
+            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+            connection
+                .prepare_cached(&copy.replace("{filter}", "seq = :seq"))?
+                .execute(named_params! { ":seq": seq })?;
+            Ok(remove(false)? == 1)
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Repeating jobs.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, ToSql, named_params};
+
+use super::Sqlite;
+use super::failure::Work;
+use super::insert::{content, headers, insert};
+use super::rows::{self, Micros, count, optional_timestamp, timestamp};
+use crate::error::Result;
+use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
+use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+
+const NEXT: &str = include_str!("sql/schedule_next.sql");
+const NAMED: &str = include_str!("sql/schedule_named.sql");
+const PAGE: &str = include_str!("sql/schedule_page.sql");
+const DUE: &str = include_str!("sql/schedule_due.sql");
+const INSERT: &str = include_str!("sql/schedule_insert.sql");
+const UPDATE: &str = include_str!("sql/schedule_update.sql");
+const DELETE: &str = include_str!("sql/schedule_delete.sql");
+const VERSION: &str = include_str!("sql/schedule_version.sql");
+const ALIVE: &str = include_str!("sql/schedule_alive.sql");
+const FIRED: &str = include_str!("sql/schedule_fired.sql");
+
+#[async_trait]
+impl Schedules for Sqlite {
+    async fn next_schedule(&self) -> Result<Option<Duration>> {
+        self.inner
+            .check("look for due schedules", |connection, now| {
+                let next: Option<Micros> = connection.prepare_cached(NEXT)?.query_row([], |row| row.get(0))?;
+                Ok(next.map(|next| Duration::from_micros(next.saturating_sub(now).max(0).unsigned_abs())))
+            })
+            .await
+    }
+
+    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+        let tried = "read schedules";
+        match which {
+            Which::Named(names) => {
+                let names = serde_json::Value::from(names.to_vec()).to_string();
+                self.inner
+                    .query(tried, move |connection, now| {
+                        read(connection, NAMED, now, named_params! { ":names": names })
+                    })
+                    .await
+            }
+            Which::Page { after, limit } => {
+                let after = after.unwrap_or_default().to_owned();
+                let work = move |connection: &Connection, now| {
+                    read(connection, PAGE, now, named_params! { ":after": after, ":limit": count(limit) })
+                };
+                self.inner.query(tried, work).await
+            }
+            Which::Due(limit) => {
+                let work = move |connection: &Connection, now| {
+                    read(connection, DUE, now, named_params! { ":now": now, ":limit": count(limit) })
+                };
+                self.inner.check(tried, work).await
+            }
+        }
+    }
+
+    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
+        let schedule = schedule.clone();
+        self.inner.write("change a schedule", move |connection, now| write(connection, &schedule, seen, now)).await
+    }
+
+    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
+        let names = names.to_vec();
+        self.inner
+            .write("delete schedules", move |connection, _| {
+                let mut statement = connection.prepare_cached(DELETE)?;
+                let mut deleted = 0;
+                for name in &names {
+                    deleted += statement.execute(named_params! { ":name": name })? as u64;
+                }
+                Ok(deleted)
+            })
+            .await
+    }
+
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+        let firings = firings.to_vec();
+        self.inner
+            .write("fire schedules", move |connection, now| {
+                firings.iter().map(|firing| fire(connection, firing, now)).collect()
+            })
+            .await
+    }
+}
+
+/// The transaction has the write lock: nothing changes between the look and the change.
+fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<Fate> {
+    let unchanged: bool = connection
+        .prepare_cached(VERSION)?
+        .query_row(named_params! { ":name": firing.name, ":seen": firing.seen }, |row| row.get(0))?;
+    if !unchanged {
+        return Ok(Fate::Lost);
+    }
+    let alive = match firing.unless_alive {
+        Some(id) => connection
+            .prepare_cached(ALIVE)?
+            .query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))?,
+        None => false,
+    };
+    if !alive && !firing.jobs.is_empty() {
+        insert(connection, &firing.jobs, None, now)?;
+    }
+    let next_at = if alive { firing.next_if_left_out } else { firing.next_at };
+    connection.prepare_cached(FIRED)?.execute(named_params! {
+        ":name": firing.name,
+        ":seen": firing.seen,
+        ":next_at": next_at.map(Timestamp::as_microsecond),
+        ":last_at": firing.last_at.filter(|_| !alive).map(Timestamp::as_microsecond),
+        ":last_job": firing.jobs.last().filter(|_| !alive).map(|job| *job.id.as_uuid().as_bytes()),
+        ":sent": if alive { 0 } else { count(firing.jobs.len()) },
+    })?;
+    Ok(if alive { Fate::LeftOut } else { Fate::Sent })
+}
+
+fn write(connection: &Connection, schedule: &ScheduleInfo, seen: Option<i64>, now: Micros) -> Work<bool> {
+    let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
+    let message = &spec.message;
+    let (payload, body, content_type) = content(&message.payload);
+    let (headers, terms) = (headers(message)?, message.terms.to_json());
+    let (text, zone) = (spec.schedule.text(), spec.schedule.zone());
+    let (misfire, overlap) = (spec.misfire.as_str(), spec.overlap.as_str());
+    let times = spec.times.map(|times| i64::try_from(times).unwrap_or(i64::MAX));
+    let [anchor, until, next_at] = [Some(*anchor), spec.until, *next_at].map(|at| at.map(Timestamp::as_microsecond));
+    let mut params: Vec<(&str, &dyn ToSql)> = vec![
+        (":name", &spec.name),
+        (":schedule", &text),
+        (":zone", &zone),
+        (":misfire", &misfire),
+        (":overlap", &overlap),
+        (":until_at", &until),
+        (":times", &times),
+        (":anchor_at", &anchor),
+        (":paused", paused),
+        (":next_at", &next_at),
+        (":kind", &message.kind),
+        (":queue", &message.queue),
+        (":priority", &message.priority),
+        (":max_attempts", &message.max_attempts),
+        (":payload", &payload),
+        (":body", &body),
+        (":content_type", &content_type),
+        (":headers", &headers),
+        (":terms", &terms),
+    ];
+    let sql = match &seen {
+        None => {
+            params.push((":now", &now));
+            INSERT
+        }
+        Some(seen) => {
+            params.push((":seen", seen));
+            UPDATE
+        }
+    };
+    Ok(connection.prepare_cached(sql)?.execute(&params[..])? == 1)
+}
+
+fn read(
+    connection: &Connection,
+    sql: &str,
+    now: Micros,
+    params: &[(&str, &dyn ToSql)],
+) -> Work<(Timestamp, Vec<ScheduleInfo>)> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        match info(row) {
+            Ok(info) => found.push(info),
+            Err(failure) => {
+                let name: String = row.get("name")?;
+                let error = failure.explain("read a schedule", &name);
+                tracing::error!(%error, schedule = name, "a schedule can't be read here; left to other nodes");
+            }
+        }
+    }
+    Ok((timestamp(now)?, found))
+}
+
+fn info(row: &Row<'_>) -> Work<ScheduleInfo> {
+    let moment = |column: &str| optional_timestamp(row.get(column)?);
+    let anchor = timestamp(row.get("anchor_at")?)?;
+    let text = |column: &str| row.get::<_, String>(column);
+    let schedule = Schedule::in_zone(&text("schedule")?, &text("zone")?)?.counted_from(anchor);
+    let message = JobMessage {
+        id: JobId::new(),
+        id_given: false,
+        kind: row.get("kind")?,
+        queue: row.get("queue")?,
+        priority: row.get("priority")?,
+        max_attempts: row.get("max_attempts")?,
+        due: Due::Now,
+        payload: rows::payload(row)?,
+        headers: rows::headers(row)?,
+        terms: rows::terms(row)?,
+        hold: Duration::ZERO,
+    };
+    let spec = ScheduleSpec {
+        name: row.get("name")?,
+        schedule,
+        message,
+        misfire: text("misfire")?.parse()?,
+        overlap: text("overlap")?.parse()?,
+        until: moment("until_at")?,
+        times: row.get::<_, Option<i64>>("times")?.map(i64::unsigned_abs),
+    };
+    Ok(ScheduleInfo {
+        spec,
+        version: row.get("version")?,
+        anchor,
+        paused: row.get("paused")?,
+        next_at: moment("next_at")?,
+        last_at: moment("last_at")?,
+        last_job: row.get::<_, Option<[u8; 16]>>("last_job")?.map(|bytes| uuid::Uuid::from_bytes(bytes).into()),
+        fired: row.get::<_, i64>("fired")?.unsigned_abs(),
+    })
+}

@@ -1,0 +1,90 @@
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Mutex;
+
+use super::{Ran, Runner, Summary};
+use crate::error::{Error, Result};
+use crate::executor::{CommandExecutor, ExecutorBuilder};
+use crate::message::{AfterCommit, MessageServices};
+use crate::store::Store;
+
+tokio::task_local! {
+    /// This task runs jobs.
+    static INSIDE: ();
+}
+
+/// Jobs that run at once: every commit through [`messages`](Self::messages) returns after the jobs it sent, and those these sent,
+/// have run. For tests of code that sends jobs and is then asked for what they did.
+///
+/// Jobs run as ever, after the commit and by their own claims; a failing one fails its job, not the commit. What happened is in
+/// the summary of [`finish`](Self::finish). Jobs that are due later do not run; what is sent through an
+/// [enlisted](MessageServices::enlist) transaction runs with the next commit, or at the end. A handler that waits for another *task* which
+/// commits through the same services waits until its timeout: both are the test's one runner.
+#[must_use = "failures are told by `finish`"]
+pub struct Inline<S: Store> {
+    messages: MessageServices<S>,
+    driver: Arc<Driver<S>>,
+}
+
+struct Driver<S: Store>(Mutex<State<S>>);
+
+struct State<S: Store> {
+    runner: Runner<S>,
+    ran: Vec<Ran>,
+    error: Option<Error>,
+}
+
+impl<S: Store> Inline<S> {
+    /// Runs what is committed by the handlers that `setup` adds.
+    ///
+    /// # Errors
+    /// As [`Runner::new`].
+    pub async fn new(
+        messages: &MessageServices<S>,
+        setup: impl FnOnce(ExecutorBuilder<S>) -> ExecutorBuilder<S>,
+    ) -> Result<Self> {
+        let runner = Runner::new(setup(CommandExecutor::builder(messages.clone()))).await?;
+        let driver = Arc::new(Driver(Mutex::new(State { runner, ran: Vec::new(), error: None })));
+        Ok(Self { messages: messages.clone().after_commit(driver.clone()), driver })
+    }
+
+    /// What the code under test gets.
+    pub fn messages(&self) -> &MessageServices<S> {
+        &self.messages
+    }
+
+    /// Runs what is left, and tells of all that ran.
+    ///
+    /// # Errors
+    /// As [`Runner::drain`], also if a drain after a commit failed.
+    pub async fn finish(self) -> Result<Summary> {
+        let mut state = self.driver.0.lock().await;
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        let last = INSIDE.scope((), state.runner.drain()).await?;
+        let mut ran = std::mem::take(&mut state.ran);
+        ran.extend(last.ran);
+        Ok(Summary { ran, ..last })
+    }
+}
+
+impl<S: Store> AfterCommit for Driver<S> {
+    fn committed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            // A commit inside a handler: who runs the handler goes on with what it sent.
+            if INSIDE.try_with(|()| ()).is_ok() {
+                return;
+            }
+            let mut state = self.0.lock().await;
+            match INSIDE.scope((), state.runner.drain()).await {
+                Ok(summary) => state.ran.extend(summary.ran),
+                Err(error) => {
+                    tracing::error!(%error, "the jobs of a commit did not all run");
+                    state.error.get_or_insert(error);
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,290 @@
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::describe;
+use crate::context::Context;
+use crate::executor::{Batch, Command, JobContext};
+use crate::job::{Due, JobMessage};
+use crate::message::Enlisted;
+use crate::store::Store;
+
+/// What has collected messages: a context, that of a handler, an enlisted transaction, or [what is stored](Stored).
+pub trait Pending {
+    /// The store its commands run on.
+    type Store: Store;
+
+    /// The messages, in the order of sending.
+    fn messages(&self) -> &[JobMessage];
+}
+
+impl<S: Store> Pending for Context<S> {
+    type Store = S;
+
+    fn messages(&self) -> &[JobMessage] {
+        self.pending()
+    }
+}
+
+impl<A, S: Store> Pending for JobContext<'_, A, S> {
+    type Store = S;
+
+    fn messages(&self) -> &[JobMessage] {
+        self.pending()
+    }
+}
+
+impl<S: Store> Pending for Batch<'_, S> {
+    type Store = S;
+
+    fn messages(&self) -> &[JobMessage] {
+        self.pending()
+    }
+}
+
+impl<S: Store, T: ?Sized> Pending for Enlisted<'_, S, T> {
+    type Store = S;
+
+    fn messages(&self) -> &[JobMessage] {
+        self.pending()
+    }
+}
+
+/// The jobs that are in a test's database, in whatever state: see [`TestDatabase::sent`](super::TestDatabase::sent).
+#[derive(Clone, Debug)]
+pub struct Stored<S: Store> {
+    pub(super) messages: Vec<JobMessage>,
+    pub(super) store: PhantomData<fn() -> S>,
+}
+
+impl<S: Store> Pending for Stored<S> {
+    type Store = S;
+
+    fn messages(&self) -> &[JobMessage] {
+        &self.messages
+    }
+}
+
+/// Begins a statement about what was sent; [`once`](Sent::once), [`times`](Sent::times) or [`never`](Sent::never) ends it. A
+/// statement that is not true panics, and says what was sent and what was wrong with each.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+/// # use jobwright::testing::{TestDatabase, assert_sent};
+/// # use jobwright::NewJob;
+/// # let db = TestDatabase::sqlite().await?;
+/// let mut cx = db.messages().begin();
+/// cx.send(NewJob::json("send-invoice", &serde_json::json!({ "order": 42, "copy": true })).queue("billing"))?;
+///
+/// let invoice = assert_sent(&cx).kind("send-invoice").queue("billing").json_with(&serde_json::json!({ "order": 42 })).once();
+/// assert_eq!(invoice.priority, 0);
+/// assert_sent(&cx).kind("send-mail").never();
+/// # Ok(()) }
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test()).unwrap();
+/// ```
+pub fn assert_sent<P: Pending>(pending: &P) -> Sent<'_, P::Store> {
+    Sent { messages: pending.messages(), conditions: Vec::new(), store: PhantomData }
+}
+
+/// `Err`: why this message is not meant.
+type Condition<'a> = Box<dyn Fn(&JobMessage) -> Result<(), String> + 'a>;
+
+/// A statement about what was sent. Each condition narrows it.
+#[must_use = "nothing is checked before `once`, `times` or `never`"]
+pub struct Sent<'a, S: Store> {
+    messages: &'a [JobMessage],
+    conditions: Vec<(String, Condition<'a>)>,
+    store: PhantomData<fn() -> S>,
+}
+
+impl<'a, S: Store> Sent<'a, S> {
+    fn when(mut self, says: String, condition: impl Fn(&JobMessage) -> Result<(), String> + 'a) -> Self {
+        self.conditions.push((says, Box::new(condition)));
+        self
+    }
+
+    /// Of this kind.
+    pub fn kind(self, kind: &'a str) -> Self {
+        self.when(
+            format!("of kind {kind:?}"),
+            move |job| {
+                if job.kind == kind { Ok(()) } else { Err("another kind".to_owned()) }
+            },
+        )
+    }
+
+    /// In this queue.
+    pub fn queue(self, queue: &'a str) -> Self {
+        self.when(format!("in queue {queue:?}"), move |job| {
+            if job.queue == queue { Ok(()) } else { Err(format!("its queue is {:?}", job.queue)) }
+        })
+    }
+
+    /// Of this priority.
+    pub fn priority(self, priority: i16) -> Self {
+        self.when(format!("of priority {priority}"), move |job| {
+            if job.priority == priority { Ok(()) } else { Err(format!("its priority is {}", job.priority)) }
+        })
+    }
+
+    /// With this header.
+    pub fn header(self, name: &'a str, value: &'a str) -> Self {
+        self.when(format!("with header {name}={value:?}"), move |job| match job.headers.get(name) {
+            Some(found) if found == value => Ok(()),
+            Some(found) => Err(format!("its header {name} is {found:?}")),
+            None => Err(format!("it has no header {name}")),
+        })
+    }
+
+    /// In this exclusive group.
+    pub fn group(self, group: &'a str) -> Self {
+        self.when(format!("in group {group:?}"), move |job| same("group", job.terms.group.as_deref(), group))
+    }
+
+    /// Of this tenant.
+    pub fn tenant(self, tenant: &'a str) -> Self {
+        self.when(format!("of tenant {tenant:?}"), move |job| same("tenant", job.terms.tenant.as_deref(), tenant))
+    }
+
+    /// Due when it was sent.
+    pub fn due_now(self) -> Self {
+        self.when("due at once".to_owned(), |job| match job.due {
+            Due::Now => Ok(()),
+            Due::In(delay) => Err(format!("it is due in {delay:?}")),
+            Due::At(at) => Err(format!("it is due at {at}")),
+        })
+    }
+
+    /// Due later than when it was sent.
+    pub fn due_later(self) -> Self {
+        self.when("due later".to_owned(), |job| {
+            if job.due == Due::Now { Err("it is due at once".to_owned()) } else { Ok(()) }
+        })
+    }
+
+    /// With exactly this payload, compared as JSON.
+    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
+        let wanted = serde_json::to_value(value).map_err(|error| error.to_string());
+        self.when(format!("with payload {}", shown(&wanted)), move |job| {
+            let found: Value = decoded(job)?;
+            let wanted = wanted.as_ref().map_err(Clone::clone)?;
+            if found == *wanted { Ok(()) } else { Err("its payload is another one".to_owned()) }
+        })
+    }
+
+    /// With a payload that has at least these fields, at any depth, compared as JSON.
+    pub fn json_with<T: Serialize + ?Sized>(self, part: &T) -> Self {
+        let wanted = serde_json::to_value(part).map_err(|error| error.to_string());
+        self.when(format!("with {} in its payload", shown(&wanted)), move |job| {
+            let found: Value = decoded(job)?;
+            let wanted = wanted.as_ref().map_err(Clone::clone)?;
+            difference(&found, wanted, "payload").map_or(Ok(()), Err)
+        })
+    }
+
+    /// A command for which `holds` does. A payload that can't be read as one is not meant.
+    pub fn command<C: Command<S>>(self, holds: impl Fn(&C) -> bool + 'a) -> Self {
+        self.when(format!("that is a {:?} as asked for", C::KIND), move |job| {
+            if job.kind != C::KIND {
+                return Err("another kind".to_owned());
+            }
+            let command: C = decoded(job)?;
+            if holds(&command) { Ok(()) } else { Err("the closure says no".to_owned()) }
+        })
+    }
+
+    /// For which `holds` does; `says` is how the condition is called when it fails.
+    pub fn matching(self, says: &str, holds: impl Fn(&JobMessage) -> bool + 'a) -> Self {
+        let not = format!("not {says}");
+        self.when(says.to_owned(), move |job| if holds(job) { Ok(()) } else { Err(not.clone()) })
+    }
+
+    /// Exactly one was sent. Returns it.
+    ///
+    /// # Panics
+    /// When it was not.
+    #[track_caller]
+    pub fn once(self) -> &'a JobMessage {
+        self.times(1)[0]
+    }
+
+    /// Exactly so many were sent. Returns them.
+    ///
+    /// # Panics
+    /// When it were more or less.
+    #[track_caller]
+    pub fn times(self, times: usize) -> Vec<&'a JobMessage> {
+        let meant: Vec<_> = self.messages.iter().filter(|job| self.not(job).is_none()).collect();
+        assert!(meant.len() == times, "{}", self.complaint(times, meant.len()));
+        meant
+    }
+
+    /// None was sent.
+    ///
+    /// # Panics
+    /// When one was.
+    #[track_caller]
+    pub fn never(self) {
+        self.times(0);
+    }
+
+    /// Why a message is not meant.
+    fn not(&self, job: &JobMessage) -> Option<String> {
+        self.conditions.iter().find_map(|(_, condition)| condition(job).err())
+    }
+
+    fn complaint(&self, wanted: usize, found: usize) -> String {
+        let mut text =
+            format!("expected {}", if wanted == 1 { "one job".to_owned() } else { format!("{wanted} jobs") });
+        for (says, _) in &self.conditions {
+            let _ = write!(text, " {says}");
+        }
+        let _ = write!(text, ", but {found} of {} sent are", self.messages.len());
+        if self.messages.is_empty() {
+            text.push_str(": nothing was sent");
+        }
+        for job in self.messages {
+            let why = self.not(job).map_or_else(|| "as asked for".to_owned(), |why| format!("not: {why}"));
+            let _ = write!(text, "\n  {}\n      {why}", describe::message(job));
+        }
+        text
+    }
+}
+
+fn same(what: &str, found: Option<&str>, wanted: &str) -> Result<(), String> {
+    match found {
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => Err(format!("its {what} is {found:?}")),
+        None => Err(format!("it has no {what}")),
+    }
+}
+
+fn shown(value: &Result<Value, String>) -> String {
+    match value {
+        Ok(value) => value.to_string(),
+        Err(error) => format!("what can't be JSON ({error})"),
+    }
+}
+
+fn decoded<T: serde::de::DeserializeOwned>(job: &JobMessage) -> Result<T, String> {
+    job.payload.decode().map_err(|error| format!("its payload can't be read: {error}"))
+}
+
+/// Where `found` lacks something of `wanted`.
+fn difference(found: &Value, wanted: &Value, at: &str) -> Option<String> {
+    match (found, wanted) {
+        (Value::Object(found), Value::Object(wanted)) => wanted.iter().find_map(|(name, wanted)| {
+            let at = format!("{at}.{name}");
+            match found.get(name) {
+                Some(found) => difference(found, wanted, &at),
+                None => Some(format!("{at} is missing")),
+            }
+        }),
+        _ if found == wanted => None,
+        _ => Some(format!("{at} is {found}")),
+    }
+}

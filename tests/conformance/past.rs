@@ -1,0 +1,265 @@
+//! What is remembered of jobs that ended.
+
+use std::time::Duration;
+
+use jobwright::store::{
+    Ending, ExternalDone, HistoryEntry, HistoryFilter, JobFilter, JobState, NewResult, Settlement, Store, TimeRange,
+    UnitOfWork, Verdict,
+};
+use jobwright::{Fence, JobId, Keep, NewJob, NodeId};
+
+use crate::support::jobs::{LATER, job, jobs};
+use crate::support::{Jobs, SqlDb};
+
+async fn open<T: SqlDb>(db: &T, keep: Keep) -> Jobs {
+    Jobs(db.remembering(keep).await.jobs())
+}
+
+/// The oldest first.
+async fn all(store: &Jobs) -> Vec<HistoryEntry> {
+    let mut found = store.history(&HistoryFilter::default(), 1000).await.unwrap();
+    assert!(found.is_sorted_by_key(|entry| std::cmp::Reverse((entry.ended_at, entry.seq))), "the newest first");
+    found.reverse();
+    found
+}
+
+async fn ends(store: &Jobs, id: JobId) -> Vec<(Ending, u32)> {
+    all(store).await.iter().filter(|entry| entry.id == id).map(|entry| (entry.outcome, entry.attempt)).collect()
+}
+
+/// One job for each way to end, through a store that keeps this. Returns their ids by the end they come to.
+async fn one_of_each<T: SqlDb>(db: &T, store: &Jobs) -> Vec<(JobId, Vec<(Ending, u32)>)> {
+    let node = store.node().await;
+    let mut expected = Vec::new();
+    let done = store.send(job().tenant("acme")).await;
+    let claimed = store.take_one(node).await;
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [done]);
+    expected.push((done, vec![(Ending::Done, 1)]));
+
+    let failing = store.send(job().max_attempts(2)).await;
+    for _ in 0..2 {
+        let claimed = store.take_one(node).await;
+        store.fail(node, &claimed, Duration::ZERO, &format!("no {}", claimed.attempt)).await;
+        store.promote().await;
+    }
+    expected.push((failing, vec![(Ending::Failed, 1), (Ending::Dead, 2)]));
+
+    for (verdict, ended) in [
+        (Verdict::Dead, vec![(Ending::Dead, 1)]),
+        (Verdict::Cancel, vec![(Ending::Cancelled, 1)]),
+        // No end: the attempt was given back.
+        (Verdict::Snooze(LATER), vec![]),
+    ] {
+        let id = store.send(job()).await;
+        let claimed = store.take_one(node).await;
+        assert!(store.settle_one(node, claimed.fence(), verdict).await);
+        expected.push((id, ended));
+    }
+
+    let lost = store.send(job().max_attempts(2)).await;
+    for _ in 0..2 {
+        let victim = store.node().await;
+        store.take_one(victim).await;
+        db.bury(victim).await;
+        store.release_lost(10, None).await.unwrap();
+    }
+    expected.push((lost, vec![(Ending::Lost, 1), (Ending::Dead, 2)]));
+
+    let cancelled = store.send(job().delay(LATER)).await;
+    store.cancel(&JobFilter::ids([cancelled]), true).await.unwrap();
+    assert_eq!(store.cancel(&JobFilter::ids([cancelled]), false).await.unwrap().total(), 1);
+    expected.push((cancelled, vec![(Ending::Cancelled, 0)]));
+    let deleted = store.send(job()).await;
+    assert_eq!(store.delete(&JobFilter::ids([deleted]), false).await.unwrap().total(), 1);
+    expected.push((deleted, vec![(Ending::Deleted, 0)]));
+    let running = store.send(job()).await;
+    store.take_one(node).await;
+    assert_eq!(store.cancel(&JobFilter::ids([running]), false).await.unwrap().total(), 1);
+    expected.push((running, vec![(Ending::Cancelled, 1)]));
+    expected
+}
+
+pub(crate) async fn nothing_is_remembered_unless_asked<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    one_of_each(db, &store).await;
+    assert_eq!(all(&store).await, []);
+}
+
+pub(crate) async fn every_end_is_remembered<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    for (id, expected) in one_of_each(db, &store).await {
+        assert_eq!(ends(&store, id).await, expected);
+    }
+    let history = all(&store).await;
+    let done = &history[0];
+    assert_eq!((done.kind.as_str(), done.queue.as_str(), done.tenant.as_deref()), ("kind", "default", Some("acme")));
+    assert!(done.created_at <= done.started_at.unwrap() && done.started_at.unwrap() <= done.ended_at, "{done:?}");
+    assert!(done.node.is_some() && done.error.is_none(), "{done:?}");
+    let errors: Vec<_> = history[1..3].iter().map(|entry| entry.error.as_deref()).collect();
+    assert_eq!(errors, [Some("no 1"), Some("no 2")]);
+    let lost = history.iter().find(|entry| entry.outcome == Ending::Lost).unwrap();
+    assert!(lost.error.as_ref().unwrap().starts_with("owner lost") && lost.node.is_some(), "{lost:?}");
+    let deleted = history.iter().find(|entry| entry.outcome == Ending::Deleted).unwrap();
+    assert_eq!((deleted.started_at, deleted.node), (None, None), "it never ran");
+}
+
+pub(crate) async fn failures_are_remembered_alone<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::Failed).await;
+    for (id, expected) in one_of_each(db, &store).await {
+        let failures: Vec<_> = expected.into_iter().filter(|(ending, _)| ending.is_failure()).collect();
+        assert_eq!(ends(&store, id).await, failures);
+    }
+    assert_eq!(all(&store).await.len(), 5);
+}
+
+/// What external workers report, and what they do not.
+pub(crate) async fn ends_outside_are_remembered_too<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    let ids = store.send_all(jobs(4).into_iter().map(|job| job.max_attempts(2))).await;
+    let out = store.hand_out("default", 4, LATER).await.unwrap();
+    let done = ExternalDone { fence: out[0].fence(), result: None };
+    assert_eq!(store.complete_external(&[done]).await.unwrap(), [ids[0]]);
+    let failed = Settlement::new(out[1].fence(), Verdict::Retry(LATER)).error("no", None);
+    let cancelled = Settlement::new(out[2].fence(), Verdict::Cancel);
+    assert_eq!(store.settle_external(&[failed, cancelled]).await.unwrap().len(), 2);
+    assert_eq!(store.cancel(&JobFilter::ids([ids[3]]), false).await.unwrap().total(), 1);
+    for (id, ending) in ids.iter().zip([Ending::Done, Ending::Failed, Ending::Cancelled, Ending::Cancelled]) {
+        assert_eq!(ends(&store, *id).await, [(ending, 1)]);
+    }
+    let late = store.send(job()).await;
+    store.hand_out("default", 1, Duration::from_millis(1)).await.unwrap();
+    crate::support::eventually(LATER, async || store.expire_external(10).await.unwrap().total() == 1).await;
+    assert_eq!(ends(&store, late).await, [(Ending::Lost, 1)]);
+    assert!(all(&store).await.iter().all(|entry| entry.node == Some(NodeId(0)) && entry.started_at.is_some()));
+}
+
+pub(crate) async fn a_refused_outcome_is_not_remembered<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    let (node, claimed) = store.running(job()).await;
+    let old = Fence { version: 0, ..claimed.fence() };
+    assert_eq!(store.complete(node, &[old]).await.unwrap(), []);
+    assert!(!store.settle_one(node, old, Verdict::Dead).await);
+    assert_eq!(store.complete(NodeId(9_999), &[claimed.fence()]).await.unwrap(), []);
+    assert_eq!(all(&store).await, []);
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), []);
+    assert_eq!(ends(&store, claimed.id).await, [(Ending::Done, 1)], "once");
+}
+
+pub(crate) async fn a_rolled_back_end_is_not_remembered<T: SqlDb>(db: &T) {
+    let place = db.remembering(Keep::All).await;
+    let store = Jobs(place.jobs());
+    let (node, claimed) = store.running(job()).await;
+    let mut transaction = place.begin().await.unwrap();
+    assert!(transaction.remove(node, claimed.fence()).await.unwrap());
+    transaction.rollback().await.unwrap();
+    assert_eq!(all(&store).await, []);
+    let mut transaction = place.begin().await.unwrap();
+    assert!(transaction.remove(node, claimed.fence()).await.unwrap());
+    transaction.commit().await.unwrap();
+    assert_eq!(ends(&store, claimed.id).await, [(Ending::Done, 1)]);
+}
+
+pub(crate) async fn found_by_what_is_known_of_them<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    let node = store.node().await;
+    let mut ids = Vec::new();
+    for (kind, queue, verdict) in
+        [("a", "x", None), ("b", "x", Some("no 100%")), ("a", "y", Some("other")), ("b", "y", None)]
+    {
+        ids.push(store.send(NewJob::json(kind, &1).queue(queue)).await);
+        let claimed = store.take_from(queue, node, 1).await.remove(0);
+        match verdict {
+            None => drop(store.complete(node, &[claimed.fence()]).await.unwrap()),
+            Some(error) => {
+                let dead = Settlement::new(claimed.fence(), Verdict::Dead).error(error, None);
+                assert!(store.settle_with(node, dead).await);
+            }
+        }
+    }
+    let history = all(&store).await;
+    let times = |since, until| TimeRange { since, until };
+    let second = history[1].ended_at;
+    let filter = HistoryFilter::default;
+    let text = |text: &str| Some(text.to_owned());
+    for (filter, expected) in [
+        (filter(), vec![3, 2, 1, 0]),
+        (HistoryFilter { id: Some(ids[2]), ..filter() }, vec![2]),
+        (HistoryFilter { kind: text("a"), ..filter() }, vec![2, 0]),
+        (HistoryFilter { queue: text("y"), ..filter() }, vec![3, 2]),
+        (HistoryFilter { outcomes: Some(vec![Ending::Dead, Ending::Failed]), ..filter() }, vec![2, 1]),
+        (HistoryFilter { outcomes: Some(vec![]), ..filter() }, vec![]),
+        (HistoryFilter { error: text("100%"), ..filter() }, vec![1]),
+        (HistoryFilter { ended: times(Some(second), None), ..filter() }, vec![3, 2, 1]),
+        (HistoryFilter { ended: times(None, Some(second)), ..filter() }, vec![0]),
+        (HistoryFilter { kind: text("a"), queue: text("x"), error: text("no"), ..filter() }, vec![]),
+    ] {
+        let found: Vec<JobId> = store.history(&filter, 10).await.unwrap().iter().map(|entry| entry.id).collect();
+        assert_eq!(found, expected.into_iter().map(|n| ids[n]).collect::<Vec<_>>(), "{filter:?}");
+    }
+    let newest = store.history(&filter(), 1).await.unwrap();
+    let next = HistoryFilter { behind: Some((newest[0].ended_at, newest[0].seq)), ..filter() };
+    assert_eq!((newest[0].id, store.history(&next, 1).await.unwrap()[0].id), (ids[3], ids[2]), "page by page");
+}
+
+pub(crate) async fn forgotten_when_old<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    store.send_all(jobs(5)).await;
+    let node = store.node().await;
+    let fences: Vec<Fence> = store.take(node, 5).await.iter().map(jobwright::Job::fence).collect();
+    store.complete(node, &fences).await.unwrap();
+    let ended = all(&store).await;
+    // Of a batch that ended at one moment, those that were sent first go first.
+    let oldest = (ended[1].ended_at, ended[1].seq);
+    assert_eq!(store.prune_history(LATER, 10).await.unwrap(), 0);
+    crate::support::eventually(LATER, async || jiff::Timestamp::now() > oldest.0 + Duration::from_millis(50)).await;
+    assert_eq!(store.prune_history(Duration::ZERO, 2).await.unwrap(), 2);
+    let left = all(&store).await;
+    assert!(
+        left.len() == 3 && left.iter().all(|entry| entry.ended_at > oldest.0 || entry.seq > oldest.1),
+        "the oldest go first: {left:?}"
+    );
+    assert_eq!(store.prune_history(Duration::ZERO, 10).await.unwrap(), 3);
+}
+
+fn result(id: JobId, json: &str, retention: Duration) -> NewResult {
+    let payload = serde_json::value::RawValue::from_string(json.to_owned()).unwrap();
+    NewResult { id, kind: "kind".to_owned(), payload, retention }
+}
+
+pub(crate) async fn a_result_comes_with_the_end_of_its_job<T: SqlDb>(db: &T) {
+    let place = db.store();
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    let mut transaction = place.begin().await.unwrap();
+    assert!(transaction.remove(node, claimed.fence()).await.unwrap());
+    transaction.keep_result(&result(claimed.id, "1", LATER)).await.unwrap();
+    assert!(store.result(claimed.id).await.unwrap().is_none(), "seen before the commit");
+    transaction.rollback().await.unwrap();
+    assert!(store.result(claimed.id).await.unwrap().is_none());
+    for json in ["{\"sum\": 42}", "[\"again\"]"] {
+        let mut transaction = place.begin().await.unwrap();
+        transaction.keep_result(&result(claimed.id, json, LATER)).await.unwrap();
+        transaction.commit().await.unwrap();
+        let kept = store.result(claimed.id).await.unwrap().unwrap();
+        let value: serde_json::Value = kept.payload.decode().unwrap();
+        assert_eq!((kept.kind.as_str(), value), ("kind", serde_json::from_str(json).unwrap()));
+        assert!(kept.expires_at.duration_since(kept.created_at).as_secs() >= 3599, "{kept:?}");
+    }
+    assert_eq!(store.state(claimed.id).await, Some(JobState::Running), "the end of the job is not its business");
+    assert_eq!(store.prune_results(10).await.unwrap(), 0);
+}
+
+pub(crate) async fn a_result_has_its_time<T: SqlDb>(db: &T) {
+    let place = db.store();
+    let store = db.jobs();
+    let ids = [JobId::new(), JobId::new(), JobId::new()];
+    let mut transaction = place.begin().await.unwrap();
+    for (id, retention) in ids.into_iter().zip([Duration::ZERO, Duration::ZERO, LATER]) {
+        transaction.keep_result(&result(id, "null", retention)).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    crate::support::eventually(LATER, async || store.result(ids[0]).await.unwrap().is_none()).await;
+    assert_eq!((store.prune_results(1).await.unwrap(), store.prune_results(10).await.unwrap()), (1, 1));
+    assert!(store.result(ids[2]).await.unwrap().is_some());
+}

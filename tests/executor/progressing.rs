@@ -1,0 +1,162 @@
+//! What handlers say about themselves, and what they leave when they are done.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jobwright::store::JobState;
+use jobwright::{Awaited, CommandExecutor, ErrorKind, JobError, JobId, NewJob, Outcome};
+
+use crate::support::world::{PATIENCE, World, at_once, quick};
+
+/// A handler that dies in the middle, and goes on from there.
+pub(crate) async fn the_next_attempt_goes_on_from_the_checkpoint<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let seen = begun.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .kind_options("import", at_once())
+        .handle_with("import", move |cx| {
+            let seen = seen.clone();
+            Box::pin(async move {
+                let from: u64 = cx.checkpoint().await?.unwrap_or(0);
+                seen.lock().unwrap().push(from);
+                for row in from..10 {
+                    cx.progress(row as u8 * 10, format!("row {row}")).await?;
+                    cx.save_checkpoint(&row).await?;
+                    if row == 4 && from == 0 {
+                        return Err(JobError::new("the line broke"));
+                    }
+                }
+                W::note(cx.transaction().await?, "imported").await?;
+                Ok(Outcome::Snooze(Duration::from_secs(3600)))
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("import", &())).await.unwrap();
+    db.reaches(id, JobState::Timer).await;
+    let jobs = db.jobs();
+    crate::support::eventually(PATIENCE, async || begun.lock().unwrap().len() == 2).await;
+    assert_eq!(*begun.lock().unwrap(), [0, 4]);
+    db.reaches(id, JobState::Timer).await;
+    let progress = jobs.progress(id).await.unwrap().unwrap();
+    assert_eq!((progress.percent, progress.note.as_deref()), (Some(90), Some("row 9")));
+    assert!(db.ledger().await.is_empty(), "only the transaction was rolled back");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+pub(crate) async fn too_much_to_keep_is_refused<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("large", |cx| {
+            Box::pin(async move {
+                let refused = cx.save_checkpoint(&"x".repeat(16 * 1024)).await.unwrap_err();
+                assert!(refused.kind() == ErrorKind::Invalid && refused.to_string().contains("16384"), "{refused}");
+                let refused = cx.result(&"x".repeat(1024 * 1024)).unwrap_err();
+                assert!(refused.is_invalid() && refused.to_string().contains("max_payload"), "{refused}");
+                cx.progress(200, "ä".repeat(10_000)).await?;
+                cx.result(&1)?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("large", &()).max_attempts(1)).await.unwrap();
+    db.gone(id).await;
+    let progress = db.jobs().progress(id).await.unwrap().unwrap();
+    assert_eq!((progress.percent, progress.note.unwrap().len() <= 1024), (Some(100), true));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+pub(crate) async fn a_handler_that_lost_its_job_is_told<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let told = Arc::new(Mutex::new(None));
+    let (said, jobs) = (told.clone(), db.jobs());
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("cancelled", move |cx| {
+            let (said, jobs) = (said.clone(), jobs.clone());
+            Box::pin(async move {
+                jobs.cancel(&jobwright::store::JobFilter::ids([cx.job().id]), false).await?;
+                let refused = cx.progress(1, "still here").await.err().map(|error| error.kind());
+                *said.lock().unwrap() = refused;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    messages.send(NewJob::json("cancelled", &())).await.unwrap();
+    crate::support::eventually(PATIENCE, async || *told.lock().unwrap() == Some(ErrorKind::Aborted)).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+pub(crate) async fn a_result_can_be_waited_for<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .queue("default", 5)
+        .handle_with("sum", |cx| {
+            Box::pin(async move {
+                let numbers: Vec<i64> = cx.job().payload.decode()?;
+                cx.result(&numbers.iter().sum::<i64>())?;
+                Ok(Outcome::Done)
+            })
+        })
+        // What a failed attempt leaves is not kept.
+        .handle_with("fails", |cx| {
+            Box::pin(async move {
+                cx.result(&1)?;
+                Err(JobError::fatal("no sum"))
+            })
+        })
+        .handle("silent", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    let send = async |kind: &str| messages.send(NewJob::json(kind, &[1, 2, 39])).await.unwrap();
+    let waited = async |id: JobId| messages.wait_for_result(id, PATIENCE).await.unwrap();
+    let Awaited::Result(result) = waited(send("sum").await).await else { panic!("no result") };
+    assert_eq!((result.kind.as_str(), result.payload.decode::<i64>().unwrap()), ("sum", 42));
+    let fails = send("fails").await;
+    assert!(matches!(waited(fails).await, Awaited::Dead(reason) if reason == "no sum"));
+    assert!(db.jobs().result(fails).await.unwrap().is_none());
+    assert!(matches!(waited(send("silent").await).await, Awaited::Gone));
+    let unknown = send("nobody-knows-it").await;
+    let pending = messages.wait_for_result(unknown, Duration::from_millis(50)).await.unwrap();
+    assert!(matches!(pending, Awaited::Pending), "{pending:?}");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// What the retention of a result is: the store's, unless the handler says otherwise.
+pub(crate) async fn a_result_is_kept_as_long_as_asked<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("day", |cx| {
+            Box::pin(async move {
+                cx.result(&())?;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle_with("hour", |cx| {
+            Box::pin(async move {
+                cx.result_for(&(), Duration::from_secs(3600))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    for (kind, hours) in [("day", 24), ("hour", 1)] {
+        let id = messages.send(NewJob::json(kind, &())).await.unwrap();
+        let Awaited::Result(result) = messages.wait_for_result(id, PATIENCE).await.unwrap() else { panic!("none") };
+        let kept = result.expires_at.duration_since(result.created_at);
+        assert_eq!((kept.as_secs() + 59) / 60, hours * 60, "{kept:?}");
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}

@@ -1,0 +1,88 @@
+//! Repeating jobs, by the rules alone.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use jobwright::Result;
+use jobwright::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+
+use super::Oracle;
+use super::model::{Place, State};
+
+#[async_trait]
+impl Schedules for Oracle {
+    async fn next_schedule(&self) -> Result<Option<Duration>> {
+        let now = Timestamp::now();
+        let state = self.lock();
+        let next = state.schedules.values().filter(|one| !one.paused).filter_map(|one| one.next_at).min();
+        Ok(next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default()))
+    }
+
+    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+        let now = Timestamp::now();
+        let state = self.lock();
+        let all = state.schedules.values().cloned();
+        let found = match which {
+            Which::Named(names) => all.filter(|one| names.contains(&one.spec.name)).collect(),
+            Which::Page { after, limit } => {
+                all.filter(|one| after.is_none_or(|after| one.spec.name.as_str() > after)).take(limit).collect()
+            }
+            Which::Due(limit) => {
+                let is_due = |one: &ScheduleInfo| !one.paused && one.next_at.is_some_and(|next| next <= now);
+                let mut due: Vec<_> = all.filter(is_due).collect();
+                due.sort_by_key(|one| one.next_at);
+                due.truncate(limit);
+                due
+            }
+        };
+        Ok((now, found))
+    }
+
+    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
+        let mut state = self.lock();
+        let name = schedule.spec.name.clone();
+        let current = state.schedules.get(&name).map(|one| one.version);
+        if current == seen {
+            state.schedules.insert(name, ScheduleInfo { version: seen.map_or(0, |seen| seen + 1), ..schedule.clone() });
+        }
+        Ok(current == seen)
+    }
+
+    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
+        let mut state = self.lock();
+        Ok(names.iter().filter(|name| state.schedules.remove(*name).is_some()).count() as u64)
+    }
+
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+        let mut state = self.lock();
+        Ok(firings.iter().map(|firing| state.fire(firing)).collect())
+    }
+}
+
+impl State {
+    fn fire(&mut self, firing: &Firing) -> Fate {
+        let unchanged = self.schedules.get(&firing.name).is_some_and(|one| one.version == firing.seen);
+        if !unchanged {
+            return Fate::Lost;
+        }
+        let over = |place: &Place| matches!(place, Place::Dead { .. });
+        let alive = firing.unless_alive.and_then(|id| self.by_id(id)).is_some_and(|row| !over(&row.place));
+        if !alive {
+            let (rows, _) = self.prepare(&firing.jobs, None);
+            self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
+        }
+        let one = self.schedules.get_mut(&firing.name).unwrap();
+        one.version += 1;
+        if alive {
+            one.next_at = firing.next_if_left_out;
+            return Fate::LeftOut;
+        }
+        one.next_at = firing.next_at;
+        one.fired += firing.jobs.len() as u64;
+        if let Some(last) = firing.jobs.last() {
+            (one.last_at, one.last_job) = (firing.last_at, Some(last.id));
+        }
+        Fate::Sent
+    }
+}
