@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::job::{Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
-use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo};
+use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo, WhenFull};
 use crate::store::{NewResult, Postgres, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
@@ -30,13 +30,14 @@ pub struct Context<S: Store = Postgres> {
     /// Opened by the first message: most handlers send none.
     service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
+    when_full: WhenFull,
     /// What the handler that uses this context returns; boxed, because few do.
     result: Option<Box<NewResult>>,
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, hooks: Hooks) -> Self {
-        Self { store, factory, hooks, service: None, transaction: None, result: None }
+    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, hooks: Hooks, when_full: WhenFull) -> Self {
+        Self { store, factory, hooks, service: None, transaction: None, result: None, when_full }
     }
 
     /// The context's transaction; the first call opens it.
@@ -50,6 +51,12 @@ impl<S: Store> Context<S> {
             None => self.store.begin().await?,
         };
         Ok(self.transaction.insert(transaction))
+    }
+
+    /// What the commit does when a queue is full. Without a call: as [`MessageServices::when_full`](crate::MessageServices::when_full) says.
+    pub fn when_full(&mut self, when_full: WhenFull) -> &mut Self {
+        self.when_full = when_full;
+        self
     }
 
     /// Keeps this with the end of the job, if it succeeds. The last one counts.
@@ -94,7 +101,9 @@ impl<S: Store> Context<S> {
 
     /// What has to be flushed, if there is something.
     fn take_service(&mut self) -> Option<Box<dyn MessageService<S>>> {
-        self.service.take().filter(|service| !service.pending().is_empty())
+        let mut service = self.service.take().filter(|service| !service.pending().is_empty())?;
+        service.when_full(self.when_full);
+        Some(service)
     }
 
     /// Flushes the messages with one statement and commits, proven: `Ok` means that the server really committed.
@@ -102,7 +111,7 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
-    /// and the server could not be asked. In all other cases nothing was kept.
+    /// and the server could not be asked; [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected; [`Full`](crate::ErrorKind::Full) when a queue is. In all other cases nothing was kept.
     pub async fn commit(self) -> Result<()> {
         self.hand_off().await.map(drop)
     }
@@ -117,7 +126,7 @@ impl<S: Store> Context<S> {
         Ok(self.hand_off().await?.settled().await)
     }
 
-    async fn hand_off(mut self) -> Result<Handoff> {
+    pub(crate) async fn hand_off(mut self) -> Result<Handoff> {
         let mut service = self.take_service();
         match (self.transaction.take(), &mut service) {
             (Some(mut transaction), service) => {

@@ -31,6 +31,10 @@ pub enum ErrorKind {
     Aborted,
     /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
+    /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
+    Conflict,
+    /// A queue holds as many waiting jobs as its rule allows (`JW-FULL`). Nothing was written. Retrying may help.
+    Full,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
@@ -51,6 +55,8 @@ impl ErrorKind {
             Self::ReadOnly => "JW-READ-ONLY",
             Self::Aborted => "JW-ABORTED",
             Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
+            Self::Conflict => "JW-CONFLICT",
+            Self::Full => "JW-FULL",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
             Self::Broker => "JW-BROKER",
@@ -112,6 +118,7 @@ impl Error {
                 | ErrorKind::ReadOnly
                 | ErrorKind::Aborted
                 | ErrorKind::CommitUnknown
+                | ErrorKind::Full
         )
     }
 }

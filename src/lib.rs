@@ -96,7 +96,7 @@ pub use executor::{
 pub use job::*;
 pub use message::{
     Awaited, BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices,
-    ScheduleService, WentTo,
+    ScheduleService, WentTo, WhenFull,
 };
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]

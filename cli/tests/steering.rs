@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 on_both_stores!(
     a_job_can_be_sent_and_seen,
+    what_a_job_asks_for_is_seen,
+    a_unique_job_is_sent_once,
     payloads_come_back_as_they_were,
     an_id_is_taken_once,
     lines_become_jobs,
@@ -52,6 +54,33 @@ fn a_job_can_be_sent_and_seen(place: &Place) {
 
     let at = place.send(&["later", "--at", "2099-01-01T00:00:00Z"]);
     assert_eq!(place.show(&at)["due_at"], "2099-01-01T00:00:00Z");
+}
+
+fn what_a_job_asks_for_is_seen(place: &Place) {
+    let asked = ["--group", "g", "--ordered", "--tenant", "acme", "--limit-key", "printer", "--ttl", "1h"];
+    let id = place.send(&[&["x"][..], &asked].concat());
+    let job = place.show(&id);
+    assert_eq!(job["state"], "blocked");
+    let terms = &job["terms"];
+    assert_eq!((&terms["group"], &terms["ordered"]), (&json!("g"), &json!(true)));
+    assert_eq!((&terms["tenant"], &terms["limit"]), (&json!("acme"), &json!("printer")));
+    assert_eq!(terms["ttl"], json!(3_600_000_000_u64));
+    assert!(terms["expires"].as_i64().unwrap() > 0, "{job}");
+    let sheet = place.run(&["jobs", "show", &id]).success().stdout;
+    for text in ["group", "acme", "printer", "3600s", "g (ordered)"] {
+        assert!(sheet.contains(text), "{text}: {sheet}");
+    }
+    place.run(&["send", "x", "--ordered"]).code(2).says("--group");
+    place.run(&["send", "x", "--ttl", "1s", "--delay", "2s"]).code(2).says("time to live");
+}
+
+fn a_unique_job_is_sent_once(place: &Place) {
+    let first = place.send(&["x", "1", "--unique", "order-7"]);
+    assert_eq!(place.send(&["x", "2", "--unique", "order-7"]), first);
+    assert_ne!(place.send(&["x", "3", "--unique", "order-8"]), first);
+    assert_eq!(place.list(&[]).len(), 2);
+    place.run(&["jobs", "delete", &first]).success();
+    assert_ne!(place.send(&["x", "4", "--unique", "order-7"]), first);
 }
 
 fn payloads_come_back_as_they_were(place: &Place) {

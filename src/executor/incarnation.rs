@@ -19,7 +19,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, listener, monitor, pruner, scheduler, timers};
+use super::{Settings, admission, broker, expiry, listener, monitor, pruner, scheduler, timers};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -51,6 +51,7 @@ pub(super) struct Incarnation<S: Store> {
     /// Which of them, and telling them.
     pub(super) cancellations: Arc<Cancellations>,
     timer_hint: Arc<Notify>,
+    expiry_hint: Arc<Notify>,
     schedule_hint: Arc<Notify>,
     /// There are rules that limit or pause: what comes has to be looked at.
     pub(super) limited: Arc<AtomicBool>,
@@ -146,6 +147,7 @@ impl<S: Store> Incarnation<S> {
             cancellations: Arc::new(Cancellations::new(cancel.clone(), settings.cancel_grace)),
             cancel,
             timer_hint: Arc::default(),
+            expiry_hint: Arc::default(),
             schedule_hint: Arc::default(),
             limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
@@ -165,6 +167,13 @@ impl<S: Store> Incarnation<S> {
             store.clone(),
             wakeup.clone(),
             self.timer_hint.clone(),
+            self.poll_interval,
+            quit.clone(),
+        ));
+        helpers.spawn(expiry::run(
+            store.clone(),
+            wakeup.clone(),
+            self.expiry_hint.clone(),
             self.poll_interval,
             quit.clone(),
         ));
@@ -270,10 +279,12 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
             // Not at `Any`: an embedded database says so after each commit, and a poll is soon enough for what other programs put.
             Hint::Schedule => self.schedule_hint.notify_one(),
             Hint::Gate => self.in_flight.gate.notify_one(),
+            Hint::Expiry => self.expiry_hint.notify_one(),
             Hint::Any => {
                 self.queues.values().for_each(|queue| queue.wake());
                 self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
+                self.expiry_hint.notify_one();
                 self.in_flight.gate.notify_one();
             }
         }

@@ -26,6 +26,7 @@ mod cancellations;
 mod command;
 mod completer;
 mod dispatcher;
+mod expiry;
 mod failing;
 mod in_flight;
 mod incarnation;

@@ -11,6 +11,7 @@ mod retry;
 mod schedule;
 mod terms;
 mod trace;
+mod unique;
 mod validate;
 
 pub use claimed::{AttemptError, Fence, Job, NodeId};
@@ -24,4 +25,5 @@ pub use retry::{RetryPolicy, parse_duration};
 pub use schedule::Schedule;
 pub use terms::Terms;
 pub use trace::{TRACEPARENT, TRACESTATE, TraceContext};
+pub use unique::{Unique, UniqueConflict, UniqueHold, UniqueTerm};
 pub use validate::Limits;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::validate::Limits;
-use super::{JobId, Payload, RetryPolicy, Terms};
+use super::{JobId, Payload, RetryPolicy, Terms, Unique};
 use crate::error::Error;
 
 /// Default queue.
@@ -52,6 +52,7 @@ pub struct NewJob {
     pub(crate) payload: Result<Payload, String>,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) terms: Terms,
+    pub(crate) unique: Option<Unique>,
 }
 
 impl NewJob {
@@ -77,6 +78,7 @@ impl NewJob {
             payload,
             headers: BTreeMap::new(),
             terms: Terms::default(),
+            unique: None,
         }
     }
 
@@ -164,6 +166,12 @@ impl NewJob {
         self
     }
 
+    /// Keeps it from being there twice: see [`Unique`].
+    pub fn unique(mut self, unique: Unique) -> Self {
+        self.unique = Some(unique);
+        self
+    }
+
     /// The job's id.
     pub fn job_id(&self) -> JobId {
         self.id
@@ -197,7 +205,9 @@ impl NewJob {
     /// Checks everything that can be checked before the database sees it.
     pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
         limits.check(&self)?;
-        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, terms } = self;
+        let unique = self.unique.as_ref().map(|unique| unique.term(&self, super::validate::DUE_MAX)).transpose()?;
+        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, terms, .. } = self;
+        let terms = Terms { unique, ..terms };
         let payload = payload.map_err(Error::invalid)?;
         Ok(JobMessage {
             id,

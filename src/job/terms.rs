@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::RetryPolicy;
+use super::{RetryPolicy, UniqueTerm};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a job asks for beside a place in its queue. Most jobs ask for nothing, and pay for none of it.
@@ -33,6 +33,9 @@ pub struct Terms {
     /// Its own delays between attempts.
     #[serde(with = "policy", skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
+    /// The key it holds, which no other job may have meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueTerm>,
 }
 
 impl Terms {
@@ -112,6 +115,7 @@ mod tests {
             ttl: Some(Duration::from_millis(1500)),
             expires: None,
             retry: Some(RetryPolicy::Fixed(Duration::from_secs(30))),
+            unique: None,
         };
         let text = terms.to_json().unwrap();
         assert_eq!(

@@ -12,12 +12,12 @@ const NAME_MAX: usize = 100;
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
 const CONTENT_TYPE_MAX: usize = 255;
 /// Longest group, tenant or limit key in bytes.
-const KEY_MAX: usize = 200;
+pub(super) const KEY_MAX: usize = 200;
 pub(super) const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX: usize = 4096;
 const ATTEMPTS_MAX: u32 = 1_000_000_000;
 /// Due dates beyond this help nobody, and PostgreSQL's timestamps end in the year 294276.
-const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Limits that an installation may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     check_text(what, name, NAME_MAX)
 }
 
-fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
+pub(super) fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
     if name.is_empty() {
         return Err(Error::invalid(format!("the {what} is empty")));
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::flush::{Flush, Means};
 use super::pipe::Pipe;
-use super::{Handoff, MessageService, MessageServiceFactory};
+use super::{Handoff, MessageService, MessageServiceFactory, WhenFull};
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, NewJob};
 use crate::store::Store;
@@ -31,6 +31,10 @@ impl<S: Store> MessageService<S> for AmqpMessageService {
 
     async fn flush_alone(&mut self) -> Result<()> {
         self.0.alone().await
+    }
+
+    fn when_full(&mut self, when_full: WhenFull) {
+        self.0.when_full(when_full);
     }
 
     fn committed(&mut self) -> Handoff {

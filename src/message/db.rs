@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 
 use super::flush::{Flush, Means};
-use super::{Handoff, MessageService, MessageServiceFactory};
+use super::{Handoff, MessageService, MessageServiceFactory, WhenFull};
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, NewJob};
 use crate::store::Store;
@@ -25,6 +25,10 @@ impl<S: Store> MessageService<S> for DbMessageService {
 
     async fn flush_alone(&mut self) -> Result<()> {
         self.0.alone().await
+    }
+
+    fn when_full(&mut self, when_full: WhenFull) {
+        self.0.when_full(when_full);
     }
 
     fn committed(&mut self) -> Handoff {

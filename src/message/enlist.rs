@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use super::flush::spread;
+use super::flush::{spread, written};
 use super::pipe::Pipe;
-use super::{Collected, Handoff, Hooks, WakeUp};
+use super::room::make_room;
+use super::{Collected, Handoff, Hooks, WakeUp, WhenFull};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::store::Store;
+use crate::store::{Inserted, Store};
 
 /// Collects messages for a transaction that the caller owns, began, and will commit.
 ///
@@ -30,6 +31,7 @@ pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) pipe: Option<Arc<Pipe>>,
     pub(super) store: S,
     pub(super) transaction: &'t T,
+    pub(super) when_full: WhenFull,
 }
 
 impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
@@ -39,6 +41,12 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
     /// When the message is refused; what was collected before stays.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
         self.collected.send(self.hooks.apply(job.into_job(), None)?)
+    }
+
+    /// What the flush does when a queue is full.
+    pub fn when_full(&mut self, when_full: WhenFull) -> &mut Self {
+        self.when_full = when_full;
+        self
     }
 
     /// What a flush would write now.
@@ -53,8 +61,9 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
         }
     }
 
-    fn flushed(mut self) -> Flushed {
-        Flushed { messages: self.collected.take(), wakeup: self.wakeup, pipe: self.pipe }
+    fn flushed(mut self, inserted: Inserted) -> Flushed {
+        let messages = written(self.collected.take(), &inserted.kept);
+        Flushed { messages, kept: inserted.kept, wakeup: self.wakeup, pipe: self.pipe }
     }
 }
 
@@ -62,11 +71,13 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     /// Writes the messages into the caller's transaction, with one statement.
     ///
     /// # Errors
-    /// When the statement fails; then the caller's transaction is aborted.
+    /// When the statement fails; then the caller's transaction is aborted. With [`Conflict`](crate::ErrorKind::Conflict) it is not: nothing
+    /// was written, and it goes on.
     pub async fn flush(mut self) -> Result<Flushed> {
+        make_room(&self.store, self.collected.messages(), self.when_full, true).await?;
         self.plan();
-        self.store.insert_into(self.transaction, self.collected.messages()).await?;
-        Ok(self.flushed())
+        let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
+        Ok(self.flushed(inserted))
     }
 }
 
@@ -75,11 +86,12 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// Writes the messages through the caller's connection, into the transaction it has open.
     ///
     /// # Errors
-    /// When a statement fails.
+    /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock.
     pub fn flush(mut self) -> Result<Flushed> {
+        crate::store::sqlite::refuse_full(self.transaction, self.collected.messages())?;
         self.plan();
-        crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
-        Ok(self.flushed())
+        let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
+        Ok(self.flushed(inserted))
     }
 }
 
@@ -88,6 +100,7 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
 #[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
 pub struct Flushed {
     messages: Vec<JobMessage>,
+    kept: Vec<(JobId, JobId)>,
     wakeup: Arc<WakeUp>,
     pipe: Option<Arc<Pipe>>,
 }
@@ -95,6 +108,6 @@ pub struct Flushed {
 impl Flushed {
     /// The caller's transaction has committed: spread the word. Does not wait for it.
     pub fn committed(self) -> Handoff {
-        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0)
+        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0).kept_back(self.kept)
     }
 }

@@ -1,13 +1,14 @@
 //! What both message services do: one insert at the flush, and the word spread after the commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::local::Offer;
 use super::pipe::{Pipe, Pointer};
-use super::{Collected, Handoff, WakeUp, WentTo};
+use super::room::make_room;
+use super::{Collected, Handoff, WakeUp, WentTo, WhenFull};
 use crate::error::Result;
 use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
 use crate::store::{Hint, Inserted, JobStore, Preclaim, UnitOfWork};
@@ -28,6 +29,9 @@ pub(super) struct Flush {
     collected: Collected,
     /// What the commit under way would hand to an executor in this process.
     handover: Option<Handover>,
+    when_full: WhenFull,
+    /// Unique ones that were not written.
+    kept: Vec<(JobId, JobId)>,
 }
 
 /// Slots reserved in this process for some of the messages.
@@ -65,7 +69,13 @@ impl Handover {
 
 impl Flush {
     pub(super) fn new(means: Means) -> Self {
-        Self { collected: Collected::new(means.limits), means, handover: None }
+        Self {
+            collected: Collected::new(means.limits),
+            means,
+            handover: None,
+            when_full: WhenFull::default(),
+            kept: Vec::new(),
+        }
     }
 
     pub(super) fn send(&mut self, job: NewJob) -> Result<JobId> {
@@ -76,7 +86,12 @@ impl Flush {
         self.collected.messages()
     }
 
+    pub(super) fn when_full(&mut self, when_full: WhenFull) {
+        self.when_full = when_full;
+    }
+
     pub(super) async fn within(&mut self, transaction: &mut impl UnitOfWork) -> Result<()> {
+        make_room(&*self.means.jobs, self.collected.messages(), self.when_full, true).await?;
         let (handover, preclaim) = self.plan();
         let inserted = transaction.insert(self.collected.messages(), preclaim.as_ref()).await?;
         self.inserted(handover, inserted);
@@ -84,6 +99,7 @@ impl Flush {
     }
 
     pub(super) async fn alone(&mut self) -> Result<()> {
+        make_room(&*self.means.jobs, self.collected.messages(), self.when_full, false).await?;
         let (handover, preclaim) = self.plan();
         let inserted = self.means.jobs.insert(self.collected.messages(), preclaim.as_ref()).await?;
         self.inserted(handover, inserted);
@@ -102,6 +118,7 @@ impl Flush {
     }
 
     fn inserted(&mut self, handover: Option<Handover>, inserted: Inserted) {
+        self.kept.extend_from_slice(&inserted.kept);
         self.handover = handover.map(|mut handover| {
             handover.inserted = Some(inserted);
             handover
@@ -114,12 +131,13 @@ impl Flush {
             Some(handover) => hand_over(handover, messages),
             None => (None, messages),
         };
+        let left = written(left, &self.kept);
         let executor = taken.as_ref().map_or(0, |(_, jobs)| jobs.len());
         let handoff = spread(&self.means.wakeup, self.means.pipe.as_ref(), left, executor);
         if let Some((offer, jobs)) = taken {
             offer.deliver(jobs);
         }
-        handoff
+        handoff.kept_back(std::mem::take(&mut self.kept))
     }
 }
 
@@ -163,10 +181,19 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
     (Some((offer, jobs)), left)
 }
 
+/// Leaves out unique messages that were not written.
+pub(super) fn written(mut messages: Vec<JobMessage>, kept: &[(JobId, JobId)]) -> Vec<JobMessage> {
+    if !kept.is_empty() {
+        let gone: HashSet<JobId> = kept.iter().filter(|(id, holder)| id != holder).map(|(id, _)| *id).collect();
+        messages.retain(|message| !gone.contains(&message.id));
+    }
+    messages
+}
+
 /// Spreads the word of committed messages: deliveries of those that are held for one, wake-ups for the others.
 pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<JobMessage>, executor: usize) -> Handoff {
+    wakeup.tell(hints(&messages));
     let (held, waiting): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| !message.hold.is_zero());
-    wakeup.tell(hints(&waiting));
     let handoff = Handoff::known(WentTo { executor, broker: 0, table: waiting.len() });
     let pointers: Vec<_> =
         held.into_iter().map(|JobMessage { id, queue, kind, .. }| Pointer { id, queue, kind }).collect();
@@ -176,17 +203,21 @@ pub(super) fn spread(wakeup: &WakeUp, pipe: Option<&Arc<Pipe>>, messages: Vec<Jo
     }
 }
 
-/// Who has to hear of these messages: each queue once, and those who wait for timers.
-fn hints(messages: &[JobMessage]) -> Vec<Hint> {
+/// Who has to hear of these messages: each queue once, those who admit, and those who wait for a time.
+pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> Vec<Hint> {
     let mut hints = Vec::new();
     for message in messages {
-        let hint = match message.due {
+        // What is delivered needs no wake-up.
+        let ready = message.hold.is_zero().then(|| match message.due {
             Due::Now if message.is_blocked_at_first() => Hint::Gate,
             Due::Now => Hint::Queue(message.queue.clone()),
             Due::In(_) | Due::At(_) => Hint::Timer,
-        };
-        if !hints.contains(&hint) {
-            hints.push(hint);
+        });
+        let expiry = message.terms.ttl.map(|_| Hint::Expiry);
+        for hint in ready.into_iter().chain(expiry) {
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
         }
     }
     hints

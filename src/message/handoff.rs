@@ -1,22 +1,35 @@
 use tokio::sync::oneshot;
 
+use crate::job::JobId;
+
 /// Committed messages on their way. Dropping it changes nothing; [`settled`](Self::settled) waits until it is known where each
 /// of them went.
 #[derive(Debug, Default)]
 pub struct Handoff {
     known: WentTo,
     published: Option<oneshot::Receiver<WentTo>>,
+    kept: Vec<(JobId, JobId)>,
 }
 
 impl Handoff {
     /// Nothing is under way: it is known where all of them are.
     pub(crate) fn known(known: WentTo) -> Self {
-        Self { known, published: None }
+        Self { known, published: None, kept: Vec::new() }
     }
 
     pub(crate) fn published(mut self, published: oneshot::Receiver<WentTo>) -> Self {
         self.published = Some(published);
         self
+    }
+
+    pub(crate) fn kept_back(mut self, kept: Vec<(JobId, JobId)>) -> Self {
+        self.kept = kept;
+        self
+    }
+
+    /// Unique jobs that were not sent because another one holds their key: their id, and the id of that one.
+    pub fn kept(&self) -> &[(JobId, JobId)] {
+        &self.kept
     }
 
     /// Waits until the broker has answered for every message, at most about `broker.confirm_timeout`.

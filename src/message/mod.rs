@@ -15,12 +15,13 @@
 mod amqp;
 mod db;
 mod enlist;
-mod flush;
+pub(crate) mod flush;
 mod handoff;
 mod hooks;
 pub(crate) mod local;
 pub(crate) mod pipe;
 mod results;
+mod room;
 mod schedules;
 mod services;
 mod wakeup;
@@ -34,6 +35,7 @@ pub use self::handoff::{Handoff, WentTo};
 pub use self::hooks::BoxError;
 pub(crate) use self::hooks::{AfterCommit, Hooks};
 pub use self::results::Awaited;
+pub use self::room::WhenFull;
 pub use self::schedules::ScheduleService;
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
@@ -58,6 +60,11 @@ pub trait MessageService<S: Store>: Send {
 
     /// The same in a transaction of its own, for a context that opened none: one round trip.
     async fn flush_alone(&mut self) -> Result<()>;
+
+    /// What a flush does when a queue is full. Without a call it refuses.
+    fn when_full(&mut self, when_full: WhenFull) {
+        let _ = when_full;
+    }
 
     /// The transaction has really committed: now, and only now, others may hear of it. Does not wait for it.
     fn committed(&mut self) -> Handoff;

@@ -5,7 +5,7 @@ use super::flush::Means;
 use super::pipe::Pipe;
 use super::{
     AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
-    MessageServiceFactory, WakeUp,
+    MessageServiceFactory, WakeUp, WhenFull,
 };
 use crate::admin::Admin;
 use crate::broker::Broker;
@@ -26,6 +26,7 @@ pub struct MessageServices<S: Store = Postgres> {
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
     pub(crate) limits: Limits,
+    when_full: WhenFull,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
@@ -41,6 +42,7 @@ impl<S: Store> Clone for MessageServices<S> {
             pipe: self.pipe.clone(),
             intake: self.intake,
             limits: self.limits,
+            when_full: self.when_full,
             call_timeout: self.call_timeout,
         }
     }
@@ -63,6 +65,7 @@ impl<S: Store> MessageServices<S> {
             pipe: None,
             intake: false,
             limits,
+            when_full: WhenFull::default(),
             call_timeout: config.call_timeout,
         }
     }
@@ -96,6 +99,13 @@ impl<S: Store> MessageServices<S> {
         self.pipe = Some(pipe);
         self.intake = config.intake;
         Ok(self)
+    }
+
+    /// What commits do when a queue is full, unless their context says otherwise.
+    #[must_use]
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
     }
 
     /// Calls `hook` with each job before it is collected, and sends what it returns; `Some` is the job whose handler sends it.
@@ -138,18 +148,18 @@ impl<S: Store> MessageServices<S> {
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.clone(), self.hooks.clone())
+        Context::new(self.store.clone(), self.factory.clone(), self.hooks.clone(), self.when_full)
     }
 
-    /// Sends one message in a transaction of its own.
+    /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
     ///
     /// # Errors
     /// When the message is refused, or could not be stored.
     pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
         let mut context = self.begin();
         let id = context.send(job)?;
-        context.commit().await?;
-        Ok(id)
+        let handoff = context.hand_off().await?;
+        Ok(handoff.kept().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
     }
 
     /// Brings the schema up to this build. Safe when many processes start at once.
@@ -211,6 +221,7 @@ impl<S: Store> MessageServices<S> {
             pipe: self.pipe.clone(),
             store: self.store.clone(),
             transaction,
+            when_full: self.when_full,
         }
     }
 }

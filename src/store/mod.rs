@@ -15,7 +15,9 @@
 mod admin;
 pub(crate) mod admission;
 mod any;
+pub(crate) mod backlog;
 mod broker;
+mod expiring;
 mod filter;
 mod groups;
 mod history;
@@ -30,6 +32,7 @@ pub mod sqlite;
 pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
+pub(crate) mod unique;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -41,7 +44,9 @@ use async_trait::async_trait;
 pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
 pub use self::admission::{Admission, AdmitRequest, Admitted};
 pub use self::any::{AnyStore, AnyTransaction};
+pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
+pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
 pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
@@ -132,6 +137,8 @@ pub struct Inserted {
     pub rows: u64,
     /// The jobs that are now owned by the node of the [`Preclaim`].
     pub owned: Vec<OwnedInsert>,
+    /// Unique messages that were not written, because another job holds their key: their id, and that of the other.
+    pub kept: Vec<(JobId, JobId)>,
 }
 
 /// A job inserted as already owned, with what only the database knows about it. Its version and attempt are 1.
@@ -221,7 +228,9 @@ pub struct Promoted {
 /// Each method is one transaction and has a deadline. `Err` with [`is_retryable`](crate::Error::is_retryable) means that
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
-pub trait JobStore: Admission + History + Progress + Rules + Schedules + Steering + fmt::Debug + 'static {
+pub trait JobStore:
+    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + Steering + fmt::Debug + 'static
+{
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
 
@@ -245,7 +254,10 @@ pub trait JobStore: Admission + History + Progress + Rules + Schedules + Steerin
     // -- sending
 
     /// Inserts messages in a transaction of their own, with one statement. A message whose given id exists in any state is
-    /// skipped. Due later = `timer_job`.
+    /// skipped, and so is a unique one whose key is held. Due later = `timer_job`.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) when a unique message is to be rejected; then nothing was written.
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted>;
 
     /// Tells other processes that there is work in these queues. A hint: it may get lost.
@@ -351,7 +363,7 @@ pub trait JobStore: Admission + History + Progress + Rules + Schedules + Steerin
     async fn show(&self, id: JobId) -> Result<Option<JobDetail>>;
 
     /// Makes dead letters and timers that match wait again at once; a dead letter starts again with no attempts spent and
-    /// keeps its errors. Wakes nobody: executors find the jobs at their next look.
+    /// keeps its errors; one with a time to live lives as long again. Wakes nobody: executors find the jobs at their next look.
     async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         self.retry_with(filter, &RetryOptions { dry_run, ..RetryOptions::default() }).await
     }
@@ -389,6 +401,8 @@ pub enum Hint {
     Gate,
     /// A timer was set that may be due before the one waited for.
     Timer,
+    /// A job was sent that expires, maybe before the one waited for.
+    Expiry,
     /// A schedule was put or resumed that may be due before the one waited for.
     Schedule,
     /// Something changed; the store can't tell what.

@@ -7,10 +7,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod backlog;
 mod claiming;
 mod concurrency;
 mod dead;
 mod delivered;
+mod expiring;
 mod external;
 mod extremes;
 mod fencing;
@@ -40,6 +42,7 @@ mod steering;
 mod submissions;
 mod timers;
 mod transactions;
+mod uniques;
 
 /// A test for each case of each module, run against one kind of database.
 macro_rules! run {
@@ -407,6 +410,32 @@ conformance! {
         }
         overlaps {
             no_overlap_while_the_job_is_blocked
+        }
+        expiring {
+            nothing_expires_without_a_time_to_live
+            what_waits_expires
+            next_is_the_soonest_and_now_when_there_is_more
+            what_runs_goes_on
+            requeued_it_lives_as_long_again
+            an_expired_job_frees_its_group
+            lookers_share_without_overlap
+        }
+        uniques {
+            one_of_a_key_until_it_is_gone
+            what_is_compared
+            while_it_waits
+            for_a_period
+            replace
+            reject
+            in_bulk
+            rolled_back_it_holds_nothing
+            the_same_id_twice_is_one_job
+            one_of_many_senders_wins
+            replacing_races_with_claims
+        }
+        backlog {
+            full_is_as_many_waiting_as_allowed
+            each_queue_by_itself
         }
         ledger {
             a_newer_schema_is_refused

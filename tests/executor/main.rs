@@ -6,9 +6,11 @@
 mod support;
 
 mod around;
+mod back_pressure;
 mod batches;
 mod cancelling;
 mod conflicts;
+mod expiry;
 mod failing;
 mod gates;
 mod hot_path;
@@ -50,6 +52,15 @@ macro_rules! cases {
 }
 
 cases! {
+    back_pressure {
+        a_full_queue_refuses
+        a_sender_waits_in_vain
+        waiting_senders_go_on_when_there_is_room
+    }
+    expiry {
+        what_nobody_runs_is_a_dead_letter_in_time
+        what_was_claimed_in_time_runs_to_its_end
+    }
     around {
         middleware_runs_around_handlers_in_the_order_it_was_added
         middleware_sees_a_panic_as_an_error

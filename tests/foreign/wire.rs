@@ -33,7 +33,7 @@ async fn a_handed_out_job_looks_as_documented() {
     let mut next = async || tokio::time::timeout(PATIENCE, messages.next()).await.unwrap().unwrap().unwrap();
 
     let job = NewJob::json("print", &json!({ "order": 42 })).queue(THERE).max_attempts(3).reply_to("answers", "c-1");
-    let job = job.header("tenant", "Zürich").header("groupId", "customer-7");
+    let job = job.tenant("Zürich").exclusive("customer-7").header("groupId", "not this one");
     // Names that are the broker's, JMS's or ours do not travel.
     let job = job.header("x-match", "any").header("JMSXGroupID", "no").header("CC", "elsewhere").header("version", "7");
     let before = jiff::Timestamp::now();
@@ -157,7 +157,8 @@ async fn a_jms_text_message_is_taken_in_and_run() {
     let detail = crate::support::TestDb::jobs(&site.db).detail(id).await;
     assert_eq!((detail.summary.kind.as_str(), detail.summary.priority), ("unknown", -7));
     assert_eq!(detail.payload, Payload::text("text"));
-    let kept = ["correlationId=c-1", "groupId=customer-7", "sender=jms", "vip=true", "weight=1.5"];
+    assert_eq!(detail.terms.group.as_deref(), Some("customer-7"));
+    let kept = ["correlationId=c-1", "sender=jms", "vip=true", "weight=1.5"];
     let headers: Vec<_> = detail.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(headers, kept);
     let stats = node.shutdown(PATIENCE).await.unwrap();

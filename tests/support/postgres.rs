@@ -184,9 +184,9 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         self.raw(&format!(
             "with gone as (delete from {{schema}}.job where id = '{id}' and lock_owner is null returning *)
              insert into {{schema}}.suspended_job (seq, version, created_at, id, attempt, max_attempts, rank, kind,
-                                                   queue, payload, body, content_type, headers, errors)
+                                                   queue, payload, body, content_type, headers, errors, terms)
              select seq, version, created_at, id, attempt, max_attempts, rank, kind,
-                    queue, payload, body, content_type, headers, errors
+                    queue, payload, body, content_type, headers, errors, terms
              from gone"
         ))
         .await;

@@ -91,7 +91,7 @@ impl TestDb for SqliteDb {
 
     async fn suspend(&self, id: JobId) {
         let columns = "seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, \
-                       headers, errors";
+                       headers, errors, terms";
         let id = blob(id);
         self.raw(format!(
             "begin immediate;

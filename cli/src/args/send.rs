@@ -65,6 +65,24 @@ pub(crate) struct SendOptions {
     /// The job's id, a UUID: while a job of this id exists, sending it again changes nothing.
     #[arg(long, conflicts_with_all = ["lines", "jsonl"])]
     pub(crate) id: Option<JobId>,
+    /// Its exclusive group: no two jobs of one group run at the same time.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// In strict order within the group: if it fails, the group waits for it.
+    #[arg(long, requires = "group")]
+    pub(crate) ordered: bool,
+    /// On whose behalf it runs: limits and shares may go by it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// A name of your own that limits may go by.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) limit_key: Option<String>,
+    /// How long it may wait for its start; then it is a dead letter: `30s`, `PT1M`.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+    /// Be the only job of this kind with this key: while one holds it, nothing is sent, and the id of that one is printed.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) unique: Option<String>,
     /// Have the handler's result sent to this queue of the broker.
     #[arg(long, value_name = "QUEUE")]
     pub(crate) reply_to: Option<String>,

@@ -1,6 +1,8 @@
 //! `jobwright send`.
 
-use jobwright::{CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, TRACEPARENT, TRACESTATE, TraceContext};
+use jobwright::{
+    CORRELATION_ID, EVENT_QUEUE, NewJob, Payload, REPLY_TO, TRACEPARENT, TRACESTATE, TraceContext, Unique,
+};
 use tokio::io::{AsyncReadExt as _, BufReader};
 
 use super::connect;
@@ -44,6 +46,23 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     }
     if let Some(at) = options.at {
         job = job.at(at);
+    }
+    job = match &options.group {
+        Some(group) if options.ordered => job.ordered(group),
+        Some(group) => job.exclusive(group),
+        None => job,
+    };
+    if let Some(tenant) = &options.tenant {
+        job = job.tenant(tenant);
+    }
+    if let Some(key) = &options.limit_key {
+        job = job.limit_key(key);
+    }
+    if let Some(ttl) = options.ttl {
+        job = job.ttl(ttl);
+    }
+    if let Some(key) = &options.unique {
+        job = job.unique(Unique::key(key));
     }
     if let Some(queue) = &options.reply_to {
         job = job.header(REPLY_TO, queue);

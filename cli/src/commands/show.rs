@@ -39,6 +39,8 @@ fn document(job: &JobDetail) -> Value {
     let dead = job.dead.as_ref().map(|(at, reason)| value!({ "at": at, "reason": reason }));
     if let Value::Object(fields) = &mut document {
         fields.insert("version".to_owned(), job.version.into());
+        fields.insert("terms".to_owned(), value!(job.terms));
+        fields.insert("gate".to_owned(), value!(job.gate));
         fields.insert("errors".to_owned(), value!(job.errors));
         fields.insert("headers".to_owned(), value!(job.headers));
         fields.insert("payload".to_owned(), payload);
@@ -63,6 +65,7 @@ fn sheet(job: &JobDetail) -> String {
         ("seq", summary.seq.to_string()),
         ("version", job.version.to_string()),
     ];
+    fields.extend(asked(job));
     if let Some((at, reason)) = &job.dead {
         fields.push(("dead since", time(*at)));
         fields.push(("reason", reason.clone()));
@@ -99,4 +102,19 @@ fn sheet(job: &JobDetail) -> String {
     }
     text.push('\n');
     harmless(&text)
+}
+
+/// What it asks for beside a place in its queue; `-` where it does not.
+fn asked(job: &JobDetail) -> [(&'static str, String); 6] {
+    let terms = &job.terms;
+    let ordered = if terms.ordered { " (ordered)" } else { "" };
+    let expires = terms.expires.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    [
+        ("waits for", or_dash(job.gate.as_ref())),
+        ("group", or_dash(terms.group.as_ref().map(|group| format!("{group}{ordered}")))),
+        ("tenant", or_dash(terms.tenant.as_ref())),
+        ("limit key", or_dash(terms.limit_key.as_ref())),
+        ("lives for", or_dash(terms.ttl.map(|ttl| format!("{ttl:?}")))),
+        ("expires at", or_dash(expires.map(time))),
+    ]
 }

@@ -8,7 +8,7 @@ use lapin::BasicProperties;
 use super::delivery::PERSISTENT;
 use super::headers::{Headers, short};
 use super::{Names, Outgoing, priority};
-use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO};
+use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms};
 
 /// A whole job for an external worker.
 pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
@@ -77,8 +77,8 @@ fn envelope(job: &Job, about: &str, headers: Headers) -> BasicProperties {
         .text("JMSType", "TextMessage")
         .text("JMSMessageID", &format!("ID:{id}"))
         // The property has seconds, and JMS clients read them as milliseconds: they prefer this one.
-        .number("JMSTimestamp", job.created_at.as_millisecond())
-        .own(&job.headers);
+        .number("JMSTimestamp", job.created_at.as_millisecond());
+    let headers = asked(headers, &job.terms).own(&job.headers);
     let mut properties = BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
         .with_priority(priority::to_wire(job.priority))
@@ -101,6 +101,16 @@ fn envelope(job: &Job, about: &str, headers: Headers) -> BasicProperties {
         properties = properties.with_correlation_id(correlation);
     }
     properties
+}
+
+/// What the job asks for, under the names that submissions have for it. No `expiration`: what was handed out may be done, however late.
+fn asked(headers: Headers, terms: &Terms) -> Headers {
+    let named = [("groupId", &terms.group), ("tenant", &terms.tenant), ("limitKey", &terms.limit_key)];
+    let headers = named.into_iter().fold(headers, |headers, (name, value)| match value {
+        Some(value) => headers.text(name, value),
+        None => headers,
+    });
+    if terms.ordered { headers.text("ordered", "true") } else { headers }
 }
 
 /// JSON, or text that is what it says.

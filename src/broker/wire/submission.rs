@@ -12,19 +12,23 @@ use super::fields::{Fields, as_text, bad, quoted};
 use super::headers::is_reserved;
 use super::{Incoming, Refusal, body, digest, priority};
 use crate::job::{
-    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, parse_duration,
+    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, Terms,
+    parse_duration,
 };
 
 /// Longest id, in bytes.
 const ID_MAX: usize = 255;
 /// Headers that say what the job is, or described the job they were copied from: not kept as headers.
-const CONSUMED: [&str; 11] = [
+const CONSUMED: [&str; 14] = [
     "jobKind",
     "jobPriority",
     "queue",
     "delay",
     "dueAt",
     "maxAttempts",
+    "groupId",
+    "ordered",
+    "limitKey",
     "submissionId",
     "jobId",
     "attempt",
@@ -38,12 +42,6 @@ const JMS_CLASSES: [&str; 6] =
 /// A job that a foreign producer submits.
 pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submission, Refusal> {
     let fields = Fields { properties: &message.properties };
-    if let Some(expiration) = fields.properties.expiration() {
-        return Err(Refusal::new(
-            "expiration",
-            format!("the message expires ({} ms), which jobs can't; send it without", quoted(expiration.as_str())),
-        ));
-    }
     let (id, name) = id(fields)?;
     let kind = kind(fields)?;
     let payload = body::payload(fields, &message.body, limits)?;
@@ -56,7 +54,7 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
             u32::try_from(attempts).map_err(|_| bad(format!("header maxAttempts is {attempts}; use 1 or more")))?,
         );
     }
-    job = due(fields, job)?;
+    job = terms(fields, due(fields, job)?)?;
     for (name, value) in own_headers(fields, name)? {
         job = job.header(name, value);
     }
@@ -135,6 +133,40 @@ fn due(fields: Fields<'_>, job: NewJob) -> Result<NewJob, Refusal> {
     }
 }
 
+/// What it asks for beside a place in its queue.
+fn terms(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
+    let group = match fields.filled("groupId")? {
+        Some(group) => Some(group),
+        None => fields.filled("JMSXGroupID")?,
+    };
+    let ordered = match fields.filled("ordered")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => return Err(bad(format!("header ordered is {}; use true or false", quoted(other)))),
+    };
+    job = match group {
+        Some(group) if ordered => job.ordered(group),
+        Some(group) => job.exclusive(group),
+        None if ordered => return Err(bad("header ordered is true, but there is no groupId to keep in order")),
+        None => job,
+    };
+    // It stays a header too.
+    if let Some(tenant) = fields.filled("tenant")? {
+        job = job.tenant(tenant);
+    }
+    if let Some(key) = fields.filled("limitKey")? {
+        job = job.limit_key(key);
+    }
+    if let Some(expiration) = fields.properties.expiration() {
+        let text = expiration.as_str();
+        let millis = text.parse().map_err(|_| {
+            Refusal::new("expiration", format!("expiration is {}; use whole milliseconds, from 1 on", quoted(text)))
+        })?;
+        job = job.ttl(Duration::from_millis(millis));
+    }
+    Ok(job)
+}
+
 /// Milliseconds, or a text such as `90s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match text.trim().parse::<u64>() {
@@ -161,13 +193,11 @@ fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<Stri
     for (header, value) in properties {
         kept.insert(header.to_owned(), value.map(ShortString::to_string).unwrap_or_default());
     }
-    // JMS's own names of the same things, where nothing else says them.
-    for (header, jms) in [("groupId", "JMSXGroupID"), (CORRELATION_ID, "JMSCorrelationID")] {
-        if !kept.contains_key(header)
-            && let Some(value) = fields.filled(jms)?
-        {
-            kept.insert(header.to_owned(), value);
-        }
+    // JMS's own name of the same thing, where nothing else says it.
+    if !kept.contains_key(CORRELATION_ID)
+        && let Some(value) = fields.filled("JMSCorrelationID")?
+    {
+        kept.insert(CORRELATION_ID.to_owned(), value);
     }
     if let Some(content_type) = special_json(fields) {
         kept.insert("contentType".to_owned(), content_type);
@@ -202,6 +232,8 @@ fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
     refuse("bad-kind", NewJob::new(job.kind(), Payload::text("")))?;
     refuse("bad-queue", plain().queue(job.queue_name()))?;
     refuse("bad-due", NewJob { due: job.due, ..plain() })?;
+    refuse("expiration", NewJob { due: job.due, terms: Terms { ttl: job.terms.ttl, ..Terms::default() }, ..plain() })?;
+    refuse("bad-header", NewJob { terms: Terms { ttl: None, ..job.terms.clone() }, ..plain() })?;
     refuse("bad-header", NewJob { headers: job.headers.clone(), max_attempts: job.max_attempts, ..plain() })?;
     let json = matches!(job.payload, Ok(Payload::Json(_)));
     let message = job

@@ -7,8 +7,9 @@ use super::{BATCH, Incarnation, insist};
 use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
-use crate::job::{Due, Submission};
-use crate::store::{Hint, Received, Store};
+use crate::job::Submission;
+use crate::message::flush::hints;
+use crate::store::{Received, Store};
 
 /// Takes in submissions until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
@@ -63,18 +64,12 @@ async fn store<S: Store>(
     }
     let submissions: Vec<Submission> = batch.iter().map(|(_, submission)| submission.clone()).collect();
     let answers = insist("store submissions", || node.store.receive(&submissions)).await?;
-    let mut hints = Vec::new();
+    let mut stored = Vec::new();
     for ((message, submission), answer) in batch.iter().zip(answers) {
         match answer {
             Received::Stored(_) => {
                 add(&node.counters.submitted, 1);
-                let hint = match submission.message.due {
-                    Due::Now => Hint::Queue(submission.message.queue.clone()),
-                    Due::In(_) | Due::At(_) => Hint::Timer,
-                };
-                if !hints.contains(&hint) {
-                    hints.push(hint);
-                }
+                stored.push(&submission.message);
             }
             Received::Known(id) => tracing::debug!(%id, "a submission came again"),
             Received::Conflict(id) => {
@@ -84,6 +79,6 @@ async fn store<S: Store>(
         }
         acks.ack([message.tag]);
     }
-    node.messages.wakeup.tell(hints);
+    node.messages.wakeup.tell(hints(stored));
     Ok(())
 }

@@ -24,6 +24,7 @@ fn encode(hint: &Hint) -> String {
         Hint::Timer => "t".to_owned(),
         Hint::Schedule => "s".to_owned(),
         Hint::Gate => "g".to_owned(),
+        Hint::Expiry => "x".to_owned(),
         Hint::Any => "a".to_owned(),
     }
 }
@@ -35,6 +36,7 @@ fn decode(text: &str) -> Hint {
         Some(("t", _)) => Hint::Timer,
         Some(("s", _)) => Hint::Schedule,
         Some(("g", _)) => Hint::Gate,
+        Some(("x", _)) => Hint::Expiry,
         _ => Hint::Any,
     }
 }

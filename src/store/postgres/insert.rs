@@ -8,13 +8,19 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::error::Doing;
+use super::batch::Batch;
+use super::error::{Doing, lost_connection};
 use super::statements::{Statement, Statements};
 use super::types::JsonParam;
+use super::unique::Keys;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
+use crate::store::unique::Taken;
 use crate::store::{Inserted, OwnedInsert, Preclaim};
+
+/// What an insert in a transaction of its own is called.
+const FLUSH_ALONE: &str = "insert job messages";
 
 /// Messages as one array a column.
 #[derive(Default)]
@@ -69,11 +75,20 @@ impl Texts {
 }
 
 impl<'a> Columns<'a> {
-    pub(super) fn new(messages: &'a [JobMessage], texts: &'a Texts, owned: Option<&Preclaim>) -> Self {
+    /// Of all messages but those to be skipped.
+    pub(super) fn new(
+        messages: &'a [JobMessage],
+        texts: &'a Texts,
+        owned: Option<&Preclaim>,
+        skip: &HashSet<usize>,
+    ) -> Self {
         let mut columns = Self { node: owned.map(|claim| claim.node.0), ..Self::default() };
         let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
+            if skip.contains(&position) {
+                continue;
+            }
             // The same given id twice in one flush: the first one counts.
             if message.id_given && !seen.insert(message.id) {
                 continue;
@@ -130,6 +145,11 @@ impl<'a> Columns<'a> {
         } else {
             Shape::Ready
         }
+    }
+
+    /// Nothing is left to write.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
     }
 
     /// What every statement takes.
@@ -197,9 +217,9 @@ impl<'a> Columns<'a> {
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
         if matches!(self.shape(), Shape::Ready | Shape::Held) {
-            return Ok((Inserted { rows: self.ids.len() as u64, owned: Vec::new() }, xid(0)?));
+            return Ok((Inserted { rows: self.ids.len() as u64, ..Inserted::default() }, xid(0)?));
         }
-        let mut inserted = Inserted { rows: rows.len() as u64, owned: Vec::new() };
+        let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
         for row in rows {
             if rows::get(row, 3)? {
                 inserted.owned.push(OwnedInsert {
@@ -223,9 +243,38 @@ pub(super) async fn insert(
         return Ok(Inserted::default());
     }
     let texts = Texts::new(messages);
-    let columns = Columns::new(messages, &texts, owned);
-    let rows = shared.engine_commit("insert job messages", columns.statement(&shared.sql), &columns.params()).await?;
+    if let Some(keys) = Keys::new(messages)? {
+        return insert_unique(shared, messages, &texts, owned, &keys).await;
+    }
+    let columns = Columns::new(messages, &texts, owned, &HashSet::new());
+    let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
     Ok(columns.read(&rows)?.0)
+}
+
+/// With a question for keys in front.
+async fn insert_unique(
+    shared: &Arc<Shared>,
+    messages: &[JobMessage],
+    texts: &Texts,
+    owned: Option<&Preclaim>,
+    keys: &Keys<'_>,
+) -> Result<Inserted> {
+    let batch = Batch::begin(shared, FLUSH_ALONE).await?;
+    let taken = match keys.read(&batch.query(&shared.sql.take_unique, &keys.params()).await?) {
+        Ok(taken) => taken,
+        Err(conflict) => {
+            batch.roll_back().await?;
+            return Err(conflict);
+        }
+    };
+    let columns = Columns::new(messages, texts, owned, &taken.skip);
+    let mut inserted = Inserted::default();
+    if !columns.is_empty() {
+        inserted = columns.read(&batch.query(columns.statement(&shared.sql), &columns.params()).await?)?.0;
+    }
+    let doing = Doing { what: FLUSH_ALONE, place: &shared.place };
+    batch.commit().await.map_err(|error| if lost_connection(&error) { doing.commit_unknown(error) } else { error })?;
+    Ok(Inserted { kept: taken.kept, ..inserted })
 }
 
 impl Postgres {
@@ -238,18 +287,33 @@ impl Postgres {
         if messages.is_empty() {
             return Ok(Inserted::default());
         }
+        let texts = Texts::new(messages);
+        let mut taken = Taken::default();
+        if let Some(keys) = Keys::new(messages)? {
+            taken = keys.read(&self.run_in(transaction, &self.0.sql.take_unique, &keys.params()).await?)?;
+        }
+        let columns = Columns::new(messages, &texts, None, &taken.skip);
+        let mut inserted = Inserted::default();
+        if !columns.is_empty() {
+            let rows = self.run_in(transaction, columns.statement(&self.0.sql), &columns.params()).await?;
+            inserted = columns.read(&rows)?.0;
+        }
+        Ok(Inserted { kept: taken.kept, ..inserted })
+    }
+
+    async fn run_in(
+        &self,
+        transaction: &tokio_postgres::Transaction<'_>,
+        statement: &Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>> {
         let shared = &self.0;
         let doing = Doing { what: "flush job messages", place: &shared.place };
-        let texts = Texts::new(messages);
-        let columns = Columns::new(messages, &texts, None);
-        let statement = columns.statement(&shared.sql);
-        let params = columns.params();
         let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
         // Unnamed: the caller's connection has no cache of ours, and may go through a pooler.
-        let rows = tokio::time::timeout(shared.call_timeout, transaction.query_typed(&statement.sql, &typed))
+        tokio::time::timeout(shared.call_timeout, transaction.query_typed(&statement.sql, &typed))
             .await
             .map_err(|_| doing.timeout(shared.call_timeout))?
-            .map_err(|e| doing.explain(e))?;
-        Ok(columns.read(&rows)?.0)
+            .map_err(|e| doing.explain(e))
     }
 }

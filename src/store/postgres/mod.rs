@@ -8,11 +8,13 @@
 
 mod admin;
 mod admission;
+mod backlog;
 mod batch;
 mod claim;
 mod client;
 mod connect;
 mod error;
+mod expiring;
 mod external;
 mod fate;
 mod hints;
@@ -31,6 +33,7 @@ pub(crate) mod testing;
 mod tls;
 mod transaction;
 mod types;
+mod unique;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -69,6 +72,7 @@ struct Shared {
     config: DatabaseConfig,
     call_timeout: Duration,
     pgbouncer: bool,
+    depths: backlog::Remembered,
     /// What and where, for errors and logs.
     place: String,
 }
@@ -88,6 +92,7 @@ impl Postgres {
             sql: Statements::new(&config.schema, config.history.keep),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
+            depths: backlog::Remembered::default(),
             place: config.url.redacted(),
             config: config.clone(),
         });

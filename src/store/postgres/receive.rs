@@ -3,8 +3,8 @@
 //! As a rule one statement: it remembers the ids and stores the jobs of those it had not seen. Only if it had seen some, a second
 //! one asks which messages they were.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
         }
     }
     let texts = Texts::new(&messages);
-    let columns = Columns::new(&messages, &texts, None);
+    let columns = Columns::new(&messages, &texts, None, &HashSet::new());
     let digests: Vec<&[u8]> = messages.iter().map(|message| firsts[&message.id].as_slice()).collect();
     let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
     params.push(&digests);

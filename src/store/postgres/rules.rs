@@ -52,6 +52,7 @@ impl Rules for Postgres {
                 ],
             )
             .await?;
+        self.forget_depths();
         if rule.running.is_some() {
             self.adopt(scope, &rule.name, prefix).await?;
         }

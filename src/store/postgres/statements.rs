@@ -18,6 +18,7 @@ pub(crate) struct Statement {
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
+const RENEWED: &str = include_str!("sql/part/renewed.sql");
 
 /// What a [`JobFilter`](crate::store::JobFilter) asks of every row; its states (`$2`) are asked for by each statement itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
@@ -45,7 +46,7 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let sql = lines.collect::<Vec<_>>().join("\n");
     let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
-    let mut sql = sql.replace("{may_start}", MAY_START);
+    let mut sql = sql.replace("{may_start}", MAY_START).replace("{renewed}", RENEWED);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
     }
@@ -94,6 +95,8 @@ statements! {
                  INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
     insert_owned: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                    INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
+    take_unique: [BYTEA_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
+    full_queues: [TEXT_ARRAY, INT8_ARRAY],
     history: [UUID, TEXT, TEXT, TEXT_ARRAY, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
     prune_history: [INT8, INT8],
     keep_result: [UUID, TEXT, JSONB, INT8],
@@ -112,6 +115,7 @@ statements! {
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     release: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
     promote: [INT8],
+    expire_jobs: [INT8, TEXT],
     travel: [INT8],
     register_node: [TEXT, TEXT, INT8, INT8],
     heartbeat: [INT8],

@@ -16,8 +16,10 @@ use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
 use super::insert::{Columns, Texts};
 use super::types::JsonParam;
+use super::unique::Keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
+use crate::store::unique::Taken;
 use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 
 /// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
@@ -117,15 +119,24 @@ impl fmt::Debug for PgTransaction {
 impl UnitOfWork for PgTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let texts = Texts::new(messages);
-        let columns = Columns::new(messages, &texts, owned);
+        let mut taken = Taken::default();
+        if let Some(keys) = Keys::new(messages)? {
+            taken = keys.read(&self.run("ask for keys", &self.shared.sql.take_unique, &keys.params()).await?)?;
+        }
+        let columns = Columns::new(messages, &texts, owned, &taken.skip);
+        if columns.is_empty() {
+            return Ok(Inserted { kept: taken.kept, ..Inserted::default() });
+        }
         let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
         let (inserted, xid) = columns.read(&rows)?;
         if self.evidence.xid.is_none() {
             self.evidence.xid = xid;
         }
         // One that had its id given may have been there before.
-        self.evidence.job = messages.iter().find(|message| !message.id_given).map(|message| message.id.into());
-        Ok(inserted)
+        let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));
+        let fresh = written.map(|(_, message)| message).find(|message| !message.id_given);
+        self.evidence.job = fresh.map(|message| message.id.into());
+        Ok(Inserted { kept: taken.kept, ..inserted })
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {

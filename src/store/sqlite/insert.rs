@@ -8,7 +8,7 @@ use super::failure::{Failure, Work};
 use super::parts::{Statement, statement};
 use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
-use super::{Inner, nodes, take_numbers};
+use super::{Inner, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
 use crate::job::{Due, JobId, JobMessage, NodeId, Payload, Terms};
 use crate::store::admission::group_key;
@@ -78,14 +78,18 @@ pub(super) fn insert(
 ) -> Work<Inserted> {
     // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
     let first = take_numbers(connection, "job", messages.len())?;
+    let taken = unique::take(connection, messages, now)?;
     let (owner, reserved) = match owned {
         Some(owned) if nodes::is_alive(connection, owned.node)? => {
             (Some(owned.node), owned.positions.iter().copied().collect::<HashSet<usize>>())
         }
         _ => (None, HashSet::new()),
     };
-    let mut inserted = Inserted::default();
+    let mut inserted = Inserted { kept: taken.kept, ..Inserted::default() };
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
+        if taken.skip.contains(&position) {
+            continue;
+        }
         let mut row = NewRow { message, seq, now, owner: owner.filter(|_| reserved.contains(&position)) };
         if row.owner.is_some() && row.is_covered(connection)? {
             row.owner = None;

@@ -8,8 +8,10 @@ mod admin;
 mod admission;
 mod aging;
 mod audit;
+mod backlog;
 mod claim;
 mod delivered;
+mod expiring;
 mod external;
 mod failure;
 mod hints;
@@ -33,6 +35,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod unique;
 mod writer;
 
 use std::fmt;
@@ -44,6 +47,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
+pub(crate) use self::backlog::refuse_full;
 pub use self::insert::insert_into;
 use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use jobwright::Result;
-use jobwright::store::{Admission, AdmitRequest, Admitted, Rule, Rules};
+use jobwright::store::{Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Rule, Rules};
 
 use super::Oracle;
 
@@ -36,5 +36,25 @@ impl Rules for Oracle {
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         Ok(self.lock().rules.clone())
+    }
+}
+
+/// Nothing expires: the cases about it run on databases alone.
+#[async_trait]
+impl Expiring for Oracle {
+    async fn expire_jobs(&self, _: usize) -> Result<Expired> {
+        Ok(Expired::default())
+    }
+}
+
+/// Nothing is ever full.
+#[async_trait]
+impl Backlog for Oracle {
+    async fn full(&self, _: &[&str]) -> Result<Vec<FullQueue>> {
+        Ok(Vec::new())
+    }
+
+    fn is_single_writer(&self) -> bool {
+        false
     }
 }

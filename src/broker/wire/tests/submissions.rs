@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::broker::wire::{external, submission};
-use crate::job::{Due, JobId, Limits, Submission};
+use crate::job::{Due, JobId, Limits, Submission, Terms};
 
 const UUID: &str = "0198c0de-0000-7000-8000-000000000001";
 
@@ -61,7 +61,7 @@ fn what_a_jms_client_sends() {
     assert_eq!((taken.priority, taken.max_attempts), (-7, 3));
     assert_eq!(taken.payload, Payload::text("not JSON"));
     let kept: Vec<_> = taken.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(kept, ["correlationId=c-1", "groupId=customer-7", "replyTo=answers", "vip=true", "weight=1.5"]);
+    assert_eq!(kept, ["correlationId=c-1", "replyTo=answers", "vip=true", "weight=1.5"]);
 }
 
 #[test]
@@ -180,6 +180,26 @@ fn when_it_may_run() {
 }
 
 #[test]
+fn groups_tenants_limit_keys_and_times_to_live_are_terms() {
+    let terms = |properties, headers: &[(&str, AMQPValue)]| {
+        let message = taken(&message(properties, headers, "1")).message;
+        (message.terms, message.headers.keys().cloned().collect::<Vec<_>>())
+    };
+    let group = |name: &str, ordered| Terms { group: Some(name.to_owned()), ordered, ..Terms::default() };
+    assert_eq!(terms(named(), &[("JMSXGroupID", text("j"))]), (group("j", false), vec![]));
+    let both = [("JMSXGroupID", text("j")), ("groupId", text("g")), ("ordered", text("true"))];
+    assert_eq!(terms(named(), &both), (group("g", true), vec![]));
+    assert_eq!(terms(named(), &[("groupId", text("g")), ("ordered", AMQPValue::Boolean(true))]).0, group("g", true));
+    assert_eq!(terms(named(), &[("groupId", text("g")), ("ordered", text("false"))]).0, group("g", false));
+    assert_eq!(terms(named(), &[("groupId", text("")), ("ordered", AMQPValue::Void)]), (Terms::default(), vec![]));
+    let named_so = [("tenant", text("acme")), ("limitKey", text("printer"))];
+    let expected = Terms { tenant: Some("acme".to_owned()), limit_key: Some("printer".to_owned()), ..Terms::default() };
+    assert_eq!(terms(named(), &named_so), (expected, vec!["tenant".to_owned()]));
+    let expected = Terms { ttl: Some(Duration::from_secs(60)), ..Terms::default() };
+    assert_eq!(terms(named().with_expiration("60000".into()), &[]).0, expected);
+}
+
+#[test]
 fn what_is_not_understood_is_refused() {
     let limits = Limits::default();
     let anonymous = BasicProperties::default().with_type("k".into());
@@ -190,7 +210,11 @@ fn what_is_not_understood_is_refused() {
         "bad-id",
     );
     refused(submission(&message(anonymous, &[("JMSMessageID", text("ID:"))], "1"), limits), "bad-id");
-    refused(submission(&message(named().with_expiration("60000".into()), &[], "1"), limits), "expiration");
+    for expiration in ["", "0", "-1", "1.5", "soon", "99999999999999999999", "9999999999999999"] {
+        refused(submission(&message(named().with_expiration(expiration.into()), &[], "1"), limits), "expiration");
+    }
+    let late = message(named().with_expiration("1000".into()), &[("delay", text("1s"))], "1");
+    refused(submission(&late, limits), "expiration");
     for (name, value, reason) in [
         ("queue", text("q\n"), "bad-queue"),
         ("queue", text("jobwright.reply"), "bad-queue"),
@@ -199,6 +223,12 @@ fn what_is_not_understood_is_refused() {
         ("maxAttempts", text("many"), "bad-header"),
         ("maxAttempts", AMQPValue::LongLongInt(i64::MAX), "bad-header"),
         ("jobPriority", AMQPValue::LongInt(40_000), "bad-header"),
+        ("ordered", text("true"), "bad-header"),
+        ("ordered", text("yes"), "bad-header"),
+        ("groupId", text(&"g".repeat(201)), "bad-header"),
+        ("JMSXGroupID", text("a\nb"), "bad-header"),
+        ("tenant", text(&"t".repeat(201)), "bad-header"),
+        ("limitKey", text(" padded"), "bad-header"),
         ("jobPriority", AMQPValue::LongInt(-32_768), "bad-header"),
         ("jobKind", AMQPValue::FieldTable(FieldTable::default()), "bad-header"),
         ("list", AMQPValue::FieldArray(vec![].into()), "bad-header"),
@@ -236,7 +266,7 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
     assert_eq!(taken(&redelivered).digest, same);
 
     let mut seen = vec![same];
-    let changed: [(BasicProperties, (&str, AMQPValue), &str); 9] = [
+    let changed: [(BasicProperties, (&str, AMQPValue), &str); 13] = [
         (named(), ("tenant", text("acme")), "[2]"),
         (named(), ("tenant", text("other")), "[1]"),
         (named().with_type("other".into()), ("tenant", text("acme")), "[1]"),
@@ -246,6 +276,10 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
         (named(), ("queue", text("q")), "[1]"),
         (named(), ("delay", text("1s")), "[1]"),
         (named(), ("maxAttempts", text("2")), "[1]"),
+        (named(), ("groupId", text("acme")), "[1]"),
+        (named(), ("limitKey", text("acme")), "[1]"),
+        (named().with_expiration("1000".into()), ("tenant", text("acme")), "[1]"),
+        (named().with_expiration("2000".into()), ("tenant", text("acme")), "[1]"),
     ];
     for (properties, header, body) in changed {
         let digest = digest(properties, &[header], body);
@@ -261,4 +295,14 @@ fn what_we_publish_can_be_submitted_again() {
     assert_eq!((message.id, message.kind, message.queue), (job(&[]).id, job(&[]).kind, job(&[]).queue));
     assert_eq!(message.headers, job(&[("tenant", "acme"), ("correlationId", "c-1")]).headers);
     assert_eq!((message.priority, message.max_attempts), (0, 10));
+    let mut asking = job(&[]);
+    asking.terms = Terms {
+        group: Some("g".to_owned()),
+        ordered: true,
+        tenant: Some("acme".to_owned()),
+        limit_key: Some("printer".to_owned()),
+        ..Terms::default()
+    };
+    let Submission { message, .. } = taken(&arrived(&external(&names(), &asking)));
+    assert_eq!(message.terms, asking.terms);
 }

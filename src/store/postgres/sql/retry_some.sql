@@ -32,7 +32,7 @@ advanced as (
 moved as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
                               payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, {renewed}
     from revived
     where $12 = 0
     union all
@@ -43,7 +43,11 @@ moved as (
 spread as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
                                     payload, body, content_type, headers, errors, terms)
-    select seq, version, due, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+    select seq, version, due, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors,
+           case when terms ? 'ttl'
+                then terms || jsonb_build_object('expires', (extract(epoch from due) * 1000000)::int8 + (terms ->> 'ttl')::int8)
+                else terms
+           end
     from revived
     where $12 > 0
     on conflict (id) do nothing

@@ -1,0 +1,271 @@
+//! What keeps a job from being there twice.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{NewJob, Payload};
+use crate::error::{Error, Result};
+
+/// Asks that a job is the only one of its kind with the same key, or the same payload.
+///
+/// ```
+/// use jobwright::{NewJob, Unique};
+///
+/// let job = NewJob::json("sync", &serde_json::json!({ "customer": 7, "why": "changed" }));
+/// let job = job.unique(Unique::fields(["/customer"]).while_waiting());
+/// # let _ = job;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "give it to `NewJob::unique`"]
+pub struct Unique {
+    by: By,
+    per_queue: bool,
+    hold: UniqueHold,
+    period: Option<Duration>,
+    conflict: UniqueConflict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum By {
+    Key(String),
+    Payload,
+    Fields(Vec<String>),
+}
+
+/// How long a job holds its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UniqueHold {
+    /// As long as it waits: for a node, for admission, for its time, for its next attempt.
+    Waiting,
+    /// Until it is gone: a dead letter holds it too.
+    Done,
+    /// For a period after the flush, whatever becomes of it.
+    Period,
+}
+
+impl UniqueHold {
+    /// The word it is stored as.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Period => "period",
+        }
+    }
+}
+
+/// What happens to a job whose key is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UniqueConflict {
+    /// It is not sent: the one that is there stays.
+    Keep,
+    /// It takes the place of the one that is there, if that still waits. A running one stays, and the new one is not sent.
+    Replace,
+    /// The flush fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    Reject,
+}
+
+/// What a job asked for, as it is kept with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UniqueTerm {
+    /// SHA-256 of what must be unique, as hex.
+    pub key: String,
+    /// How long it is held.
+    pub hold: UniqueHold,
+    /// In microseconds, with [`UniqueHold::Period`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<i64>,
+    /// What happens to this one if the key is held.
+    pub conflict: UniqueConflict,
+}
+
+impl Unique {
+    fn by(by: By) -> Self {
+        Self { by, per_queue: false, hold: UniqueHold::Done, period: None, conflict: UniqueConflict::Keep }
+    }
+
+    /// By a key of your own. 1 to 200 bytes.
+    pub fn key(key: impl Into<String>) -> Self {
+        Self::by(By::Key(key.into()))
+    }
+
+    /// By the whole payload: JSON documents that say the same are the same, in whatever order their keys are.
+    pub fn payload() -> Self {
+        Self::by(By::Payload)
+    }
+
+    /// By some fields of a JSON payload, as JSON pointers (`/customer/id`). One that is missing is not the same as null.
+    pub fn fields<T: Into<String>>(pointers: impl IntoIterator<Item = T>) -> Self {
+        Self::by(By::Fields(pointers.into_iter().map(Into::into).collect()))
+    }
+
+    /// Among the jobs of its queue only.
+    pub fn per_queue(mut self) -> Self {
+        self.per_queue = true;
+        self
+    }
+
+    /// The key is held until the job starts, so that one more can be sent while it runs. Without this: until the job is gone.
+    pub fn while_waiting(mut self) -> Self {
+        (self.hold, self.period) = (UniqueHold::Waiting, None);
+        self
+    }
+
+    /// The key is held for this long after the flush, whatever becomes of the job. 1 ms to 100 years.
+    pub fn for_period(mut self, period: Duration) -> Self {
+        (self.hold, self.period) = (UniqueHold::Period, Some(period));
+        self
+    }
+
+    /// If the key is held by a job that waits, this one takes its place: that one is removed, and this one goes to the end of its queue,
+    /// under its own id.
+    pub fn replace(mut self) -> Self {
+        self.conflict = UniqueConflict::Replace;
+        self
+    }
+
+    /// If the key is held, the flush fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and writes nothing.
+    pub fn reject(mut self) -> Self {
+        self.conflict = UniqueConflict::Reject;
+        self
+    }
+
+    /// What it comes to for a job that was checked otherwise.
+    pub(super) fn term(&self, job: &NewJob, longest: Duration) -> Result<UniqueTerm> {
+        if let Some(period) = self.period.filter(|period| *period < Duration::from_millis(1) || *period > longest) {
+            return Err(Error::invalid(format!("the period of a unique job is {period:?}; use 1 ms to 100 years")));
+        }
+        let mut parts: Vec<Vec<u8>> = vec![b"jobwright unique 1".to_vec()];
+        let (tag, content) = match &self.by {
+            By::Key(key) => {
+                super::validate::check_text("unique key", key, super::validate::KEY_MAX)?;
+                ("key", vec![key.clone().into_bytes()])
+            }
+            By::Payload => ("payload", whole(job)?),
+            By::Fields(pointers) => ("fields", fields(job, pointers)?),
+        };
+        let queue = if self.per_queue { job.queue.as_str() } else { "" };
+        parts.extend([tag, &job.kind, queue].map(|part| part.as_bytes().to_vec()));
+        parts.extend(content);
+        let mut hash = Sha256::new();
+        for part in parts {
+            // The length first: two parts must not run into each other.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let key = hash.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        let period = self.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX));
+        Ok(UniqueTerm { key, hold: self.hold, period, conflict: self.conflict })
+    }
+}
+
+/// A document as text that is the same for all that say the same.
+fn document(job: &NewJob) -> Result<Option<Value>> {
+    match &job.payload {
+        Ok(Payload::Json(raw)) => serde_json::from_str(raw.get()).map(Some).map_err(|error| {
+            Error::invalid("the payload of a unique job can't be compared: it is nested too deep; use `Unique::key`")
+                .with_source(error)
+        }),
+        _ => Ok(None),
+    }
+}
+
+fn whole(job: &NewJob) -> Result<Vec<Vec<u8>>> {
+    let Ok(payload) = &job.payload else { return Ok(Vec::new()) };
+    let content = match document(job)? {
+        Some(value) => value.to_string().into_bytes(),
+        None => payload.as_bytes().to_vec(),
+    };
+    Ok(vec![payload.content_type().as_bytes().to_vec(), content])
+}
+
+fn fields(job: &NewJob, pointers: &[String]) -> Result<Vec<Vec<u8>>> {
+    let Some(value) = document(job)? else {
+        return Err(Error::invalid(
+            "a job is to be unique by fields of its payload, which is not JSON; use `Unique::key`",
+        ));
+    };
+    if pointers.is_empty() {
+        return Err(Error::invalid("a job is to be unique by fields of its payload, but none is named"));
+    }
+    let mut parts = Vec::with_capacity(pointers.len() * 2);
+    for pointer in pointers {
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            return Err(Error::invalid(format!(
+                "{pointer:?} is not a JSON pointer; write `/customer` or `/customer/id`"
+            )));
+        }
+        parts.push(pointer.clone().into_bytes());
+        parts.push(value.pointer(pointer).map_or_else(Vec::new, |field| field.to_string().into_bytes()));
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::job::Limits;
+
+    fn term(job: NewJob) -> UniqueTerm {
+        job.validate(Limits::default()).unwrap().terms.unique.unwrap()
+    }
+
+    fn job() -> NewJob {
+        NewJob::json("k", &json!({ "a": 1, "b": { "c": null } }))
+    }
+
+    #[test]
+    fn the_same_is_the_same_however_it_is_written() {
+        let other = NewJob::new("k", Payload::json_text("{ \"b\":{\"c\":null},\n \"a\":1 }").unwrap());
+        assert_eq!(term(job().unique(Unique::payload())), term(other.clone().unique(Unique::payload())));
+        let some = Unique::fields(["/a"]);
+        assert_eq!(term(job().unique(some.clone())).key, term(NewJob::json("k", &json!({ "a": 1 })).unique(some)).key);
+        let key = Unique::key("x");
+        assert_eq!(term(job().unique(key.clone())).key, term(job().queue("q").unique(key.clone().replace())).key);
+        // Pinned: what is in the database must be found by later builds, and by `send` in SQL.
+        assert_eq!(term(job().unique(key)).key, "81a7e14f22c36e836544db89d0856e959d2c17c6ff5493ce9d23895a3c8515b3");
+    }
+
+    #[test]
+    fn what_differs_has_another_key() {
+        let jobs = [
+            job().unique(Unique::payload()),
+            job().unique(Unique::key("a")),
+            job().unique(Unique::key("a").per_queue()),
+            job().queue("q").unique(Unique::key("a").per_queue()),
+            NewJob::json("other", &1).unique(Unique::key("a")),
+            job().unique(Unique::fields(["/a"])),
+            job().unique(Unique::fields(["/b/c"])),
+            NewJob::json("k", &json!({ "b": {} })).unique(Unique::fields(["/b/c"])),
+            job().unique(Unique::fields(["/a", "/b/c"])),
+            NewJob::new("k", Payload::text("x")).unique(Unique::payload()),
+        ];
+        let mut keys: Vec<_> = jobs.into_iter().map(|job| term(job).key).collect();
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (job, why) in [
+            (job().unique(Unique::key("")), "unique key is empty"),
+            (job().unique(Unique::fields(["a"])), "JSON pointer"),
+            (job().unique(Unique::fields(Vec::<String>::new())), "none is named"),
+            (NewJob::new("k", Payload::text("x")).unique(Unique::fields(["/a"])), "not JSON"),
+            (job().unique(Unique::payload().for_period(Duration::ZERO)), "1 ms"),
+        ] {
+            let error = job.validate(Limits::default()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

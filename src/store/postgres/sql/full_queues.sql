@@ -1,0 +1,5 @@
+-- Which queues hold as many as they may: it counts no further than that.
+select q.name, q.depth
+from unnest($1::text[], $2::int8[]) as q(name, depth)
+where (select count(*) from (select from {schema}.job j where j.queue = q.name and j.lock_owner is null limit q.depth) w)
+    + (select count(*) from (select from {schema}.blocked_job b where b.queue = q.name limit q.depth) w) >= q.depth

@@ -1,0 +1,69 @@
+//! Keys of unique jobs, asked for before the jobs are inserted, in the same transaction.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::rows;
+use crate::error::Result;
+use crate::job::{JobId, JobMessage, UniqueConflict};
+use crate::store::unique::{Asked, Taken, conflict};
+
+/// The question, as one array a column.
+pub(super) struct Keys<'a> {
+    asked: Asked<'a>,
+    keys: Vec<Vec<u8>>,
+    ids: Vec<Uuid>,
+    holds: Vec<&'static str>,
+    periods: Vec<Option<i64>>,
+    conflicts: Vec<&'static str>,
+}
+
+impl<'a> Keys<'a> {
+    /// `None`: no message is unique.
+    pub(super) fn new(messages: &'a [JobMessage]) -> Result<Option<Self>> {
+        let Some(asked) = Asked::new(messages)? else { return Ok(None) };
+        let terms = || asked.firsts.iter().map(|(_, _, term)| *term);
+        Ok(Some(Self {
+            keys: terms().map(|term| bytes(&term.key)).collect(),
+            ids: asked.firsts.iter().map(|(_, message, _)| *message.id.as_uuid()).collect(),
+            holds: terms().map(|term| term.hold.as_str()).collect(),
+            periods: terms().map(|term| term.period).collect(),
+            conflicts: terms().map(|term| on_conflict(term.conflict)).collect(),
+            asked,
+        }))
+    }
+
+    /// The parameters of `take_unique`.
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 5] {
+        [&self.keys, &self.ids, &self.holds, &self.periods, &self.conflicts]
+    }
+
+    /// What its answer means.
+    pub(super) fn read(&self, answer: &[Row]) -> Result<Taken> {
+        let mut holders = vec![None; self.asked.firsts.len()];
+        for row in answer {
+            let at = usize::try_from(rows::get::<i32>(row, 0)? - 1).unwrap_or(usize::MAX);
+            let holder = JobId::from(rows::get::<Uuid>(row, 2)?);
+            match (rows::get::<&str>(row, 1)?, self.asked.firsts.get(at)) {
+                ("conflict", Some((_, message, _))) => return Err(conflict(message, holder)),
+                ("kept", Some(_)) => holders[at] = Some(holder),
+                _ => {}
+            }
+        }
+        Ok(self.asked.taken(&holders))
+    }
+}
+
+/// From hex; the term was made by this crate.
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).filter_map(|n| u8::from_str_radix(hex.get(2 * n..2 * n + 2)?, 16).ok()).collect()
+}
+
+fn on_conflict(conflict: UniqueConflict) -> &'static str {
+    match conflict {
+        UniqueConflict::Keep => "keep",
+        UniqueConflict::Replace => "replace",
+        UniqueConflict::Reject => "reject",
+    }
+}

@@ -1,0 +1,2 @@
+-- Most installations have none, and pay for no more than this.
+select exists (select 1 from jobwright_rule where depth is not null)

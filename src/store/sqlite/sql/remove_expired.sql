@@ -1,0 +1,2 @@
+-- After its copy has been made.
+delete from {table} where seq = :seq

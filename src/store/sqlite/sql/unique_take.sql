@@ -1,0 +1,3 @@
+-- For a key that nobody holds any more, or whose job was just removed.
+insert into jobwright_unique_key (key, job_id, hold, expires_at) values (unhex(:key), :id, :hold, :expires_at)
+on conflict (key) do update set job_id = excluded.job_id, hold = excluded.hold, expires_at = excluded.expires_at

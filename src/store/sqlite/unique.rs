@@ -1,0 +1,60 @@
+//! Keys of unique jobs, asked for before the jobs are inserted, in the same transaction. The one writer needs no locks.
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+
+use super::failure::Work;
+use super::rows::{Micros, job_id};
+use crate::job::{JobId, JobMessage, UniqueConflict, UniqueTerm};
+use crate::store::unique::{Asked, Taken, conflict};
+
+const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
+const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
+const UNIQUE_REPLACE: [&str; 3] = [
+    "delete from jobwright_job where id = :id and lock_owner is null",
+    "delete from jobwright_blocked_job where id = :id",
+    "delete from jobwright_timer_job where id = :id",
+];
+
+/// Takes the keys of messages that ask for one, and says which are not to be written.
+pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros) -> Work<Taken> {
+    let Some(asked) = Asked::new(messages)? else { return Ok(Taken::default()) };
+    let mut holders = Vec::with_capacity(asked.firsts.len());
+    for (_, message, term) in &asked.firsts {
+        holders.push(take_one(connection, message, term, now)?);
+    }
+    Ok(asked.taken(&holders))
+}
+
+/// Who else holds the key; `None`: it is this message's now.
+fn take_one(connection: &Connection, message: &JobMessage, term: &UniqueTerm, now: Micros) -> Work<Option<JobId>> {
+    let held = connection
+        .prepare_cached(UNIQUE_HOLDER)?
+        .query_row(named_params! { ":key": term.key, ":now": now }, |row| {
+            Ok((job_id(row, "job_id")?, row.get::<_, bool>("held")?, row.get::<_, bool>("waits")?))
+        })
+        .optional()?;
+    if let Some((holder, true, waits)) = held {
+        match term.conflict {
+            UniqueConflict::Reject if holder != message.id => return Err(conflict(message, holder).into()),
+            UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder)? => {}
+            _ => return Ok(Some(holder)),
+        }
+    }
+    connection.prepare_cached(UNIQUE_TAKE)?.execute(named_params! {
+        ":key": term.key,
+        ":id": message.id.as_uuid().as_bytes(),
+        ":hold": term.hold.as_str(),
+        ":expires_at": term.period.map(|period| now.saturating_add(period)),
+    })?;
+    Ok(None)
+}
+
+/// Removes a job that waits, for the one that takes its place. `false`: it is set aside.
+fn remove(connection: &Connection, id: JobId) -> Work<bool> {
+    for sql in UNIQUE_REPLACE {
+        if connection.prepare_cached(sql)?.execute(named_params! { ":id": id.as_uuid().as_bytes() })? == 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
