@@ -15,6 +15,7 @@ mod failing;
 mod gates;
 mod hot_path;
 mod limits;
+mod pages;
 mod plans;
 mod progressing;
 mod running;

@@ -74,6 +74,11 @@ impl Place {
         self.rabbit.as_ref().unwrap()
     }
 
+    /// Its schema, on a server.
+    pub(crate) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }

@@ -1,0 +1,153 @@
+//! The roles of docs/operations.md, as they are written there: each does its work with nothing else.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use std::process::{Command, Output, Stdio};
+
+use common::{Place, until, uuid};
+
+const DOCUMENT: &str = include_str!("../../docs/operations.md");
+
+/// The roles of one test. They belong to the whole server, so they have names of their own, and go with the test.
+struct Roles {
+    place: Place,
+    names: [(&'static str, String); 3],
+}
+
+fn owner(sql: &str) -> Result<(), String> {
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.map_err(|error| format!("{error:?}"))?;
+        tokio::spawn(connection);
+        client.batch_execute(sql).await.map_err(|error| format!("{error:?}\n{sql}"))
+    })
+}
+
+impl Roles {
+    /// Makes the roles, and gives them what the document says.
+    fn create() -> Option<Self> {
+        let place = Place::postgres()?;
+        let schema = place.schema().unwrap().to_owned();
+        let names = ["sender", "executor", "operator"].map(|role| (role, format!("jobwright_{role}_{}", uuid())));
+        let section = DOCUMENT.split("### Roles").nth(1).unwrap().split("\n### ").next().unwrap();
+        let grants: String =
+            section.split("```").filter_map(|block| block.strip_prefix("sql\n")).collect::<Vec<_>>().join("\n");
+        let mut sql = String::new();
+        for (_, name) in &names {
+            sql.push_str(&format!("create role \"{name}\" login password 'secret';\n"));
+        }
+        assert!(grants.lines().filter(|line| line.starts_with("grant ")).count() > 20, "{grants}");
+        for line in grants.lines() {
+            let statement = line.split("--").next().unwrap().trim();
+            let Some((what, role)) = statement.strip_suffix(';').and_then(|text| text.rsplit_once(" to ")) else {
+                assert!(statement.is_empty(), "not a grant: {line}");
+                continue;
+            };
+            let name = &names.iter().find(|(known, _)| *known == role).expect("a role of this document").1;
+            let what = what
+                .replace("schema jobwright", &format!("schema {schema}"))
+                .replace("jobwright.", &format!("{schema}."));
+            sql.push_str(&format!("{what} to \"{name}\";\n"));
+        }
+        let roles = Self { place, names };
+        owner(&sql).unwrap();
+        Some(roles)
+    }
+
+    fn command(&self, role: &str, arguments: &[&str]) -> Command {
+        let name = &self.names.iter().find(|(known, _)| *known == role).unwrap().1;
+        let url = std::env::var("DATABASE_URL").unwrap();
+        let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
+        let mut command = self.place.command(arguments);
+        command.env("DATABASE_URL", format!("postgres://{name}:secret@{host}"));
+        command
+    }
+
+    /// Runs a command as a role: it succeeds, and nothing was denied behind its back.
+    fn run(&self, role: &str, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(role, arguments).output().unwrap();
+        let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+        assert!(status.success() && !err.contains("permission denied"), "{role}: {arguments:?}\n{out}\n{err}");
+        out
+    }
+}
+
+impl Drop for Roles {
+    fn drop(&mut self) {
+        for (_, name) in &self.names {
+            // Best effort: a leftover role can do nothing, its schema goes with the place.
+            let _ = owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
+        }
+    }
+}
+
+#[test]
+fn roles_do_their_work_with_what_the_document_gives_them() {
+    let Some(roles) = Roles::create() else { return };
+    let place = &roles.place;
+    place.configure(
+        "[handlers.ends]\ncommand = [\"true\"]\n[handlers.fails]\ncommand = [\"false\"]\n[history]\nkeep = \"all\"\n",
+    );
+
+    // The owner limits a queue, so that jobs are admitted too.
+    place.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s"]).success();
+    for arguments in [
+        &["send", "ends"][..],
+        &["send", "ends", "--delay", "1s"],
+        &["send", "ends", "--id", "01890a5d-ac96-774b-bcce-b302099a8057"],
+        &["send", "fails", "--max-attempts", "1"],
+        &["send", "kept"],
+        &["send", "later", "--delay", "1h"],
+    ] {
+        roles.run("sender", arguments);
+    }
+
+    let sender = format!("set role \"{}\";", roles.names[0].1);
+    let schema = place.schema().unwrap();
+    owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)")).unwrap();
+    owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
+
+    let log = place.file("worker.log");
+    let mut worker = roles
+        .command("executor", &["worker"])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    until("the worker", || {
+        assert!(!said().contains("permission denied"), "{}", said());
+        let left = place.list(&[]);
+        left.len() == 3 && left.iter().all(|job| job["kind"] != "ends")
+    });
+
+    let operate = |arguments: &[&str]| roles.run("operator", arguments);
+    operate(&["status"]);
+    operate(&["jobs", "list"]);
+    operate(&["jobs", "suspend", "--kind", "kept"]);
+    operate(&["jobs", "change", "--kind", "kept", "--to-queue", "other", "--priority", "3"]);
+    operate(&["jobs", "resume", "--kind", "kept"]);
+    operate(&["jobs", "change", "--kind", "kept", "--to-queue", "third", "--delay", "2h"]);
+    operate(&["jobs", "run", "--kind", "later"]);
+    operate(&["jobs", "cancel", "--kind", "later"]);
+    operate(&["jobs", "retry", "--state", "dead"]);
+    operate(&["queues", "pause", "mail"]);
+    operate(&["queues", "limit", "default", "--running", "5"]);
+    operate(&["rules", "put", "tenant", "*", "--running", "2"]);
+    operate(&["rules", "delete", "tenant", "*"]);
+    operate(&["queues", "list"]);
+    let nodes: serde_json::Value = serde_json::from_str(&operate(&["nodes", "list", "--output", "json"])).unwrap();
+    operate(&["locks", "release", &nodes[0]["id"].to_string()]);
+    operate(&["jobs", "delete", "--kind", "kept"]);
+    assert!(operate(&["audit", "list"]).contains("condemn"));
+    let cleared = owner(&format!("set role \"{}\"; delete from {}.audit", roles.names[2].1, place.schema().unwrap()));
+    assert!(cleared.unwrap_err().contains("permission denied"), "an operator can't remove what the audit says");
+
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert!(!said().contains("permission denied"), "{}", said());
+}
