@@ -145,6 +145,9 @@ pub struct ExecutorConfig {
     /// library is told by [`CommandExecutor::shutdown`](crate::CommandExecutor::shutdown).
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
+    /// How long a handler may go on after its job was cancelled, to tidy up, before it is dropped. 0 to 1 h; default 5 s.
+    #[serde(deserialize_with = "duration")]
+    pub cancel_grace: Duration,
     /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
@@ -163,6 +166,7 @@ impl Default for ExecutorConfig {
             name: None,
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(5),
             poll_interval: Duration::from_secs(5),
             conflict_retries: 3,
             quarantine_after: 3,
@@ -177,6 +181,9 @@ impl ExecutorConfig {
         }
         if self.poll_interval < Duration::from_millis(10) || self.poll_interval > Duration::from_secs(3600) {
             return Err(Error::config(format!("executor.poll_interval is {:?}; use 10ms to 1h", self.poll_interval)));
+        }
+        if self.cancel_grace > Duration::from_secs(3600) {
+            return Err(Error::config(format!("executor.cancel_grace is {:?}; use 0s to 1h", self.cancel_grace)));
         }
         if self.quarantine_after > ERRORS_KEPT {
             return Err(Error::config(format!(

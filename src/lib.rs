@@ -70,6 +70,7 @@
 //! * Handlers run at least once and commit once. What one does outside its transaction can happen again.
 //! * Every wait has a deadline.
 
+mod admin;
 pub(crate) mod backoff;
 pub mod broker;
 pub mod config;
@@ -83,6 +84,7 @@ pub mod store;
 pub mod testing;
 mod tls;
 
+pub use admin::Admin;
 pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret};
 pub use context::Context;

@@ -20,7 +20,7 @@ use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
-use crate::commands::{broker, doctor, jobs, migrate, schedules, send, status, worker};
+use crate::commands::{audit, broker, doctor, jobs, migrate, nodes, queues, rules, schedules, send, status, worker};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::say;
@@ -60,6 +60,11 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Status(args) => status::run(&load()?, &args).await,
         Command::Jobs(command) => jobs::run(&load()?, command).await,
         Command::Schedules(command) => schedules::run(&load()?, command).await,
+        Command::Queues(command) => queues::run(&load()?, command).await,
+        Command::Rules(command) => rules::run(&load()?, command).await,
+        Command::Nodes(command) => nodes::run(&load()?, command).await,
+        Command::Locks(command) => nodes::locks(&load()?, command).await,
+        Command::Audit(command) => audit::run(&load()?, command).await,
         Command::Broker(command) => broker::run(&load()?, &command).await,
         // It says by its code what it found.
         Command::Doctor(args) => return doctor::run(load(), &args).await,

@@ -278,6 +278,7 @@ impl<S: Store> ExecutorBuilder<S> {
             NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
         Ok(Settings {
             call_timeout: messages.call_timeout,
+            cancel_grace: config.cancel_grace,
             messages,
             registry: Arc::new(registry),
             queues: queues.into_iter().collect(),

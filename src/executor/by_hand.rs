@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{self, Member};
+use super::cancellations::{Cancellations, Stop};
 use super::completer::{Completer, Report};
 use super::incarnation::Incarnation;
 use super::progress::Engine;
@@ -185,14 +186,15 @@ impl<S: Store> ByHand<S> {
         let queue = self.queues.first().cloned().unwrap_or_default();
         let slots = self.slots(&queue).await?;
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
-        let cancelled = CancellationToken::new();
+        let cancellations = Cancellations::default();
+        let cancelled = Stop { cancellations: &cancellations, fence: job.fence() };
         let engine = Engine { jobs: &self.node.store, node: self.node.id, largest: self.node.messages.limits.payload };
-        let attempt = Attempt { job: &job, context, engine, cancelled: &cancelled, slots: &slots };
+        let attempt = Attempt { job: &job, context, engine, cancelled, slots: &slots };
         Ok(match worker::execute(&kind, attempt).await {
             Ending::Returned(ended) => ended,
             Ending::DoneWithout => Ok(Outcome::Done),
             Ending::TimedOut(limit) => Err(JobError::new(format!("the handler did not finish within {limit:?}"))),
-            Ending::Cancelled => Err(JobError::new("the handler was told to stop")),
+            Ending::Cancelled | Ending::Gone => Err(JobError::new("the handler was told to stop")),
         })
     }
 

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, RwLock};
@@ -54,6 +54,10 @@ impl InFlight {
 
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    pub(super) fn fences(&self) -> HashSet<Fence> {
+        self.lock().iter().map(|(id, hand)| Fence { id: *id, version: hand.version }).collect()
     }
 
     fn ids(&self) -> Vec<JobId> {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::batch::Gathering;
+use super::cancellations::Cancellations;
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
 use super::failing::Failing;
@@ -47,6 +48,8 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) stop_claiming: CancellationToken,
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
+    /// Which of them, and telling them.
+    pub(super) cancellations: Arc<Cancellations>,
     timer_hint: Arc<Notify>,
     expiry_hint: Arc<Notify>,
     schedule_hint: Arc<Notify>,
@@ -126,6 +129,7 @@ impl<S: Store> Incarnation<S> {
     pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
+        let cancel = CancellationToken::new();
         Arc::new_cyclic(|this| Self {
             id,
             store: settings.messages.jobs.clone(),
@@ -140,7 +144,8 @@ impl<S: Store> Incarnation<S> {
             poll_interval: settings.poll_interval,
             failing: settings.failing.clone(),
             stop_claiming: stop.child_token(),
-            cancel: CancellationToken::new(),
+            cancellations: Arc::new(Cancellations::new(cancel.clone(), settings.cancel_grace)),
+            cancel,
             timer_hint: Arc::default(),
             expiry_hint: Arc::default(),
             schedule_hint: Arc::default(),
@@ -187,7 +192,10 @@ impl<S: Store> Incarnation<S> {
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }
-        let (in_flight, store, id) = (self.in_flight.clone(), store.clone(), self.id);
+        let (cancellations, in_flight) = (self.cancellations.clone(), self.in_flight.clone());
+        let (jobs, id, stop) = (store.clone(), self.id, quit.clone());
+        helpers.spawn(async move { cancellations.watch(&*jobs, id, &in_flight, stop).await });
+        let (in_flight, store) = (self.in_flight.clone(), store.clone());
         let (straggler, quit) = (settings.call_timeout, quit.clone());
         helpers.spawn(async move { in_flight.reconcile(store, id, straggler, quit).await });
         helpers.close();
@@ -222,7 +230,7 @@ impl<S: Store> Incarnation<S> {
                 () = lost.cancelled() => end = End::LeaseLost,
             }
         }
-        self.cancel.cancel();
+        self.cancellations.stop();
         if tokio::time::timeout(LET_GO, self.workers.wait()).await.is_err() {
             tracing::warn!(
                 handlers = self.workers.len(),

@@ -1,7 +1,6 @@
 use std::fmt;
 
-use tokio_util::sync::CancellationToken;
-
+use super::cancellations::Stop;
 use super::progress::Engine;
 use crate::context::Context;
 use crate::error::Result;
@@ -18,7 +17,7 @@ pub struct JobContext<'a, A = (), S: Store = Postgres> {
     pub(super) state: &'a A,
     pub(super) context: &'a mut Context<S>,
     pub(super) engine: Engine<'a>,
-    pub(super) cancelled: &'a CancellationToken,
+    pub(super) cancelled: Stop<'a>,
 }
 
 impl<'a, A, S: Store> JobContext<'a, A, S> {
@@ -68,10 +67,34 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
         self.context.pending()
     }
 
-    /// Whether the node wants this handler to stop: it is shutting down and the grace period is over, or it lost its lease.
-    /// An async handler is dropped at its next `.await` anyway; a long computation may ask here.
+    /// Whether this handler is to stop: its job was cancelled or taken away, or its node is shutting down and the grace period is
+    /// over, or lost its lease. An async handler is dropped at its next `.await`, at once or after
+    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace); a long computation may ask here. Costs no question to the database.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled()
+        self.cancelled.look().is_some()
+    }
+
+    /// Waits until this handler is to stop because its job was cancelled or taken away: to undo within
+    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace) what it did outside its transaction. Whatever it returns then is not
+    /// committed. Borrows nothing of the context.
+    ///
+    /// ```
+    /// # use jobwright::{JobContext, JobError, Outcome};
+    /// # async fn convert() -> Result<(), JobError> { Ok(()) }
+    /// # async fn remove_half_done() {}
+    /// async fn handle(cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
+    ///     tokio::select! {
+    ///         done = convert() => done?,
+    ///         () = cx.cancelled() => remove_half_done().await,
+    ///     }
+    ///     Ok(Outcome::Done)
+    /// }
+    /// ```
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<'a, A, S> {
+        let stop = self.cancelled;
+        async move {
+            stop.told().await;
+        }
     }
 }
 

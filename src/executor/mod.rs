@@ -9,6 +9,7 @@
 //!      ├── Timers: due timers to waiting
 //!      ├── Admission: jobs of groups and under limits, when they may start
 //!      ├── Scheduler: jobs of due schedules
+//!      ├── Cancellations: handlers whose job was cancelled are told
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
 //!      └── Heart: renews the node's lease, on a thread of its own
 //! ```
@@ -21,6 +22,7 @@ mod batch;
 mod broker;
 mod builder;
 pub(crate) mod by_hand;
+mod cancellations;
 mod command;
 mod completer;
 mod dispatcher;
@@ -82,6 +84,7 @@ struct Settings<S: Store> {
     /// After how many deaths of its nodes a job is a dead letter.
     quarantine: Option<NonZeroU32>,
     call_timeout: Duration,
+    cancel_grace: Duration,
     counters: Arc<Counters>,
     /// How long a stop waits for handlers; whoever asks for it may say otherwise.
     grace: Mutex<Duration>,

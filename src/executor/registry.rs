@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
 
 use super::batch::BatchPlan;
+use super::cancellations::Stop;
 use super::middleware::Layer;
 use super::progress::Engine;
 use super::{Command, JobContext, KindOptions};
@@ -26,7 +26,7 @@ pub(super) struct Attempt<'a, S: Store> {
     pub(super) job: &'a Job,
     pub(super) context: &'a mut Context<S>,
     pub(super) engine: Engine<'a>,
-    pub(super) cancelled: &'a CancellationToken,
+    pub(super) cancelled: Stop<'a>,
     /// What the attempt occupies. Whoever may go on when its future was dropped keeps a clone.
     pub(super) slots: &'a Arc<Slots>,
 }

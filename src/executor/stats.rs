@@ -20,6 +20,8 @@ pub struct ExecutorStats {
     pub released: u64,
     /// Outcomes that were refused, because the claim was no longer current.
     pub refused: u64,
+    /// Handlers that stopped, or were stopped, because their job was cancelled or taken away while they ran.
+    pub cancelled: u64,
     /// Handlers running, or jobs in hand, now.
     pub in_flight: u64,
     /// How often this executor lost its lease and had to start anew.
@@ -54,6 +56,7 @@ pub(super) struct Counters {
     pub(super) other: AtomicU64,
     pub(super) released: AtomicU64,
     pub(super) refused: AtomicU64,
+    pub(super) cancelled: AtomicU64,
     pub(super) leases_lost: AtomicU64,
     pub(super) delivered: AtomicU64,
     pub(super) stale: AtomicU64,
@@ -82,6 +85,7 @@ impl Counters {
             other: get(&self.other),
             released: get(&self.released),
             refused: get(&self.refused),
+            cancelled: get(&self.cancelled),
             in_flight: in_flight as u64,
             leases_lost: get(&self.leases_lost),
             delivered: get(&self.delivered),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use super::cancellations::{Stop, Told};
 use super::completer::Report;
 use super::failing::{Decision, pause};
 use super::incarnation::Incarnation;
@@ -27,6 +27,8 @@ pub(super) enum Ending {
     TimedOut(Duration),
     /// Told to stop before it was done.
     Cancelled,
+    /// The job was cancelled, or taken away: there is nothing left to record an outcome of.
+    Gone,
 }
 
 /// What is logged while a job runs is logged as part of this.
@@ -51,11 +53,9 @@ pub(super) fn run<S: Store>(
         loop {
             let engine = Engine { jobs: &node.store, node: node.id, largest: node.messages.limits.payload };
             let mut context = node.messages.begin();
-            let ending = execute(
-                &kind,
-                Attempt { job: &job, context: &mut context, engine, cancelled: &node.cancel, slots: &slots },
-            )
-            .await;
+            let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
+            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
+            let ending = execute(&kind, attempt).await;
             if conclude(&node, &kind, &job, context, ending, conflicts).await {
                 break;
             }
@@ -73,45 +73,58 @@ pub(super) fn run<S: Store>(
 }
 
 pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
-    let cancel = attempt.cancelled;
+    let stop = attempt.cancelled;
     if !kind.layers.is_empty() {
         return Box::pin(execute_within(kind, attempt)).await;
     }
     let handler = catching_async(kind.handler.run(attempt));
-    limited(kind, cancel, handler).await
+    limited(kind, stop, handler).await
 }
 
 /// With what runs around it.
 async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
-    let (job, cancel) = (attempt.job, attempt.cancelled);
+    let (job, stop) = (attempt.job, attempt.cancelled);
     let done = AtomicBool::new(false);
     let handler = async {
         let ended = catching_async(kind.handler.run(attempt)).await;
         done.store(matches!(ended, Ok(Outcome::Done)), Ordering::Relaxed);
         ended
     };
-    match limited(kind, cancel, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
+    match limited(kind, stop, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
         Ending::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => Ending::DoneWithout,
         ending => ending,
     }
 }
 
 /// Within the time it has.
-async fn limited<S: Store>(kind: &Kind<S>, cancel: &CancellationToken, handler: impl Future<Output = Ended>) -> Ending {
+async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<Output = Ended>) -> Ending {
     let limited = async {
         match kind.options.timeout {
             Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
             None => Ok(handler.await),
         }
     };
-    tokio::select! {
+    tokio::pin!(limited);
+    let told = tokio::select! {
         biased;
-        () = cancel.cancelled() => Ending::Cancelled,
-        ended = limited => match ended {
+        told = stop.told() => told,
+        ended = &mut limited => return match ended {
             Ok(ended) => Ending::Returned(ended),
             Err(limit) => Ending::TimedOut(limit),
         },
+    };
+    if told == Told::Node {
+        return Ending::Cancelled;
     }
+    // It has been told too, and may tidy up; then it is dropped.
+    Box::pin(async {
+        tokio::select! {
+            _ = tokio::time::timeout(stop.grace(), limited) => {}
+            () = stop.node().cancelled() => {}
+        }
+    })
+    .await;
+    Ending::Gone
 }
 
 /// Brings the outcome to the database. `false`: there is none yet, the handler is to be run again; its transaction is rolled back.
@@ -156,6 +169,17 @@ async fn conclude<S: Store>(
         Ending::TimedOut(limit) => {
             drop(context);
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
+        }
+        Ending::Gone => {
+            if context.has_transaction()
+                && let Err(error) = Box::pin(context.rollback()).await
+            {
+                tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
+            }
+            add(&node.counters.cancelled, 1);
+            tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
+            node.in_flight.remove(std::iter::once(fence));
+            return true;
         }
         Ending::Cancelled => {
             drop(context);

@@ -7,6 +7,7 @@ use super::{
     AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
     MessageServiceFactory, WakeUp, WhenFull,
 };
+use crate::admin::Admin;
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
@@ -195,6 +196,11 @@ impl<S: Store> MessageServices<S> {
     /// The management side of the store.
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
         &self.jobs
+    }
+
+    /// For operators: looks at jobs and steers them.
+    pub fn admin(&self) -> Admin {
+        Admin::new(self.jobs.clone(), self.wakeup.clone())
     }
 
     /// The store itself.

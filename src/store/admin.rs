@@ -137,6 +137,13 @@ pub struct JobDetail {
 pub struct Steered(pub BTreeMap<JobState, u64>);
 
 impl Steered {
+    /// Adds what another step of the same operation touched.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (state, count) in &other.0 {
+            *self.0.entry(*state).or_default() += count;
+        }
+    }
+
     /// Altogether.
     pub fn total(&self) -> u64 {
         self.0.values().sum()

@@ -148,9 +148,20 @@ fn quoted(text: &str, quote: char) -> Option<usize> {
         return None;
     }
     let inner = text.get(1..)?;
-    // A quote inside a word is an apostrophe.
-    let end = inner.match_indices(quote).map(|(at, _)| at).find(|at| !inner[at + 1..].starts_with(is_word))?;
-    Some(1 + end + 1)
+    let mut from = 0;
+    loop {
+        let end = from + inner[from..].find(quote)?;
+        let after = &inner[end + 1..];
+        if after.starts_with(quote) {
+            // Doubled: a quote within the quotes.
+            from = end + 2;
+        } else if after.starts_with(is_word) {
+            // Inside a word: an apostrophe.
+            from = end + 1;
+        } else {
+            return Some(1 + end + 1);
+        }
+    }
 }
 
 #[cfg(test)]

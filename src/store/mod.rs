@@ -30,6 +30,7 @@ pub mod schedules;
 mod settle;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
@@ -58,6 +59,7 @@ pub use self::progress::{JobProgress, Progress, ProgressUpdate};
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
+pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Order, Steering};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
@@ -229,7 +231,7 @@ pub struct Promoted {
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
 pub trait JobStore:
-    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + fmt::Debug + 'static
+    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + Steering + fmt::Debug + 'static
 {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
@@ -370,15 +372,22 @@ pub trait JobStore:
 
     /// The same for some of them, or for all but not all at once: what is spread over a time becomes a timer, and a timer is never
     /// put off by it.
-    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered>;
+    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+        let RetryOptions { dry_run, limit, spread } = *options;
+        self.steer(filter, &Action::Retry { limit, spread }, Order { dry_run, by: None }).await
+    }
 
     /// What dead letters that match died of, at most `limit` groups. Only the newest 100,000 are looked at.
     async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups>;
 
-    /// Removes live jobs that match (waiting, timer, suspended, running, external). A running handler is not interrupted here,
-    /// nor is an external worker, but its outcome will be refused.
-    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+    /// Removes live jobs that match (waiting, blocked, timer, suspended, running, external). A running handler is told by its node, and
+    /// whatever it does its outcome will be refused; so will be that of an external worker.
+    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.steer(filter, &Action::Cancel, Order { dry_run, by: None }).await
+    }
 
     /// Removes jobs that match for good, dead letters too. Running and external ones are left alone.
-    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered>;
+    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
+        self.steer(filter, &Action::Delete, Order { dry_run, by: None }).await
+    }
 }

@@ -257,7 +257,15 @@ pub trait Rules: Send + Sync {
     ///
     /// # Errors
     /// When the rule makes no sense; then nothing changed.
-    async fn put_rule(&self, rule: &Rule) -> Result<()>;
+    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+        self.put_rule_by(rule, None).await
+    }
+
+    /// The same by an operator, who is named in the audit.
+    ///
+    /// # Errors
+    /// As [`put_rule`](Self::put_rule).
+    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()>;
 
     /// All rules, by scope and name.
     async fn rules(&self) -> Result<Vec<Rule>>;

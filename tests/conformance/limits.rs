@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use jobwright::Fence;
 use jobwright::store::{JobFilter, JobState, Rule, Scope, ShareBy};
 
 use crate::groups::sound;
+use crate::holding::{self, held};
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, fences, ids, job, jobs};
 
@@ -203,6 +205,28 @@ pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
         store.finish(node, &claimed).await;
         sound(&store).await;
     }
+}
+
+/// A delivery that comes before the admission is dropped; so the row is not kept back for it any longer.
+pub(crate) async fn an_admitted_job_is_not_held_for_its_delivery<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Kind, "kind").running(1)).await.unwrap();
+    let sent = holding::send(&store, &[held(job()), held(job())]).await;
+    let delivery = Fence { id: sent[0], version: 0 };
+    assert!(store.claim_delivered(node, &[delivery], None).await.unwrap().is_empty(), "it was not admitted");
+    assert_eq!(store.admit_all().await, 1);
+    let claimed = store.take(node, 10).await;
+    assert_eq!(ids(&claimed), sent[..1]);
+    store.finish(node, &claimed[0]).await;
+    assert_eq!(store.admit_all().await, 1);
+    let late = Fence { id: sent[1], version: 0 };
+    assert_eq!(
+        ids(&store.claim_delivered(node, &[late], None).await.unwrap()),
+        sent[1..],
+        "a delivery that comes later counts"
+    );
+    sound(&store).await;
 }
 
 pub(crate) async fn rules_are_kept<T: TestDb>(db: &T) {

@@ -126,3 +126,35 @@ pub(crate) async fn a_retiring_node_waits_for_its_claims<const POOLED: bool>(db:
     assert!(store.status().await.unwrap().nodes.is_empty());
     assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
 }
+
+/// The same when an operator declares the node dead: after the claim's commit nothing stays owned by a node that is forgotten.
+pub(crate) async fn a_condemned_node_waits_for_its_claims<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let id = store.send_all(jobs(1)).await[0];
+    let node = store.node().await;
+    let claim = db
+        .hold(&format!(
+            "select from {{schema}}.node where id = {node} for key share;
+             update {{schema}}.job set lock_owner = {node}, version = version + 1, attempt = attempt + 1,
+                                       claimed_at = clock_timestamp()"
+        ))
+        .await;
+    let condemning = tokio::spawn({
+        let store = store.clone();
+        async move { store.condemn(node, Some("ann")).await.unwrap().expect("it is known").waiting }
+    });
+    let client = db.client().await;
+    let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
+                                  where not l.granted and a.query like '%' || $1 || '%')";
+    eventually(SOON, async || {
+        assert!(!condemning.is_finished(), "it did not wait for the claim");
+        client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)
+    })
+    .await;
+    claim.commit().await;
+    assert_eq!(timeout(SOON, condemning).await.expect("it waits for ever").unwrap(), 1);
+    let row = store.detail(id).await;
+    assert_eq!((row.summary.state, row.summary.attempt), (JobState::Waiting, 1));
+    assert!(store.status().await.unwrap().nodes.is_empty());
+    assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
+}

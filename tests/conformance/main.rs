@@ -25,6 +25,7 @@ mod limits;
 mod locks;
 mod lost;
 mod misfires;
+mod moving;
 mod nodes;
 mod operating;
 mod overlaps;
@@ -405,6 +406,7 @@ conformance! {
             shares_by_weight
             rules_are_kept
             what_waits_long_is_raised
+            an_admitted_job_is_not_held_for_its_delivery
         }
         overlaps {
             no_overlap_while_the_job_is_blocked
@@ -446,10 +448,27 @@ conformance! {
             ends_outside_are_remembered_too
             a_refused_outcome_is_not_remembered
             a_rolled_back_end_is_not_remembered
+            a_batch_is_remembered_one_by_one
             found_by_what_is_known_of_them
             forgotten_when_old
             a_result_comes_with_the_end_of_its_job
             a_result_has_its_time
+        }
+        moving {
+            suspend_from_every_state
+            resume_from_every_state
+            run_from_every_state
+            change_in_every_state
+            there_and_back
+            an_ordered_job_keeps_its_group
+            a_change_of_the_queue_is_admitted_anew
+            a_delivery_to_the_old_queue_is_out_of_date
+            chosen_by_their_terms
+            nonsense_is_refused
+            more_than_one_transaction_takes
+            the_audit_says_who_did_what
+            a_node_learns_which_of_its_jobs_are_gone
+            a_condemned_node_loses_its_jobs
         }
         progressing {
             progress_survives_the_attempt
@@ -466,6 +485,7 @@ conformance! {
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
             schedulers_pass_over_them
+            a_condemned_node_waits_for_its_claims
         }
     }
 }

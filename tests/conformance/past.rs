@@ -160,6 +160,21 @@ pub(crate) async fn a_rolled_back_end_is_not_remembered<T: SqlDb>(db: &T) {
     assert_eq!(ends(&store, claimed.id).await, [(Ending::Done, 1)]);
 }
 
+/// Jobs of a batch end together, each with an entry of its own.
+pub(crate) async fn a_batch_is_remembered_one_by_one<T: SqlDb>(db: &T) {
+    let place = db.remembering(Keep::All).await;
+    let store = Jobs(place.jobs());
+    let ids = store.send_all(jobs(3)).await;
+    let node = store.node().await;
+    let fences: Vec<Fence> = store.take(node, 3).await.iter().map(jobwright::Job::fence).collect();
+    let mut transaction = place.begin().await.unwrap();
+    assert!(transaction.remove_all(node, &fences).await.unwrap());
+    transaction.commit().await.unwrap();
+    for id in ids {
+        assert_eq!(ends(&store, id).await, [(Ending::Done, 1)]);
+    }
+}
+
 pub(crate) async fn found_by_what_is_known_of_them<T: SqlDb>(db: &T) {
     let store = open(db, Keep::All).await;
     let node = store.node().await;

@@ -1,7 +1,7 @@
 //! Deliveries through RabbitMQ: what a commit gives to the broker, who runs it, what foreign programs see; and everything that
 //! can go wrong with it. After each fault the ledger is checked: every job that was committed took effect, and none twice.
 //!
-//! The order of jobs is not looked at: groups, which will promise one, are yet to come.
+//! The order of jobs is not looked at: groups, which promise one, go by the table (`gates`).
 //!
 //! # What others got wrong
 //!
@@ -36,6 +36,7 @@ mod faults_network;
 mod faults_process;
 mod faults_queues;
 mod frames;
+mod gates;
 mod intake;
 mod keeper;
 mod load;

@@ -8,6 +8,7 @@ mod support;
 mod around;
 mod back_pressure;
 mod batches;
+mod cancelling;
 mod conflicts;
 mod expiry;
 mod failing;
@@ -87,6 +88,13 @@ cases! {
         a_shutdown_without_patience_gives_a_batch_back
         jobs_handed_over_gather_too
         impossible_batches_are_refused
+    }
+    cancelling {
+        a_handler_is_told_and_may_tidy_up
+        one_that_does_not_listen_is_dropped
+        a_shutdown_ends_the_grace
+        the_group_goes_on
+        what_it_wrote_is_rolled_back
     }
     conflicts {
         a_conflict_is_run_again_within_its_attempt

@@ -1,6 +1,6 @@
-//! All tests, the doc tests and the examples.
+//! All tests, the doc tests, the examples, and the operator's night.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +10,10 @@ use crate::services::{self, Urls};
 
 /// An example that runs longer than this hangs: they are short tours.
 const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
+
+/// The script for operators, whose waits are each bounded by two minutes.
+const NIGHT: &str = "examples/ops/night.sh";
+const NIGHT_DEADLINE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
@@ -59,6 +63,11 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     });
     report.step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), None));
 
+    run_examples(&environment, report);
+    run_night(&environment, report);
+}
+
+fn run_examples(environment: &Environment, report: &mut Report) {
     let names = match examples(&run::workspace().join("examples")) {
         Ok(names) => names,
         Err(why) => {
@@ -80,6 +89,32 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
             run::run(environment.set(&mut command), Some(EXAMPLE_DEADLINE))
         });
     }
+}
+
+/// A night on call by the program's commands: on an embedded database, and on the server if there is one.
+fn run_night(environment: &Environment, report: &mut Report) {
+    if !report.step("build the program", || {
+        run::run(&mut run::cargo(["build", "--package", "jobwright-cli", "--bin", "jobwright"]), None)
+    }) {
+        return;
+    }
+    let stores = if environment.urls.is_some() { &["sqlite", "postgres"][..] } else { &["sqlite"] };
+    for store in stores {
+        report.step(&format!("{NIGHT} on {store}"), || {
+            let mut command = Command::new("sh");
+            environment.set(command.arg(NIGHT).current_dir(run::workspace()).env("JOBWRIGHT", program()));
+            if *store == "sqlite" {
+                command.env_remove("DATABASE_URL");
+            }
+            run::run(&mut command, Some(NIGHT_DEADLINE))
+        });
+    }
+}
+
+/// The program `jobwright` as cargo has just built it.
+fn program() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    run::workspace().join(target).join("debug").join("jobwright")
 }
 
 /// What the tests and the examples find in their environment.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jobwright::JobId;
 use jobwright::store::{JobFilter, JobState, TimeRange};
 
-use super::{HistoryArgs, OutputArgs};
+use super::{HistoryArgs, OperatorArgs, OutputArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -30,12 +30,47 @@ pub(crate) enum JobsCommand {
         after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run\n  jobwright jobs retry --since 2h --error \"connection refused\" --limit 1000 --spread 10m"
     )]
     Retry(RetryArgs),
-    /// Remove jobs that are not over; a running one finishes, but what it did is not committed.
+    /// Remove jobs that are not over; the handler of a running one is told to stop, and what it did is not committed.
     #[command(after_help = "Example:\n  jobwright jobs cancel --queue mail --kind newsletter")]
     Cancel(SteerArgs),
     /// Remove jobs for good, dead letters too; running ones are left alone.
     #[command(after_help = "Example:\n  jobwright jobs delete --state dead --kind newsletter")]
     Delete(SteerArgs),
+    /// Set aside jobs that do not run, until they are resumed. To keep back what is sent later too, pause with `queues` or `rules`.
+    #[command(after_help = "Example:\n  jobwright jobs suspend --tenant acme --dry-run")]
+    Suspend(SteerArgs),
+    /// Make suspended jobs wait again, for their due date if that is ahead.
+    #[command(after_help = "Example:\n  jobwright jobs resume --tenant acme")]
+    Resume(SteerArgs),
+    /// Run timers and suspended jobs at once.
+    #[command(after_help = "Example:\n  jobwright jobs run 01890a5d-ac96-774b-bcce-b302099a8057")]
+    Run(SteerArgs),
+    /// Change jobs that do not run: priority, due date, queue, attempts.
+    #[command(
+        after_help = "Example:\n  jobwright jobs change --kind newsletter --priority -5 --to-queue slow\n  jobwright jobs change --queue mail --delay 2h"
+    )]
+    Change(ChangeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArgs {
+    #[command(flatten)]
+    pub(crate) steer: SteerArgs,
+    /// Higher first.
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) priority: Option<i16>,
+    /// Run so long from now, not before, such as `2h`.
+    #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
+    pub(crate) delay: Option<Duration>,
+    /// Run at this moment, not before.
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    pub(crate) at: Option<Timestamp>,
+    /// Wait in this queue.
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) to_queue: Option<String>,
+    /// Attempts before it is a dead letter, those that were spent included.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_attempts: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -103,13 +138,15 @@ pub(crate) struct SteerArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
 /// Which jobs.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
-    /// Only in these states: waiting, running, external, timer, suspended, dead.
+    /// Only in these states: waiting, blocked, running, external, timer, suspended, dead.
     #[arg(long, value_delimiter = ',')]
     pub(crate) state: Vec<JobState>,
     /// Only in this queue.
@@ -118,6 +155,15 @@ pub(crate) struct FilterArgs {
     /// Only of this kind.
     #[arg(long)]
     pub(crate) kind: Option<String>,
+    /// Only of this tenant.
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// Only of this exclusive group.
+    #[arg(long)]
+    pub(crate) group: Option<String>,
+    /// Only with this limit key.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) limit_key: Option<String>,
     /// Only those whose newest error contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
@@ -155,6 +201,9 @@ impl FilterArgs {
             states: (!self.state.is_empty()).then(|| self.state.clone()),
             queue: self.queue.clone(),
             kind: self.kind.clone(),
+            tenant: self.tenant.clone(),
+            group: self.group.clone(),
+            limit_key: self.limit_key.clone(),
             error: self.error.clone(),
             created: TimeRange { since: self.sent_since, until: self.sent_until },
             dead: TimeRange { since: self.since, until: self.until },

@@ -3,6 +3,7 @@
 mod broker;
 mod history;
 mod jobs;
+mod operate;
 mod schedules;
 mod send;
 
@@ -13,7 +14,11 @@ use clap::{Args, Parser, Subcommand};
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
 pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
 pub(crate) use self::history::HistoryArgs;
-pub(crate) use self::jobs::{ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::operate::{
+    AuditArgs, AuditCommand, LimitArgs, LocksCommand, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs,
+    QueuesCommand, RuleArgs, RulesCommand,
+};
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
 pub(crate) use self::send::SendArgs;
@@ -102,6 +107,21 @@ pub(crate) enum Command {
     /// Send jobs again and again, by the clock.
     #[command(subcommand)]
     Schedules(SchedulesCommand),
+    /// Look at queues, pause them, and limit them on all nodes.
+    #[command(subcommand)]
+    Queues(QueuesCommand),
+    /// Limit or pause kinds, tenants, limit keys and groups on all nodes.
+    #[command(subcommand)]
+    Rules(RulesCommand),
+    /// Look at the nodes that run jobs.
+    #[command(subcommand)]
+    Nodes(NodesCommand),
+    /// Free what a node holds that is known to be dead.
+    #[command(subcommand)]
+    Locks(LocksCommand),
+    /// See which operator did what.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Set up the queues and exchanges at the broker, and look at them.
     #[command(subcommand, after_help = BROKER_HELP)]
     Broker(BrokerCommand),

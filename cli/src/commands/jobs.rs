@@ -1,10 +1,10 @@
 //! `jobwright jobs`: look at jobs and steer them.
 
-use jobwright::store::{DeadGroups, JobSummary, Page, RetryOptions, Steered};
+use jobwright::store::{Action, Change, DeadGroups, Due, JobSummary, Page, Steered};
 use serde_json::json as value;
 
 use super::{connect_database, history, show};
-use crate::args::{ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
+use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, say, table, time};
@@ -16,15 +16,24 @@ pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(),
         JobsCommand::Errors(args) => errors(settings, &args).await,
         JobsCommand::History(args) => history::run(settings, &args).await,
         JobsCommand::Retry(args) => {
-            let options = RetryOptions {
-                limit: args.limit,
-                spread: args.spread.unwrap_or_default(),
-                dry_run: args.steer.dry_run,
-            };
-            steer(settings, Steer::Retry(options), &args.steer).await
+            let (limit, spread) = (args.limit, args.spread.unwrap_or_default());
+            steer(settings, Action::Retry { limit, spread }, &args.steer).await
         }
-        JobsCommand::Cancel(args) => steer(settings, Steer::Cancel, &args).await,
-        JobsCommand::Delete(args) => steer(settings, Steer::Delete, &args).await,
+        JobsCommand::Cancel(args) => steer(settings, Action::Cancel, &args).await,
+        JobsCommand::Delete(args) => steer(settings, Action::Delete, &args).await,
+        JobsCommand::Suspend(args) => steer(settings, Action::Suspend, &args).await,
+        JobsCommand::Resume(args) => steer(settings, Action::Resume, &args).await,
+        JobsCommand::Run(args) => steer(settings, Action::RunNow, &args).await,
+        JobsCommand::Change(args) => steer(settings, Action::Change(change(&args)), &args.steer).await,
+    }
+}
+
+fn change(args: &ChangeArgs) -> Change {
+    Change {
+        priority: args.priority,
+        due: args.at.map(Due::At).or(args.delay.map(Due::In)),
+        queue: args.to_queue.clone(),
+        max_attempts: args.max_attempts,
     }
 }
 
@@ -90,27 +99,22 @@ fn errors_table(found: &DeadGroups) -> String {
     )
 }
 
-/// What can be done to jobs.
-#[derive(Clone, Copy)]
-enum Steer {
-    Retry(RetryOptions),
-    Cancel,
-    Delete,
-}
-
-impl Steer {
-    /// What happened to them, and the states it can happen in.
-    const fn words(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::Retry(_) => ("retry", "retried", "dead, timer"),
-            Self::Cancel => ("cancel", "cancelled", "waiting, running, external, timer, suspended"),
-            Self::Delete => ("delete", "deleted", "waiting, timer, suspended, dead"),
-        }
+/// What has happened to the jobs.
+const fn done(action: &Action) -> &'static str {
+    match action {
+        Action::Retry { .. } => "retried",
+        Action::Cancel => "cancelled",
+        Action::Delete => "deleted",
+        Action::Suspend => "suspended",
+        Action::Resume => "resumed",
+        Action::RunNow => "run",
+        _ => "changed",
     }
 }
 
-async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<(), Failure> {
-    let (verb, done, states) = steer.words();
+async fn steer(settings: &Settings, action: Action, args: &SteerArgs) -> Result<(), Failure> {
+    let (verb, done) = (action.as_str(), done(&action));
+    let states = action.states().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut ids: Vec<_> = args.ids.iter().chain(&args.id).copied().collect();
     ids.sort_unstable();
     ids.dedup();
@@ -125,20 +129,19 @@ async fn steer(settings: &Settings, steer: Steer, args: &SteerArgs) -> Result<()
     if !anything && args.all {
         return Err(Failure::Usage("`--all` means no filter: remove one of the two".to_owned()));
     }
-    let jobs = connect_database(settings).await?.jobs().clone();
-    let steered = match steer {
-        Steer::Retry(options) => jobs.retry_with(&filter, &options).await?,
-        Steer::Cancel => jobs.cancel(&filter, args.dry_run).await?,
-        Steer::Delete => jobs.delete(&filter, args.dry_run).await?,
-    };
+    let messages = connect_database(settings).await?;
+    let admin = args.operator.admin(&messages);
+    let admin = if args.dry_run { admin.dry_run() } else { admin };
+    let steered = admin.steer(&filter, &action).await?;
+    messages.wake_ups_sent().await;
     match args.output.output {
         Format::Json => {
             json(&value!({ "dry_run": args.dry_run, "total": steered.total(), "states": steered }))?;
         }
         Format::Table => line(sentence(&steered, done, args.dry_run))?,
     }
-    let asked = match steer {
-        Steer::Retry(RetryOptions { limit: Some(limit), .. }) => asked.min(limit),
+    let asked = match action {
+        Action::Retry { limit: Some(limit), .. } => asked.min(limit),
         _ => asked,
     };
     if steered.total() < asked {

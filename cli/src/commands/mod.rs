@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub(crate) mod audit;
 pub(crate) mod broker;
 pub(crate) mod doctor;
 pub(crate) mod drained;
@@ -8,6 +9,9 @@ pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod mode;
+pub(crate) mod nodes;
+pub(crate) mod queues;
+pub(crate) mod rules;
 pub(crate) mod schedules;
 pub(crate) mod send;
 pub(crate) mod show;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use jobwright::store::StatusReport;
+use jobwright::store::{NodeStatus, QueueStatus, StatusReport};
 use jobwright::{AnyStore, BrokerMode, EVENT_QUEUE, ExternalQueue, MessageServices, REPLY_QUEUE};
 use serde::Serialize;
 
@@ -117,23 +117,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     if queues.is_empty() {
         text.push_str("No jobs.\n");
     } else {
-        text.push_str(&table(
-            ["queue", "waiting", "running", "external", "timer", "overdue", "suspended", "dead", "oldest waiting"],
-            queues.iter().map(|queue| {
-                let counts = [
-                    queue.waiting,
-                    queue.running,
-                    queue.external,
-                    queue.timer,
-                    queue.overdue,
-                    queue.suspended,
-                    queue.dead,
-                ];
-                let [waiting, running, external, timer, overdue, suspended, dead] = counts.map(|n| n.to_string());
-                let oldest = or_dash(queue.oldest_waiting_seconds.map(|seconds| format!("{seconds:.1} s")));
-                [queue.queue.clone(), waiting, running, external, timer, overdue, suspended, dead, oldest]
-            }),
-        ));
+        text.push_str(&queues_table(queues));
     }
     if !report.pipes.is_empty() {
         text.push('\n');
@@ -149,24 +133,59 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
     if nodes.is_empty() {
         text.push_str("No nodes: nothing runs jobs (start one with `jobwright worker`).\n");
     } else {
-        text.push_str(&table(
-            ["node", "name", "host", "pid", "started at", "lease", "running", "broker"],
-            nodes.iter().map(|node| {
-                let lease =
-                    if node.dead { "dead".to_owned() } else { format!("{:.0} s left", node.lease_seconds_left) };
-                let (id, pid, running) = (node.id.to_string(), node.pid.to_string(), node.running.to_string());
-                [
-                    id,
-                    node.name.clone(),
-                    node.host.clone(),
-                    pid,
-                    time(node.started_at),
-                    lease,
-                    running,
-                    or_dash(node.broker.as_deref()),
-                ]
-            }),
-        ));
+        text.push_str(&nodes_table(nodes));
     }
     print(text)
+}
+
+pub(crate) fn queues_table(all: &[QueueStatus]) -> String {
+    table(
+        [
+            "queue",
+            "waiting",
+            "blocked",
+            "running",
+            "external",
+            "timer",
+            "overdue",
+            "suspended",
+            "dead",
+            "oldest waiting",
+        ],
+        all.iter().map(|queue| {
+            let counts = [
+                queue.waiting,
+                queue.blocked,
+                queue.running,
+                queue.external,
+                queue.timer,
+                queue.overdue,
+                queue.suspended,
+                queue.dead,
+            ];
+            let [waiting, blocked, running, external, timer, overdue, suspended, dead] = counts.map(|n| n.to_string());
+            let oldest = or_dash(queue.oldest_waiting_seconds.map(|seconds| format!("{seconds:.1} s")));
+            [queue.queue.clone(), waiting, blocked, running, external, timer, overdue, suspended, dead, oldest]
+        }),
+    )
+}
+
+pub(crate) fn nodes_table(all: &[NodeStatus]) -> String {
+    table(
+        ["node", "name", "host", "pid", "started at", "lease", "running", "broker"],
+        all.iter().map(|node| {
+            let lease = if node.dead { "dead".to_owned() } else { format!("{:.0} s left", node.lease_seconds_left) };
+            let (id, pid, running) = (node.id.to_string(), node.pid.to_string(), node.running.to_string());
+            [
+                id,
+                node.name.clone(),
+                node.host.clone(),
+                pid,
+                time(node.started_at),
+                lease,
+                running,
+                or_dash(node.broker.as_deref()),
+            ]
+        }),
+    )
 }

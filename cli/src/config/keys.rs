@@ -73,6 +73,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("name", Kind::Text),
             ("lease", Kind::Duration),
             ("grace", Kind::Duration),
+            ("cancel_grace", Kind::Duration),
             ("poll_interval", Kind::Duration),
             ("conflict_retries", Kind::Number),
             ("quarantine_after", Kind::Number),

@@ -194,7 +194,7 @@ impl<S: Store> Handler<S> for Single<S> {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
         let Attempt { job, context, cancelled, .. } = attempt;
         Box::pin(async move {
-            let mut batch = Batch { jobs: std::slice::from_ref(job), context, cancelled };
+            let mut batch = Batch { jobs: std::slice::from_ref(job), context, cancelled: cancelled.node() };
             self.0.call(&mut batch).await?.take(job.id)
         })
     }

@@ -1,5 +1,6 @@
 //! What an operator asks for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,12 +8,11 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::types::JsonString;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
-use crate::store::{
-    Hint, JobDetail, JobFilter, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered,
-};
+use crate::store::{JobDetail, JobFilter, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
 
 /// PostgreSQL's time begins later than ours.
 const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
@@ -24,6 +24,8 @@ pub(super) struct Filter<'a> {
     asked: &'a JobFilter,
     /// Sent since and until, dead since and until.
     times: [Option<Timestamp>; 4],
+    /// What the terms must hold.
+    terms: Option<JsonString>,
 }
 
 impl<'a> From<&'a JobFilter> for Filter<'a> {
@@ -33,8 +35,16 @@ impl<'a> From<&'a JobFilter> for Filter<'a> {
             states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
             asked: filter,
             times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
+            terms: terms(filter),
         }
     }
+}
+
+/// What a filter asks of the terms of a job, as an object that they must contain.
+fn terms(filter: &JobFilter) -> Option<JsonString> {
+    let asked = [("tenant", &filter.tenant), ("group", &filter.group), ("limit", &filter.limit_key)];
+    let asked: BTreeMap<_, _> = asked.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
+    (!asked.is_empty()).then(|| JsonString(serde_json::json!(asked).to_string()))
 }
 
 /// A moment as PostgreSQL can have it.
@@ -47,8 +57,8 @@ impl Filter<'_> {
     pub(super) fn params<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
         let JobFilter { queue, kind, error, .. } = self.asked;
         let [sent_since, sent_until, dead_since, dead_until] = &self.times;
-        let filter: [&(dyn ToSql + Sync); 9] =
-            [&self.ids, &self.states, queue, kind, error, sent_since, sent_until, dead_since, dead_until];
+        let filter: [&(dyn ToSql + Sync); 10] =
+            [&self.ids, &self.states, queue, kind, error, sent_since, sent_until, dead_since, dead_until, &self.terms];
         filter.into_iter().chain(own.iter().copied()).collect()
     }
 }
@@ -57,7 +67,10 @@ pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) 
     let filter = Filter::from(filter);
     let after = page.after.unwrap_or(i64::MIN);
     let limit = rows::count(page.limit);
-    let rows = shared.engine("list jobs", &shared.sql.list, &filter.params(&[&after, &limit])).await?;
+    let sql = &shared.sql;
+    // Ids are found by their indexes, everything else in the order of the page.
+    let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
+    let rows = shared.engine("list jobs", statement, &filter.params(&[&after, &limit])).await?;
     rows.iter().map(summary).collect()
 }
 
@@ -96,52 +109,6 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
         terms: rows::terms(row, 21)?,
         gate: rows::get(row, 22)?,
     }))
-}
-
-/// What can be done to jobs that match a filter.
-#[derive(Clone, Copy)]
-pub(super) enum Steer {
-    Cancel,
-    Delete,
-}
-
-impl Steer {
-    /// The states it works on.
-    fn states(self) -> Vec<&'static str> {
-        let states: &[JobState] = match self {
-            Self::Cancel => &[
-                JobState::Waiting,
-                JobState::Blocked,
-                JobState::Running,
-                JobState::External,
-                JobState::Timer,
-                JobState::Suspended,
-            ],
-            Self::Delete => {
-                &[JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead]
-            }
-        };
-        states.iter().map(|state| state.as_str()).collect()
-    }
-}
-
-pub(super) async fn steer(shared: &Arc<Shared>, steer: Steer, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-    let filter = Filter::from(filter);
-    let sql = &shared.sql;
-    let rows = if dry_run {
-        shared.engine("count jobs", &sql.count, &filter.params(&[&steer.states()])).await?
-    } else {
-        let (what, statement) = match steer {
-            Steer::Cancel => ("cancel jobs", &sql.cancel),
-            Steer::Delete => ("delete jobs", &sql.delete),
-        };
-        shared.engine_once(what, statement, &filter.params(&[])).await?
-    };
-    // What is gone may have held what others wait for.
-    if !dry_run && let Err(error) = super::hints::notify(shared, &[Hint::Gate]).await {
-        tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
-    }
-    steered(&rows)
 }
 
 /// Reads states with their counts.

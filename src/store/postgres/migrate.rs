@@ -19,7 +19,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "gates", sql: include_str!("../../../migrations/postgres/0003_gates.sql") },
     Migration { version: 4, name: "schedules", sql: include_str!("../../../migrations/postgres/0004_schedules.sql") },
     Migration { version: 5, name: "history", sql: include_str!("../../../migrations/postgres/0005_history.sql") },
-    Migration { version: 6, name: "unique", sql: include_str!("../../../migrations/postgres/0006_unique.sql") },
+    Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/postgres/0006_steering.sql") },
+    Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/postgres/0007_unique.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

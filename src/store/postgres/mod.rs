@@ -28,6 +28,7 @@ mod rows;
 mod rules;
 mod schedules;
 mod statements;
+mod steering;
 pub(crate) mod testing;
 mod tls;
 mod transaction;
@@ -50,8 +51,7 @@ pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
     ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
-    JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement, StatusReport,
-    Steered, Store,
+    JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -297,19 +297,7 @@ impl JobStore for Postgres {
         admin::show(&self.0, id).await
     }
 
-    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
-        retry::retry(&self.0, filter, options).await
-    }
-
     async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
         retry::dead_groups(&self.0, filter, limit).await
-    }
-
-    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        admin::steer(&self.0, admin::Steer::Cancel, filter, dry_run).await
-    }
-
-    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        admin::steer(&self.0, admin::Steer::Delete, filter, dry_run).await
     }
 }

@@ -5,34 +5,43 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::admin::{Filter, steered};
-use super::{Shared, hints, rows};
+use super::batch::Batch;
+use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::groups::{Grouping, SCANNED};
-use crate::store::{DeadGroup, DeadGroups, Hint, JobFilter, RetryOptions, Steered};
+use crate::store::{DeadGroup, DeadGroups, JobFilter, RetryOptions, Steered};
 
-pub(super) async fn retry(shared: &Arc<Shared>, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
-    let RetryOptions { dry_run, limit, spread } = *options;
+/// What a retry would touch.
+pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
     let filter = Filter::from(filter);
-    let limit = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-    let (spread, sql) = (rows::micros(spread), &shared.sql);
-    if dry_run {
-        let states = ["dead", "timer"].as_slice();
-        let rows = match limit {
-            Some(_) => shared.engine("count jobs", &sql.count_some, &filter.params(&[&states, &limit])).await?,
-            None => shared.engine("count jobs", &sql.count, &filter.params(&[&states])).await?,
-        };
-        return steered(&rows);
-    }
-    let rows = if limit.is_none() && spread == 0 {
-        shared.engine_once("retry jobs", &sql.retry, &filter.params(&[])).await?
-    } else {
-        shared.engine_once("retry jobs", &sql.retry_some, &filter.params(&[&limit, &spread])).await?
+    let states = ["dead", "timer"].as_slice();
+    let rows = match limit(options) {
+        None => shared.engine("count jobs", &shared.sql.count, &filter.params(&[&states])).await?,
+        limit => shared.engine("count jobs", &shared.sql.count_some, &filter.params(&[&states, &limit])).await?,
     };
-    if let Err(error) = hints::notify(shared, &[Hint::Any]).await {
-        tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
-    }
     steered(&rows)
+}
+
+/// Makes them run again.
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    batch: &Batch,
+    filter: &JobFilter,
+    options: &RetryOptions,
+) -> Result<Steered> {
+    let filter = Filter::from(filter);
+    let (limit, spread, sql) = (limit(options), rows::micros(options.spread), &shared.sql);
+    let rows = if limit.is_none() && spread == 0 {
+        batch.query(&sql.retry, &filter.params(&[])).await?
+    } else {
+        batch.query(&sql.retry_some, &filter.params(&[&limit, &spread])).await?
+    };
+    steered(&rows)
+}
+
+fn limit(options: &RetryOptions) -> Option<i64> {
+    options.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX))
 }
 
 pub(super) async fn dead_groups(shared: &Arc<Shared>, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {

@@ -13,7 +13,7 @@ use crate::store::{Hint, JobStore, Rate, Rule, Rules};
 
 #[async_trait]
 impl Rules for Postgres {
-    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
         rule.check()?;
         let shared = &self.0;
         let scope = rule.scope.as_str();
@@ -29,6 +29,7 @@ impl Rules for Postgres {
             .map_err(|error| Error::invalid("the shares of a rule can't be written as JSON").with_source(error))?;
         let prefix = rule.scope.prefix();
         let gate = format!("{prefix}{}", rule.name);
+        let what = serde_json::json!(rule).to_string();
         shared
             .engine(
                 "set a rule",
@@ -46,6 +47,8 @@ impl Rules for Postgres {
                     &rule.is_empty(),
                     &gate,
                     &prefix,
+                    &by,
+                    &JsonParam(&what),
                 ],
             )
             .await?;

@@ -28,6 +28,22 @@ impl ToSql for JsonParam<'_> {
     to_sql_checked!();
 }
 
+/// The same, owned.
+#[derive(Debug)]
+pub(super) struct JsonString(pub(super) String);
+
+impl ToSql for JsonString {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        JsonParam(&self.0).to_sql(ty, out)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::JSONB
+    }
+
+    to_sql_checked!();
+}
+
 /// The JSON text of a `jsonb` column, borrowed from the row.
 pub(super) struct JsonText<'a>(pub(super) &'a str);
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::history::{Memory, Place};
+use super::history::Place;
 use super::rows::{Micros, count, detail, id_list, summary};
 use crate::error::Result;
 use crate::job::JobId;
@@ -55,6 +55,11 @@ impl Chosen {
         if filter.kind.is_some() {
             clause.push_str(" and kind = :kind");
         }
+        for (name, value) in [("tenant", &filter.tenant), ("group", &filter.group), ("limit", &filter.limit_key)] {
+            if value.is_some() {
+                let _ = write!(clause, " and terms ->> '{name}' = :{name}_term");
+            }
+        }
         if filter.error.is_some() {
             clause.push_str(" and instr(errors ->> '$[#-1].error', :error) > 0");
         }
@@ -80,12 +85,15 @@ impl Chosen {
 
     /// Binds what the statement uses of the filter.
     pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
-        let JobFilter { queue, kind, error, created, dead, .. } = &self.filter;
+        let JobFilter { queue, kind, tenant, group, limit_key, error, created, dead, .. } = &self.filter;
         let micros = |moment: Option<Timestamp>| moment.map(Timestamp::as_microsecond);
-        let values: [(&str, &dyn ToSql); 8] = [
+        let values: [(&str, &dyn ToSql); 11] = [
             (":ids", &self.ids),
             (":queue", queue),
             (":kind", kind),
+            (":tenant_term", tenant),
+            (":group_term", group),
+            (":limit_term", limit_key),
             (":error", error),
             (":created_since", &micros(created.since)),
             (":created_until", &micros(created.until)),
@@ -101,13 +109,35 @@ impl Chosen {
     }
 
     pub(super) fn execute(&self, connection: &Connection, template: &str, state: JobState) -> rusqlite::Result<u64> {
+        self.execute_with(connection, template, state, &[])
+    }
+
+    /// The same with values of the statement's own, as far as it uses them.
+    pub(super) fn execute_with(
+        &self,
+        connection: &Connection,
+        template: &str,
+        state: JobState,
+        values: &[(&str, &dyn ToSql)],
+    ) -> rusqlite::Result<u64> {
         let mut statement = connection.prepare_cached(&self.sql(template, state))?;
         self.bind(&mut statement)?;
+        for (name, value) in values {
+            if let Some(index) = statement.parameter_index(name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
         Ok(statement.raw_execute()? as u64)
     }
 
     /// Remembers the jobs of a state, before they are removed.
-    fn remember(&self, connection: &Connection, state: JobState, ending: Ending, now: Micros) -> rusqlite::Result<()> {
+    pub(super) fn remember(
+        &self,
+        connection: &Connection,
+        state: JobState,
+        ending: Ending,
+        now: Micros,
+    ) -> rusqlite::Result<()> {
         let (table, rows) = place(state);
         let sql = Place::of(table).remember(&format!("{rows}{}", self.clause));
         let mut statement = connection.prepare_cached(&sql)?;
@@ -122,7 +152,7 @@ impl Chosen {
     }
 
     /// How many jobs of each state there are; states with none are left out.
-    fn count(&self, connection: &Connection) -> Work<Steered> {
+    pub(super) fn count(&self, connection: &Connection) -> Work<Steered> {
         self.steer(|state| {
             let mut statement = connection.prepare_cached(&self.sql(COUNT, state))?;
             self.bind(&mut statement)?;
@@ -132,7 +162,7 @@ impl Chosen {
         })
     }
 
-    fn steer(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<Steered> {
+    pub(super) fn steer(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<Steered> {
         let mut steered = Steered::default();
         for state in &self.states {
             let number = each(*state)?;
@@ -152,7 +182,7 @@ impl Chosen {
     ) -> rusqlite::Result<Vec<JobSummary>> {
         let [due_at, owner, claimed_at] = match state {
             JobState::Running => ["null", "lock_owner", "claimed_at"],
-            JobState::Timer => ["due_at", "null", "null"],
+            JobState::Timer | JobState::Suspended => ["due_at", "null", "null"],
             _ => ["null"; 3],
         };
         let mut sql = self
@@ -198,46 +228,5 @@ impl Inner {
             Ok(found.next().transpose()?)
         })
         .await
-    }
-
-    pub(super) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [
-            JobState::Waiting,
-            JobState::Blocked,
-            JobState::Running,
-            JobState::External,
-            JobState::Timer,
-            JobState::Suspended,
-        ];
-        self.remove("cancel jobs", Ending::Cancelled, Chosen::new(filter, &live), dry_run).await
-    }
-
-    pub(super) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let idle = [JobState::Waiting, JobState::Blocked, JobState::Timer, JobState::Suspended, JobState::Dead];
-        self.remove("delete jobs", Ending::Deleted, Chosen::new(filter, &idle), dry_run).await
-    }
-
-    async fn remove(&self, tried: &'static str, ending: Ending, chosen: Chosen, dry_run: bool) -> Result<Steered> {
-        let keep = self.history.keep;
-        self.steer(tried, chosen, dry_run, move |chosen, connection, state, now| {
-            if (Memory { keep, now }).keeps(ending) {
-                chosen.remember(connection, state, ending, now)?;
-            }
-            chosen.execute(connection, REMOVE, state)
-        })
-        .await
-    }
-
-    pub(super) async fn steer(
-        &self,
-        tried: &'static str,
-        chosen: Chosen,
-        dry_run: bool,
-        each: impl Fn(&Chosen, &Connection, JobState, Micros) -> rusqlite::Result<u64> + Send + 'static,
-    ) -> Result<Steered> {
-        if dry_run {
-            return self.query(tried, move |connection, _| chosen.count(connection)).await;
-        }
-        self.write(tried, move |connection, now| chosen.steer(|state| each(&chosen, connection, state, now))).await
     }
 }

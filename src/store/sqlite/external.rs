@@ -36,9 +36,9 @@ impl Inner {
         let tried = "hand jobs out to external workers";
         let (queue, asked) = (queue.to_owned(), queue.to_owned());
         let any = self
-            .check(tried, move |connection, now| {
+            .check(tried, move |connection, _| {
                 let mut statement = connection.prepare_cached(&HAND_OUT_CHECK)?;
-                Ok(statement.query_row(named_params! { ":queue": asked, ":now": now }, |row| row.get::<_, bool>(0))?)
+                Ok(statement.query_row(named_params! { ":queue": asked }, |row| row.get::<_, bool>(0))?)
             })
             .await?;
         if !any || limit == 0 {

@@ -18,7 +18,8 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "gates", sql: include_str!("../../../migrations/sqlite/0003_gates.sql") },
     Migration { version: 4, name: "schedules", sql: include_str!("../../../migrations/sqlite/0004_schedules.sql") },
     Migration { version: 5, name: "history", sql: include_str!("../../../migrations/sqlite/0005_history.sql") },
-    Migration { version: 6, name: "unique", sql: include_str!("../../../migrations/sqlite/0006_unique.sql") },
+    Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/sqlite/0006_steering.sql") },
+    Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/sqlite/0007_unique.sql") },
 ];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.

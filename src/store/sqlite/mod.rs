@@ -7,6 +7,7 @@
 mod admin;
 mod admission;
 mod aging;
+mod audit;
 mod backlog;
 mod claim;
 mod delivered;
@@ -29,6 +30,7 @@ mod rules;
 mod schedules;
 mod settle;
 mod status;
+mod steering;
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -52,8 +54,8 @@ pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
     ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
-    JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, RetryOptions, Settlement,
-    StatusReport, Steered, Store,
+    JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport,
+    Store,
 };
 use crate::config::{Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -316,19 +318,7 @@ impl JobStore for Sqlite {
         self.inner.show(id).await
     }
 
-    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
-        self.inner.retry(filter, options).await
-    }
-
     async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
         self.inner.dead_groups(filter, limit).await
-    }
-
-    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        self.inner.cancel(filter, dry_run).await
-    }
-
-    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        self.inner.delete(filter, dry_run).await
     }
 }

@@ -18,7 +18,7 @@ const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
 const HEARTBEAT: &str = include_str!("sql/heartbeat.sql");
 const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
-const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
+pub(super) const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const EXPIRED_CHECK: &str = include_str!("sql/expired_check.sql");
 const EXPIRE_NODES: &str = include_str!("sql/expire_nodes.sql");
@@ -125,7 +125,7 @@ impl Inner {
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 let row_left =
                     OwnedRow { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? };
-                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)? })
+                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, condemned: row.get(6)? })
             })?;
             // Read first: the rows are changed under the same index.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
@@ -161,6 +161,7 @@ struct Lost {
     row: OwnedRow,
     owner: i64,
     name: Option<String>,
+    condemned: bool,
 }
 
 impl Lost {
@@ -169,6 +170,7 @@ impl Lost {
         let now = memory.now;
         let node = self.owner;
         let why = match &self.name {
+            Some(name) if self.condemned => format!("node {node} ({name}) was declared dead by hand"),
             Some(name) => format!("node {node} ({name}) did not renew its lease"),
             None => format!("node {node} is unknown"),
         };

@@ -1,5 +1,7 @@
 //! Dead letters: what they died of, and how they run again.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, named_params};
 
@@ -20,37 +22,6 @@ const ADVANCE_TIMER: &str = include_str!("sql/advance_timer.sql");
 const DEAD_GROUPS: &str = include_str!("sql/dead_groups.sql");
 
 impl Inner {
-    pub(super) async fn retry(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
-        let chosen = Chosen::new(filter, &[JobState::Timer, JobState::Dead]);
-        let RetryOptions { dry_run, limit, spread } = *options;
-        let tried = "retry jobs";
-        if limit.is_none() && spread.is_zero() {
-            return self
-                .steer(tried, chosen, dry_run, |chosen, connection, state, _| {
-                    let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
-                    chosen.execute(connection, copy, state)?;
-                    chosen.execute(connection, RETRY_REMOVE, state)
-                })
-                .await;
-        }
-        if dry_run {
-            return self.query(tried, move |connection, _| Ok(steered(&first(&chosen, connection, limit)?))).await;
-        }
-        self.write(tried, move |connection, now| {
-            let rows = first(&chosen, connection, limit)?;
-            let step = micros(spread) as f64 / rows.len().max(1) as f64;
-            let mut moved = Vec::with_capacity(rows.len());
-            for (place, row) in rows.into_iter().enumerate() {
-                let due = (!spread.is_zero()).then(|| now.saturating_add((step * place as f64) as Micros));
-                if again(connection, row, due)? {
-                    moved.push(row);
-                }
-            }
-            Ok(steered(&moved))
-        })
-        .await
-    }
-
     pub(super) async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
         let chosen = Chosen::new(filter, &[JobState::Dead]);
         self.query("group dead letters", move |connection, _| {
@@ -79,6 +50,41 @@ impl Inner {
         })
         .await
     }
+}
+
+/// What a retry would touch.
+pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOptions) -> Work<Steered> {
+    match options.limit {
+        None => chosen.count(connection),
+        limit => Ok(steered(&first(chosen, connection, limit)?)),
+    }
+}
+
+/// Makes them run again.
+pub(super) fn run(
+    chosen: &Chosen,
+    connection: &Connection,
+    limit: Option<u64>,
+    spread: Duration,
+    now: Micros,
+) -> Work<Steered> {
+    if limit.is_none() && spread.is_zero() {
+        return chosen.steer(|state| {
+            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
+            chosen.execute(connection, copy, state)?;
+            chosen.execute(connection, RETRY_REMOVE, state)
+        });
+    }
+    let rows = first(chosen, connection, limit)?;
+    let step = micros(spread) as f64 / rows.len().max(1) as f64;
+    let mut moved = Vec::with_capacity(rows.len());
+    for (place, row) in rows.into_iter().enumerate() {
+        let due = (!spread.is_zero()).then(|| now.saturating_add((step * place as f64) as Micros));
+        if again(connection, row, due)? {
+            moved.push(row);
+        }
+    }
+    Ok(steered(&moved))
 }
 
 /// A dead letter or a timer: its `seq`, and which of the two it is.

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 
-use super::Sqlite;
 use super::failure::Work;
 use super::parts::{Statement, statement};
 use super::rows::{Micros, broken, count, micros, terms};
+use super::{Sqlite, audit};
 use crate::error::{Error, Result};
 use crate::job::Terms;
 use crate::store::{Rate, Rule, Rules, Scope};
@@ -24,10 +24,16 @@ static ADOPT_EXTERNAL: Statement = statement!("sql/adopt_external.sql");
 
 #[async_trait]
 impl Rules for Sqlite {
-    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
         rule.check()?;
-        let rule = rule.clone();
-        self.inner.write("set a rule", move |connection, now| put(connection, &rule, now)).await
+        let (rule, by) = (rule.clone(), by.map(str::to_owned));
+        self.inner
+            .write("set a rule", move |connection, now| {
+                put(connection, &rule, now)?;
+                audit::write(connection, by.as_deref(), "rule", &serde_json::json!(rule), now)?;
+                Ok(())
+            })
+            .await
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {

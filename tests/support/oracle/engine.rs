@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jobwright::store::{
     ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState,
     JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received,
-    Released, RetryOptions, Settlement, StatusReport, Steered,
+    Released, Settlement, StatusReport,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -296,31 +296,7 @@ impl JobStore for Oracle {
         }))
     }
 
-    async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
-        Ok(self.lock().retry(filter, options))
-    }
-
     async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
         Ok(self.lock().dead_groups(filter, limit))
-    }
-
-    async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let live = [JobState::Waiting, JobState::Running, JobState::External, JobState::Timer, JobState::Suspended];
-        Ok(self.lock().remove(filter, &live, dry_run))
-    }
-
-    async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
-        let idle = [JobState::Waiting, JobState::Timer, JobState::Suspended, JobState::Dead];
-        Ok(self.lock().remove(filter, &idle, dry_run))
-    }
-}
-
-impl State {
-    fn remove(&mut self, filter: &JobFilter, states: &[JobState], dry_run: bool) -> Steered {
-        let (chosen, steered) = self.select(filter, states);
-        for seq in chosen.into_iter().filter(|_| !dry_run) {
-            self.jobs.remove(&seq);
-        }
-        steered
     }
 }

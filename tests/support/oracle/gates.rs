@@ -23,7 +23,7 @@ impl Admission for Oracle {
 
 #[async_trait]
 impl Rules for Oracle {
-    async fn put_rule(&self, rule: &Rule) -> Result<()> {
+    async fn put_rule_by(&self, rule: &Rule, _: Option<&str>) -> Result<()> {
         rule.check()?;
         let mut state = self.lock();
         state.rules.retain(|known| (known.scope, &known.name) != (rule.scope, &rule.name));

@@ -7,6 +7,7 @@ mod gates;
 mod model;
 mod past;
 mod schedules;
+mod steering;
 mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -143,6 +143,9 @@ impl Row {
             && filter.states.as_ref().is_none_or(|states| states.contains(&self.state()))
             && filter.queue.as_ref().is_none_or(|queue| *queue == message.queue)
             && filter.kind.as_ref().is_none_or(|kind| *kind == message.kind)
+            && filter.tenant.as_ref().is_none_or(|tenant| message.terms.tenant.as_ref() == Some(tenant))
+            && filter.group.as_ref().is_none_or(|group| message.terms.group.as_ref() == Some(group))
+            && filter.limit_key.as_ref().is_none_or(|key| message.terms.limit_key.as_ref() == Some(key))
             && filter.error.as_ref().is_none_or(|text| self.errors.last().is_some_and(|last| last.error.contains(text)))
             && filter.created.contains(self.created_at)
             && match &self.place {

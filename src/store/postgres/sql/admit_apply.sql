@@ -16,7 +16,8 @@ moved as (
     returning id, queue
 ),
 marked as (
-    update {schema}.job set admitted = true where id = any ($2::uuid[]) and not admitted returning id, queue
+    -- Its delivery may have come and gone: it is not kept back for that any more.
+    update {schema}.job set admitted = true, held_until = null where id = any ($2::uuid[]) and not admitted returning id, queue
 ),
 turned as (
     update {schema}.blocked_job b

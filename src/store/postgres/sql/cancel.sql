@@ -39,7 +39,7 @@ gone_external as (
 --{all}     select id, seq, kind, queue, 'cancelled', attempt, created_at, started_at, node, tenant
 --{all}     from (select * from gone union all select * from gone_blocked union all select * from gone_timers union all select * from gone_suspended union all select * from gone_external) ended
 --{all} )
-select state, count(*)
+select state, count(*), null::uuid[] as ids
 from (select state from gone union all select state from gone_timers union all select state from gone_blocked
       union all select state from gone_suspended union all select state from gone_external) states
 group by state

@@ -3,5 +3,5 @@ select state, count(*)
 from {schema}.jobs
 where ($2::text[] is null or state = any ($2))
   and {dead_filter}
-  and state = any ($10)
+  and state = any ($11)
 group by state

@@ -1,12 +1,12 @@
--- The same for an operation on at most $11 of them, the first sent first.
+-- The same for an operation on at most $12 of them, the first sent first.
 select state, count(*)
 from (
     select state
     from {schema}.jobs
     where ($2::text[] is null or state = any ($2))
       and {dead_filter}
-      and state = any ($10)
+      and state = any ($11)
     order by seq
-    limit $11
+    limit $12
 ) first
 group by state

@@ -7,6 +7,6 @@ from (
     where ($2::text[] is null or 'dead' = any ($2))
       and {dead_filter}
     order by dead_at desc
-    limit $10
+    limit $11
 ) newest
 group by kind, queue, reason

@@ -40,7 +40,7 @@ gone_dead as (
 --{all}     select id, seq, kind, queue, 'deleted', attempt, created_at, started_at, node, tenant
 --{all}     from (select * from gone union all select * from gone_blocked union all select * from gone_timers union all select * from gone_suspended union all select * from gone_dead) ended
 --{all} )
-select state, count(*)
+select state, count(*), null::uuid[] as ids
 from (select state from gone union all select state from gone_timers union all select state from gone_blocked
       union all select state from gone_suspended union all select state from gone_dead) states
 group by state

@@ -1,9 +1,98 @@
--- Jobs of all states that match a filter, in the order they were sent.
-select id, seq, state, kind, queue, priority, attempt, max_attempts, created_at, due_at, owner, claimed_at,
-       errors -> -1 ->> 'error' as last_error
-from {schema}.jobs
-where ($2::text[] is null or state = any ($2))
-  and {dead_filter}
-  and seq > $10
+-- A page of jobs that match a filter, in the order they were sent. Each table gives its part of the page by its index on seq. `job` has none
+-- (it would cost every job that is sent), but (queue, rank, seq): the pairs of queue and rank are few, found by steps from one to the
+-- next, and each gives its part of the page in order.
+with recursive lanes as (
+    select f.queue, f.rank
+    from (
+        select queue, rank
+        from {schema}.job
+        where queue >= coalesce($3::text, '')
+          and ($2::text[] is null or $2 && array['waiting', 'running'])
+        order by queue, rank
+        limit 1
+    ) f
+    where $3::text is null or f.queue = $3
+    union all
+    select n.queue, n.rank
+    from lanes l
+    cross join lateral (
+        select j.queue, j.rank
+        from {schema}.job j
+        where (j.queue, j.rank) > (l.queue, l.rank)
+        order by j.queue, j.rank
+        limit 1
+    ) n
+    where $3::text is null or n.queue = $3
+)
+(
+    select p.*
+    from lanes l
+    cross join lateral (
+        select id, seq, case when lock_owner is null then 'waiting' else 'running' end as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
+        claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
+        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11) j
+        where ($2::text[] is null or case when lock_owner is null then 'waiting' else 'running' end = any ($2))
+          and {filter}
+        order by seq
+        limit $12
+    ) p
+    order by p.seq
+    limit $12
+)
+union all
+(
+    select id, seq, 'blocked' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+    from {schema}.blocked_job
+    where ($2::text[] is null or 'blocked' = any ($2))
+      and {filter}
+      and seq > $11
+    order by seq
+    limit $12
+)
+union all
+(
+    select id, seq, 'external' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+    from {schema}.external_job
+    where ($2::text[] is null or 'external' = any ($2))
+      and {filter}
+      and seq > $11
+    order by seq
+    limit $12
+)
+union all
+(
+    select id, seq, 'timer' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+    from {schema}.timer_job
+    where ($2::text[] is null or 'timer' = any ($2))
+      and {filter}
+      and seq > $11
+    order by seq
+    limit $12
+)
+union all
+(
+    select id, seq, 'suspended' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, due_at as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+    from {schema}.suspended_job
+    where ($2::text[] is null or 'suspended' = any ($2))
+      and {filter}
+      and seq > $11
+    order by seq
+    limit $12
+)
+union all
+(
+    select id, seq, 'dead' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
+        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
+    from {schema}.dead_letter_job
+    where ($2::text[] is null or 'dead' = any ($2))
+      and {dead_filter}
+      and seq > $11
+    order by seq
+    limit $12
+)
 order by seq
-limit $11
+limit $12

@@ -10,6 +10,9 @@ put as (
     on conflict (scope, name) do update
     set paused = excluded.paused, running = excluded.running, rate = excluded.rate, period = excluded.period,
         aging = excluded.aging, depth = excluded.depth, shares = excluded.shares, changed_at = clock_timestamp()
+),
+audited as (
+    insert into {schema}.audit (who, action, what) select $13, 'rule', $14::jsonb where $13::text is not null
 )
 insert into {schema}.opening (key, n)
 select distinct gate, 100

@@ -14,7 +14,8 @@ noted as materialized (
     select j.ctid as tid, j.attempt >= j.max_attempts as spent,
            case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
-                      'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '') || ' did not renew its lease') as all_errors
+                      'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '')
+                          || case when n.expires_at > n.dead_at then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
     from {schema}.job j
     left join {schema}.node n on n.id = j.lock_owner
     where j.ctid = any (array(select tid from lost))

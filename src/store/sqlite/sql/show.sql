@@ -16,7 +16,7 @@ select id, seq, kind, queue, rank, attempt, max_attempts, created_at, due_at, nu
        version, errors, headers, payload, body, content_type, null, null, terms, null
 from jobwright_timer_job where id = :id
 union all
-select id, seq, kind, queue, rank, attempt, max_attempts, created_at, null, null, null, errors ->> '$[#-1].error', 'suspended',
+select id, seq, kind, queue, rank, attempt, max_attempts, created_at, due_at, null, null, errors ->> '$[#-1].error', 'suspended',
        version, errors, headers, payload, body, content_type, null, null, terms, null
 from jobwright_suspended_job where id = :id
 union all

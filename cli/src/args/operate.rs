@@ -1,0 +1,193 @@
+//! What the commands of operators take, but for `jobs`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use jobwright::store::{Rate, Scope, ShareBy};
+
+use super::OutputArgs;
+
+/// Who does it.
+#[derive(Debug, Args)]
+pub(crate) struct OperatorArgs {
+    /// Your name for the audit [default: `$USER@host`].
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) operator: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueuesCommand {
+    /// List the queues that hold something or have a rule.
+    #[command(after_help = "Example:\n  jobwright queues list")]
+    List(OutputArgs),
+    /// Let nothing of a queue start, on any node, also what is sent later; what runs goes on.
+    #[command(after_help = "Example:\n  jobwright queues pause mail")]
+    Pause(QueueArgs),
+    /// End a pause.
+    #[command(after_help = "Example:\n  jobwright queues resume mail")]
+    Resume(QueueArgs),
+    /// Limit a queue over all nodes; what is not given stays, `none` ends it.
+    #[command(
+        after_help = "Example:\n  jobwright queues limit mail --running 20 --rate 100/1m --aging 1m\n  jobwright queues limit mail --share-by tenant --weight big=3\n  jobwright queues limit mail --rate none"
+    )]
+    Limit(LimitArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueArgs {
+    /// Its name.
+    pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitArgs {
+    /// Its name; `*` for each queue that has no rule of its own.
+    pub(crate) queue: String,
+    #[command(flatten)]
+    pub(crate) rule: RuleArgs,
+    /// After each so much waiting a job counts as one priority higher.
+    #[arg(long, value_name = "DURATION|none", value_parser = given(jobwright::parse_duration))]
+    pub(crate) aging: Option<Given<Duration>>,
+    /// How many may wait before senders are told that it is full.
+    #[arg(long, value_name = "N|none", value_parser = given(number::<u64>))]
+    pub(crate) depth: Option<Given<u64>>,
+    /// Divide the places of `--running`: by `tenant` or `kind`.
+    #[arg(long, value_name = "BY|none", value_parser = given(share_by))]
+    pub(crate) share_by: Option<Given<ShareBy>>,
+    /// Who gets more than one share (repeatable).
+    #[arg(long, value_name = "NAME=N", value_parser = weight)]
+    pub(crate) weight: Vec<(String, u32)>,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+}
+
+/// What all scopes can be asked.
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
+    /// How many may run at the same time.
+    #[arg(long, value_name = "N|none", value_parser = given(number::<u32>))]
+    pub(crate) running: Option<Given<u32>>,
+    /// How many may start within any such time, such as `100/1m`.
+    #[arg(long, value_name = "N/DURATION|none", value_parser = given(rate))]
+    pub(crate) rate: Option<Given<Rate>>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesCommand {
+    /// List all rules, of queues too.
+    #[command(after_help = "Example:\n  jobwright rules list --output json")]
+    List(OutputArgs),
+    /// Set a rule for a queue, kind, tenant, limit key or group; what is not given stays, `none` ends it.
+    #[command(
+        after_help = "Example:\n  jobwright rules put tenant '*' --running 5\n  jobwright rules put kind newsletter --paused true"
+    )]
+    Put(PutRuleArgs),
+    /// Remove a rule.
+    #[command(after_help = "Example:\n  jobwright rules delete tenant acme")]
+    Delete(NameArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutRuleArgs {
+    #[command(flatten)]
+    pub(crate) name: NameArgs,
+    #[command(flatten)]
+    pub(crate) rule: RuleArgs,
+    /// Let nothing start, also what is sent later.
+    #[arg(long, value_name = "true|false")]
+    pub(crate) paused: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    /// What it goes by: queue, kind, tenant, key or group.
+    pub(crate) scope: Scope,
+    /// Which one; `*` for each that has no rule of its own.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesCommand {
+    /// List nodes: their leases and what they run.
+    #[command(after_help = "Example:\n  jobwright nodes list")]
+    List(OutputArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LocksCommand {
+    /// Declare a node dead and release its jobs, each at the cost of its attempt; for when its lease is long and it is known to be gone.
+    #[command(after_help = "Example:\n  jobwright nodes list\n  jobwright locks release 17")]
+    Release(ReleaseArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// The number of the node.
+    pub(crate) node: i64,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List what operators did, the newest first.
+    #[command(after_help = "Example:\n  jobwright audit list --who ann@host --action cancel")]
+    List(AuditArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// Only by this operator.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) who: Option<String>,
+    /// Only this: suspend, resume, run, change, retry, cancel, delete, rule, condemn.
+    #[arg(long)]
+    pub(crate) action: Option<String>,
+    /// Only entries before this one, by the number in the column `id`.
+    #[arg(long, value_name = "ID")]
+    pub(crate) before: Option<i64>,
+    /// At most this many.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// A value, or none on purpose.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<T>(pub(crate) Option<T>);
+
+/// Reads a value, or the word `none`.
+fn given<T: Clone + Send + Sync + 'static>(
+    read: fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Given<T>, String> + Clone + Send + Sync + 'static {
+    move |text| if text == "none" { Ok(Given(None)) } else { read(text).map(|value| Given(Some(value))) }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "it is not a number; `none` means no limit".to_owned())
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    text.parse().map_err(|error: jobwright::Error| error.to_string())
+}
+
+fn share_by(text: &str) -> Result<ShareBy, String> {
+    match text {
+        "tenant" => Ok(ShareBy::Tenant),
+        "kind" => Ok(ShareBy::Kind),
+        _ => Err("shares are by `tenant` or `kind`; `none` ends them".to_owned()),
+    }
+}
+
+fn weight(text: &str) -> Result<(String, u32), String> {
+    let wanted = || format!("{text:?} is not a weight: write `name=3`");
+    let (name, number) = text.rsplit_once('=').ok_or_else(wanted)?;
+    Ok((name.to_owned(), number.parse().map_err(|_| wanted())?))
+}

@@ -1,0 +1,38 @@
+//! `jobwright nodes` and `jobwright locks`.
+
+use jobwright::NodeId;
+use serde_json::json as value;
+
+use super::{connect_database, status};
+use crate::args::{LocksCommand, NodesCommand};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, line, print};
+
+pub(crate) async fn run(settings: &Settings, command: NodesCommand) -> Result<(), Failure> {
+    let NodesCommand::List(output) = command;
+    let nodes = connect_database(settings).await?.admin().nodes().await?;
+    match output.output {
+        Format::Json => json(&nodes),
+        Format::Table => print(status::nodes_table(&nodes)),
+    }
+}
+
+pub(crate) async fn locks(settings: &Settings, command: LocksCommand) -> Result<(), Failure> {
+    let LocksCommand::Release(args) = command;
+    let messages = connect_database(settings).await?;
+    let node = args.node;
+    let Some(released) = args.operator.admin(&messages).condemn(NodeId(node)).await? else {
+        return Err(Failure::Failed(format!(
+            "there is no node {node}: it stopped in good order, or was cleared; `jobwright nodes list` shows those there are"
+        )));
+    };
+    messages.wake_ups_sent().await;
+    let (waiting, dead) = (released.waiting, released.dead);
+    match args.output.output {
+        Format::Json => json(&value!({ "node": node, "waiting": waiting, "dead": dead })),
+        Format::Table => {
+            line(format!("node {node} is declared dead; {waiting} jobs wait again, {dead} became dead letters"))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `jobwright queues`: counts, pauses and limits.
+
+use jobwright::store::{EACH, QueueStatus, Rule, Scope, Shares};
+use serde::Serialize;
+
+use super::{connect_database, rules};
+use crate::args::{LimitArgs, OutputArgs, QueueArgs, QueuesCommand};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, print, table};
+
+pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(), Failure> {
+    let pause = async |args: QueueArgs, paused| {
+        rules::change(settings, Scope::Queue, &args.queue, &args.operator, |rule| rule.paused = paused).await
+    };
+    match command {
+        QueuesCommand::List(output) => list(settings, output).await,
+        QueuesCommand::Pause(args) => pause(args, true).await,
+        QueuesCommand::Resume(args) => pause(args, false).await,
+        QueuesCommand::Limit(args) => limit(settings, args).await,
+    }
+}
+
+async fn limit(settings: &Settings, args: LimitArgs) -> Result<(), Failure> {
+    let LimitArgs { queue, rule, aging, depth, share_by, weight, operator } = args;
+    rules::change(settings, Scope::Queue, &queue, &operator, |old| {
+        rules::apply(old, &rule);
+        if let Some(aging) = aging {
+            old.aging = aging.0;
+        }
+        if let Some(depth) = depth {
+            old.depth = depth.0;
+        }
+        if let Some(by) = share_by {
+            let weights = old.shares.take().map(|shares| shares.weights).unwrap_or_default();
+            old.shares = by.0.map(|by| Shares { by, weights });
+        }
+        if let Some(shares) = &mut old.shares {
+            shares.weights.extend(weight);
+        }
+    })
+    .await
+}
+
+/// A queue with what is asked of it.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    status: QueueStatus,
+    rule: Option<Rule>,
+}
+
+async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
+    let admin = connect_database(settings).await?.admin();
+    let rules: Vec<Rule> = admin.rules().await?.into_iter().filter(|rule| rule.scope == Scope::Queue).collect();
+    let mut queues = admin.queues().await?;
+    for rule in &rules {
+        if queues.iter().all(|queue| queue.queue != rule.name) && rule.name != EACH {
+            queues.push(QueueStatus { queue: rule.name.clone(), ..QueueStatus::default() });
+        }
+    }
+    queues.sort_by(|a, b| a.queue.cmp(&b.queue));
+    let rule = |name: &str| {
+        let found = rules.iter().find(|rule| rule.name == name).or_else(|| rules.iter().find(|rule| rule.name == EACH));
+        found.cloned()
+    };
+    let listed: Vec<Listed> = queues.into_iter().map(|status| Listed { rule: rule(&status.queue), status }).collect();
+    match output.output {
+        Format::Json => json(&listed),
+        Format::Table => print(table(
+            ["queue", "waiting", "blocked", "running", "timer", "suspended", "dead", "rule"],
+            listed.iter().map(|Listed { status, rule }| {
+                let counts =
+                    [status.waiting, status.blocked, status.running, status.timer, status.suspended, status.dead];
+                let [waiting, blocked, running, timer, suspended, dead] = counts.map(|n| n.to_string());
+                let rule = rule.as_ref().map_or_else(|| "-".to_owned(), rules::text);
+                [status.queue.clone(), waiting, blocked, running, timer, suspended, dead, rule]
+            }),
+        )),
+    }
+}

@@ -1,0 +1,104 @@
+//! `jobwright rules`: what holds for kinds, tenants, limit keys and groups on all nodes.
+
+use std::env;
+
+use jobwright::store::{Rule, Scope, ShareBy};
+use jobwright::{Admin, AnyStore, MessageServices};
+
+use super::connect_database;
+use crate::args::{OperatorArgs, OutputArgs, PutRuleArgs, RuleArgs, RulesCommand};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::{Format, json, line, or_dash, print, table};
+
+pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<(), Failure> {
+    match command {
+        RulesCommand::List(output) => list(settings, output).await,
+        RulesCommand::Put(args) => {
+            let PutRuleArgs { name, rule, paused } = args;
+            change(settings, name.scope, &name.name, &name.operator, |old| {
+                old.paused = paused.unwrap_or(old.paused);
+                apply(old, &rule);
+            })
+            .await
+        }
+        RulesCommand::Delete(name) => {
+            change(settings, name.scope, &name.name, &name.operator, |rule| *rule = Rule::new(rule.scope, &*rule.name))
+                .await
+        }
+    }
+}
+
+/// Changes what is given of a rule.
+pub(super) fn apply(rule: &mut Rule, args: &RuleArgs) {
+    if let Some(running) = args.running {
+        rule.running = running.0;
+    }
+    if let Some(rate) = args.rate {
+        rule.rate = rate.0;
+    }
+}
+
+/// Reads a rule, changes it, and says what it is now.
+pub(super) async fn change(
+    settings: &Settings,
+    scope: Scope,
+    name: &str,
+    operator: &OperatorArgs,
+    edit: impl FnOnce(&mut Rule),
+) -> Result<(), Failure> {
+    let messages = connect_database(settings).await?;
+    let admin = operator.admin(&messages);
+    let mut rule = admin.rule(scope, name).await?;
+    edit(&mut rule);
+    admin.put_rule(&rule).await?;
+    messages.wake_ups_sent().await;
+    line(format!("{scope} {name}: {}", text(&rule)))
+}
+
+async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
+    let rules = connect_database(settings).await?.admin().rules().await?;
+    match output.output {
+        Format::Json => json(&rules),
+        Format::Table => print(table(
+            ["scope", "name", "rule"],
+            rules.iter().map(|rule| [rule.scope.to_string(), rule.name.clone(), text(rule)]),
+        )),
+    }
+}
+
+/// A rule in a line.
+pub(super) fn text(rule: &Rule) -> String {
+    let mut parts = Vec::new();
+    if rule.paused {
+        parts.push("paused".to_owned());
+    }
+    parts.extend(rule.running.map(|n| format!("running {n}")));
+    parts.extend(rule.rate.map(|rate| format!("rate {rate}")));
+    parts.extend(rule.aging.map(|aging| format!("aging {aging:?}")));
+    parts.extend(rule.depth.map(|depth| format!("depth {depth}")));
+    if let Some(shares) = &rule.shares {
+        let by = match shares.by {
+            ShareBy::Tenant => "tenant",
+            ShareBy::Kind => "kind",
+        };
+        let weights = shares.weights.iter().map(|(name, weight)| format!(" {name}={weight}")).collect::<String>();
+        parts.push(format!("shares by {by}{weights}"));
+    }
+    or_dash((!parts.is_empty()).then(|| parts.join(", ")))
+}
+
+impl OperatorArgs {
+    /// Steers in this operator's name.
+    pub(crate) fn admin(&self, messages: &MessageServices<AnyStore>) -> Admin {
+        let name = self.operator.clone().unwrap_or_else(|| {
+            let first = |names: [&str; 2]| names.iter().find_map(|name| env::var(name).ok().filter(|v| !v.is_empty()));
+            let user = first(["USER", "LOGNAME"]).unwrap_or_else(|| "somebody".to_owned());
+            let host = first(["HOSTNAME", "HOST"])
+                .or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|name| name.trim().to_owned()))
+                .unwrap_or_else(|| "localhost".to_owned());
+            format!("{user}@{host}")
+        });
+        messages.admin().by(name)
+    }
+}

@@ -1,0 +1,111 @@
+//! Suspending, changing, limiting: what operators do by commands, and what the audit says of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use common::{Place, on_both_stores};
+use serde_json::{Value, json};
+
+on_both_stores!(
+    jobs_are_set_aside_and_brought_back,
+    jobs_are_changed,
+    queues_are_paused_and_limited,
+    rules_are_put_and_deleted,
+    the_audit_names_the_operator,
+    a_node_that_is_not_there_is_said,
+);
+
+fn documents(place: &Place, arguments: &[&str]) -> Value {
+    let mut all = arguments.to_vec();
+    all.extend(["--output", "json"]);
+    serde_json::from_str(&place.run(&all).success().stdout).unwrap()
+}
+
+fn jobs_are_set_aside_and_brought_back(place: &Place) {
+    let mail = place.send(&["mail"]);
+    let timer = place.send(&["mail", "--delay", "1h"]);
+    place.send(&["other"]);
+    let dry = documents(place, &["jobs", "suspend", "--kind", "mail", "--dry-run"]);
+    assert_eq!(dry, json!({ "dry_run": true, "total": 2, "states": { "waiting": 1, "timer": 1 } }));
+    assert_eq!(place.show(&mail)["state"], "waiting", "a dry run changes nothing");
+    let said = place.run(&["jobs", "suspend", "--kind", "mail"]).success().stdout;
+    assert!(said.contains("2 jobs suspended"), "{said}");
+    assert_eq!(place.list(&["--state", "suspended"]).len(), 2);
+    place.run(&["jobs", "resume", &mail]).success();
+    assert_eq!((&place.show(&mail)["state"], &place.show(&timer)["state"]), (&json!("waiting"), &json!("suspended")));
+    place.run(&["jobs", "run", &timer]).success();
+    assert_eq!(place.show(&timer)["state"], "waiting");
+    place.run(&["jobs", "resume", &timer]).code(1).says("in no state for it (suspended)");
+    place.run(&["jobs", "suspend"]).code(2).says("--all");
+}
+
+fn jobs_are_changed(place: &Place) {
+    let id = place.send(&["mail"]);
+    place.run(&["jobs", "change", &id, "--priority", "-3", "--to-queue", "slow", "--max-attempts", "2"]).success();
+    let job = place.show(&id);
+    assert_eq!((&job["priority"], &job["queue"], &job["max_attempts"]), (&json!(-3), &json!("slow"), &json!(2)));
+    assert_eq!(job["state"], "waiting");
+    place.run(&["jobs", "change", &id, "--at", "2099-01-01T00:00:00Z"]).success();
+    let job = place.show(&id);
+    assert_eq!((&job["state"], &job["due_at"]), (&json!("timer"), &json!("2099-01-01T00:00:00Z")));
+    place.run(&["jobs", "change", &id]).code(2).says("changes nothing");
+    place.run(&["jobs", "change", &id, "--max-attempts", "0"]).code(2).says("max_attempts is 0");
+}
+
+fn queues_are_paused_and_limited(place: &Place) {
+    place.send(&["mail", "--queue", "mail"]);
+    place.run(&["queues", "pause", "mail"]).success();
+    let limit = ["queues", "limit", "mail", "--running", "5", "--rate", "100/1m", "--depth", "9", "--aging", "1m"];
+    place.run(&limit).success();
+    place.run(&["queues", "limit", "mail", "--share-by", "tenant", "--weight", "big=3"]).success();
+    let queues = documents(place, &["queues", "list"]);
+    let [mail] = &queues.as_array().unwrap()[..] else { panic!("{queues}") };
+    assert_eq!((&mail["queue"], &mail["waiting"]), (&json!("mail"), &json!(1)));
+    let rule = &mail["rule"];
+    assert_eq!((&rule["paused"], &rule["running"], &rule["depth"]), (&json!(true), &json!(5), &json!(9)));
+    assert_eq!(rule["shares"], json!({ "by": "tenant", "weights": { "big": 3 } }));
+    let table = place.run(&["queues", "list"]).success().stdout;
+    assert!(table.contains("paused, running 5, rate 100/60s"), "{table}");
+    place.run(&["queues", "resume", "mail"]).success();
+    place.run(&["queues", "limit", "mail", "--share-by", "none", "--rate", "none"]).success();
+    let rule = &documents(place, &["queues", "list"])[0]["rule"];
+    assert_eq!((&rule["paused"], &rule["rate"], &rule["running"]), (&json!(false), &json!(null), &json!(5)));
+    place.run(&["queues", "limit", "mail", "--running", "many"]).code(2).says("not a number");
+}
+
+fn rules_are_put_and_deleted(place: &Place) {
+    place.run(&["rules", "put", "tenant", "*", "--running", "5"]).success();
+    place.run(&["rules", "put", "group", "order-1", "--paused", "true"]).success();
+    place.run(&["rules", "put", "group", "order-1", "--running", "2"]).code(2).says("it can only be paused");
+    let rules = documents(place, &["rules", "list"]);
+    assert_eq!(rules.as_array().unwrap().len(), 2);
+    place.run(&["rules", "delete", "tenant", "*"]).success();
+    place.run(&["rules", "put", "group", "order-1", "--paused", "false"]).success();
+    assert_eq!(documents(place, &["rules", "list"]), json!([]));
+    place.run(&["rules", "put", "planet", "x", "--running", "1"]).code(2).says("scope");
+}
+
+fn the_audit_names_the_operator(place: &Place) {
+    let id = place.send(&["mail"]);
+    place.run(&["jobs", "suspend", &id, "--as", "ann"]).success();
+    place.run(&["queues", "pause", "mail", "--as", "bob"]).success();
+    place.run(&["jobs", "cancel", &id, "--dry-run", "--as", "ann"]).success();
+    place.run(&["jobs", "delete", &id]).success();
+    let audit = documents(place, &["audit", "list"]);
+    let words: Vec<_> = audit.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(words, ["delete", "rule", "suspend"]);
+    assert_eq!(audit[2]["who"], "ann");
+    assert_eq!((&audit[1]["who"], &audit[1]["what"]["paused"]), (&json!("bob"), &json!(true)));
+    assert!(audit[0]["who"].as_str().unwrap().contains('@'), "{audit}");
+    assert_eq!(documents(place, &["audit", "list", "--who", "ann"]).as_array().unwrap().len(), 1);
+    let table = place.run(&["audit", "list", "--action", "delete"]).success().stdout;
+    assert!(table.contains(&id), "{table}");
+    place.run(&["jobs", "delete", "--all", "--as", ""]).code(2).says("operator's name");
+}
+
+fn a_node_that_is_not_there_is_said(place: &Place) {
+    assert_eq!(documents(place, &["nodes", "list"]), json!([]));
+    place.run(&["locks", "release", "4711"]).code(1).says("there is no node 4711");
+    assert_eq!(documents(place, &["audit", "list"]), json!([]), "nothing was done");
+}

@@ -1,0 +1,7 @@
+-- Which jobs an operator means, the first sent first. What is done to them is done by these ids, some thousands at a time.
+select id
+from {schema}.jobs
+where state = any ($11)
+  and ($2::text[] is null or state = any ($2))
+  and {dead_filter}
+order by seq

@@ -1,0 +1,17 @@
+-- What was suspended waits again: for its due date if that is ahead, else to be run. One of a group waits for admission: the trigger on
+-- `job` sees to it.
+with back as (
+    delete from {schema}.suspended_job
+    where ($2::text[] is null or 'suspended' = any ($2))
+      and {filter}
+    returning *
+),
+timers as (
+    insert into {schema}.timer_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at from back where due_at > statement_timestamp()
+),
+jobs as (
+    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from back where due_at is null or due_at <= statement_timestamp()
+)
+select 'suspended' as state, count(*), null::uuid[] as ids from back

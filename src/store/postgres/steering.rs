@@ -1,0 +1,222 @@
+//! What operators do: see `store::steering`.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::admin::{Filter, steered};
+use super::batch::Batch;
+use super::client::Params;
+use super::statements::Statement;
+use super::types::{JsonParam, JsonText};
+use super::{Postgres, retry, rows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::steering::{CHUNK, check_name, what};
+use crate::store::{
+    Action, AuditEntry, AuditFilter, Change, Due, Hint, JobFilter, JobState, JobStore, Order, Released, Steered,
+    Steering,
+};
+
+/// Jobs of a dead node that are released in one transaction.
+const RELEASED: usize = 500;
+
+#[async_trait]
+impl Steering for Postgres {
+    async fn steer(&self, filter: &JobFilter, action: &Action, order: Order<'_>) -> Result<Steered> {
+        action.check()?;
+        check_name(order.by)?;
+        if order.dry_run {
+            return self.count(filter, action).await;
+        }
+        let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
+        let mut all = Steered::default();
+        for part in self.parts(filter, action).await? {
+            let batch = Batch::begin(&self.0, "steer jobs").await?;
+            all.add(&self.steer_part(&batch, &part, action).await?);
+            audit.write(&batch, self, &all).await?;
+            batch.commit().await?;
+        }
+        let hint = match action {
+            // What is gone may have held what others wait for.
+            Action::Suspend | Action::Cancel | Action::Delete => Hint::Gate,
+            _ => Hint::Any,
+        };
+        if let Err(error) = self.notify(&[hint]).await {
+            tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
+        }
+        Ok(all)
+    }
+
+    async fn gone(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+        let (ids, versions): (Vec<Uuid>, Vec<i64>) =
+            fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
+        let sql = &self.0.sql.gone;
+        let rows = self.0.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
+        rows.iter()
+            .map(|row| Ok(Fence { id: JobId::from(rows::get::<Uuid>(row, 0)?), version: rows::get(row, 1)? }))
+            .collect()
+    }
+
+    async fn condemn(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+        check_name(by)?;
+        let batch = Batch::begin(&self.0, "declare a node dead").await?;
+        if batch.query(&self.0.sql.condemn, &[&node.0]).await?.is_empty() {
+            batch.roll_back().await?;
+            return Ok(None);
+        }
+        let mut audit = Audit { by, action: "condemn", what: serde_json::json!({ "node": node }), entry: None };
+        audit.write(&batch, self, &Steered::default()).await?;
+        batch.commit().await?;
+        // Statements of their own: only later ones see what the first has waited for.
+        let mut all = Released::default();
+        loop {
+            let released = self.release_lost(RELEASED, None).await?;
+            all.waiting += released.waiting;
+            all.dead += released.dead;
+            if released.total() < RELEASED as u64 {
+                return Ok(Some(all));
+            }
+        }
+    }
+
+    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        let AuditFilter { who, action, before } = filter;
+        let params: Params<'_> = &[before, who, action, &rows::count(limit)];
+        self.0.engine("read the audit", &self.0.sql.audit, params).await?.iter().map(entry).collect()
+    }
+}
+
+impl Postgres {
+    async fn count(&self, filter: &JobFilter, action: &Action) -> Result<Steered> {
+        if let Some(options) = action.retry(true) {
+            return retry::count(&self.0, filter, &options).await;
+        }
+        let states = words(action);
+        let filter = Filter::from(filter);
+        steered(&self.0.engine("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
+    }
+
+    /// The jobs that are meant, as filters that one transaction each can take.
+    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<JobFilter>> {
+        let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);
+        if few || matches!(action, Action::Retry { .. }) {
+            return Ok(vec![filter.clone()]);
+        }
+        let states = words(action);
+        let asked = Filter::from(filter);
+        let rows = self.0.engine("choose jobs", &self.0.sql.choose, &asked.params(&[&states])).await?;
+        let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
+        // One even if there are none: that somebody tried is in the audit too.
+        let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
+        chunks.resize(chunks.len().max(1), &[]);
+        Ok(chunks.into_iter().map(|ids| JobFilter { ids: Some(ids.to_vec()), ..filter.clone() }).collect())
+    }
+
+    async fn steer_part(&self, batch: &Batch, part: &JobFilter, action: &Action) -> Result<Steered> {
+        let sql = &self.0.sql;
+        if let Some(options) = action.retry(false) {
+            return retry::run(&self.0, batch, part, &options).await;
+        }
+        let statement = match action {
+            Action::Change(change) => return self.change(batch, part, change).await,
+            Action::Suspend => &sql.suspend,
+            Action::Resume => &sql.resume,
+            Action::RunNow => &sql.run_now,
+            Action::Delete => &sql.delete,
+            Action::Cancel | Action::Retry { .. } => &sql.cancel,
+        };
+        Ok(run(batch, statement, part, &[]).await?.0)
+    }
+
+    /// What waits and has to move goes by `suspended_job`: there it holds nothing but its group if it is ordered, and comes back as if it
+    /// had just been sent.
+    async fn change(&self, batch: &Batch, part: &JobFilter, change: &Change) -> Result<Steered> {
+        let sql = &self.0.sql;
+        let rank = change.priority.map(|priority| -priority);
+        let attempts = change.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+        let (at, wait) = match change.due {
+            Some(Due::At(at)) => (super::admin::moment(Some(at)), None),
+            Some(Due::In(delay)) => (None, Some(rows::micros(delay))),
+            None => (None, None),
+        };
+        let own: Params<'_> = &[&rank, &at, &wait, &change.queue, &attempts];
+        let mut all = run(batch, &sql.change_idle, part, own).await?.0;
+        if !change.moves() {
+            all.add(&run(batch, &sql.change_waiting, part, &[&rank, &attempts]).await?.0);
+            return Ok(all);
+        }
+        let waiting = JobFilter { states: Some(among(part, &[JobState::Waiting, JobState::Blocked])), ..part.clone() };
+        let (moved, ids) = run(batch, &sql.suspend, &waiting, &[]).await?;
+        if !ids.is_empty() {
+            let moved = JobFilter { states: Some(vec![JobState::Suspended]), ..JobFilter::ids(ids) };
+            run(batch, &sql.change_idle, &moved, own).await?;
+            run(batch, &sql.resume, &moved, &[]).await?;
+        }
+        all.add(&moved);
+        Ok(all)
+    }
+}
+
+/// Those of these states that a filter does not leave out.
+fn among(filter: &JobFilter, states: &[JobState]) -> Vec<JobState> {
+    let wanted = |state: &JobState| filter.states.as_ref().is_none_or(|wanted| wanted.contains(state));
+    states.iter().copied().filter(wanted).collect()
+}
+
+fn words(action: &Action) -> Vec<&'static str> {
+    action.states().iter().map(|state| state.as_str()).collect()
+}
+
+/// Runs a statement on what matches: how many of each state, and which, if it says so.
+async fn run(batch: &Batch, statement: &Statement, part: &JobFilter, own: Params<'_>) -> Result<(Steered, Vec<JobId>)> {
+    let filter = Filter::from(part);
+    let rows = batch.query(statement, &filter.params(own)).await?;
+    let mut ids = Vec::new();
+    for row in &rows {
+        let some: Option<Vec<Uuid>> = rows::get(row, 2)?;
+        ids.extend(some.unwrap_or_default().into_iter().map(JobId::from));
+    }
+    Ok((steered(&rows)?, ids))
+}
+
+/// The entry of one action, however many transactions it takes.
+struct Audit<'a> {
+    by: Option<&'a str>,
+    action: &'static str,
+    what: serde_json::Value,
+    entry: Option<i64>,
+}
+
+impl Audit<'_> {
+    async fn write(&mut self, batch: &Batch, store: &Postgres, counts: &Steered) -> Result<()> {
+        let Some(by) = self.by else { return Ok(()) };
+        let counts = serde_json::json!(counts).to_string();
+        let sql = &store.0.sql;
+        if let Some(id) = self.entry {
+            return batch.query(&sql.audit_count, &[&id, &JsonParam(&counts)]).await.map(drop);
+        }
+        let what = self.what.to_string();
+        let params: Params<'_> = &[&by, &self.action, &JsonParam(&what), &JsonParam(&counts)];
+        let rows = batch.query(&sql.audit_write, params).await?;
+        self.entry = Some(rows::get(rows::single(&rows)?, 0)?);
+        Ok(())
+    }
+}
+
+fn entry(row: &Row) -> Result<AuditEntry> {
+    let json = |column| {
+        let JsonText(text) = rows::get(row, column)?;
+        serde_json::from_str(text).map_err(|error| {
+            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
+        })
+    };
+    Ok(AuditEntry {
+        id: rows::get(row, 0)?,
+        at: rows::get(row, 1)?,
+        who: rows::get(row, 2)?,
+        action: rows::get(row, 3)?,
+        what: json(4)?,
+        counts: json(5)?,
+    })
+}

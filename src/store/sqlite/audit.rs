@@ -1,0 +1,63 @@
+//! The audit: who did what.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, named_params};
+use serde_json::Value;
+
+use super::Inner;
+use super::rows::{Micros, broken, count, timestamp};
+use crate::error::Result;
+use crate::store::{AuditEntry, AuditFilter, Steered};
+
+const AUDIT: &str = include_str!("sql/audit.sql");
+const AUDIT_WRITE: &str = include_str!("sql/audit_write.sql");
+const AUDIT_COUNT: &str = include_str!("sql/audit_count.sql");
+
+/// Writes an entry, if somebody is to be remembered, and returns its number.
+pub(super) fn write(
+    connection: &Connection,
+    by: Option<&str>,
+    action: &str,
+    what: &Value,
+    now: Micros,
+) -> rusqlite::Result<Option<i64>> {
+    let Some(who) = by else { return Ok(None) };
+    connection.prepare_cached(AUDIT_WRITE)?.execute(named_params! {
+        ":at": now, ":who": who, ":action": action, ":what": what.to_string(),
+    })?;
+    Ok(Some(connection.last_insert_rowid()))
+}
+
+/// Sets how many jobs the action of an entry has touched so far.
+pub(super) fn counts(connection: &Connection, id: i64, counts: &Steered) -> rusqlite::Result<()> {
+    let counts = serde_json::json!(counts).to_string();
+    connection.prepare_cached(AUDIT_COUNT)?.execute(named_params! { ":id": id, ":counts": counts }).map(drop)
+}
+
+impl Inner {
+    pub(super) async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        let AuditFilter { who, action, before } = filter.clone();
+        self.query("read the audit", move |connection, _| {
+            let mut statement = connection.prepare_cached(AUDIT)?;
+            let params = named_params! { ":before": before, ":who": who, ":action": action, ":limit": count(limit) };
+            let entries = statement.query_map(params, entry)?;
+            Ok(entries.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+}
+
+fn entry(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
+    let json = |column: &str| {
+        let text: String = row.get(column)?;
+        serde_json::from_str(&text).map_err(|error| broken(column, Type::Text, error))
+    };
+    Ok(AuditEntry {
+        id: row.get("id")?,
+        at: timestamp(row.get("at")?)?,
+        who: row.get("who")?,
+        action: row.get("action")?,
+        what: json("what")?,
+        counts: json("counts")?,
+    })
+}

@@ -1,0 +1,242 @@
+//! What operators do: see `store::steering`.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, ToSql, named_params};
+
+use super::admin::{Chosen, REMOVE};
+use super::failure::Work;
+use super::history::Memory;
+use super::nodes::RETIRE_NODE;
+use super::rows::{Micros, job_id, micros};
+use super::{Inner, Sqlite, audit, retry};
+use crate::config::Keep;
+use crate::error::Result;
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::steering::{CHUNK, check_name, what};
+use crate::store::{
+    Action, AuditEntry, AuditFilter, Change, Due, Ending, JobFilter, JobState, JobStore, Order, Released, Steered,
+    Steering,
+};
+
+const CHOOSE: &str = include_str!("sql/choose.sql");
+const TO_SUSPENDED: &str = include_str!("sql/to_suspended.sql");
+const TO_JOB: &str = include_str!("sql/to_job.sql");
+const SUSPENDED_TO_TIMER: &str = include_str!("sql/suspended_to_timer.sql");
+const CHANGE: &str = include_str!("sql/change.sql");
+const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
+
+/// Jobs of a dead node that are released in one transaction.
+const RELEASED: usize = 500;
+
+#[async_trait]
+impl Steering for Sqlite {
+    async fn steer(&self, filter: &JobFilter, action: &Action, order: Order<'_>) -> Result<Steered> {
+        action.check()?;
+        check_name(order.by)?;
+        if order.dry_run {
+            return self.inner.count_steered(filter, action).await;
+        }
+        let (mut all, mut entry) = (Steered::default(), None);
+        for part in self.inner.parts(filter, action).await? {
+            let (action, by, keep) = (action.clone(), order.by.map(str::to_owned), self.inner.history.keep);
+            let (what, mut so_far) = (what(filter, &action), all.clone());
+            (all, entry) = self
+                .inner
+                .write("steer jobs", move |connection, now| {
+                    so_far.add(&Step { connection, keep, now }.apply(&part, &action)?);
+                    let entry = match entry {
+                        Some(id) => Some(id),
+                        None => audit::write(connection, by.as_deref(), action.as_str(), &what, now)?,
+                    };
+                    if let Some(id) = entry {
+                        audit::counts(connection, id, &so_far)?;
+                    }
+                    Ok((so_far, entry))
+                })
+                .await?;
+        }
+        Ok(all)
+    }
+
+    async fn gone(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+        let fences = fences.to_vec();
+        self.inner
+            .check("look for cancelled jobs", move |connection, _| {
+                let mut statement = connection.prepare_cached(STILL_OWNED)?;
+                let mut gone = Vec::new();
+                for fence in fences {
+                    let id = fence.id.as_uuid().as_bytes();
+                    if !statement.exists(named_params! { ":id": id, ":version": fence.version, ":node": node.0 })? {
+                        gone.push(fence);
+                    }
+                }
+                Ok(gone)
+            })
+            .await
+    }
+
+    async fn condemn(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+        check_name(by)?;
+        let by = by.map(str::to_owned);
+        let known = self
+            .inner
+            .write("declare a node dead", move |connection, now| {
+                let params = named_params! { ":node": node.0, ":now": now };
+                let known = connection.prepare_cached(RETIRE_NODE)?.execute(params)? == 1;
+                if known {
+                    let what = serde_json::json!({ "node": node });
+                    audit::write(connection, by.as_deref(), "condemn", &what, now)?;
+                }
+                Ok(known)
+            })
+            .await?;
+        if !known {
+            return Ok(None);
+        }
+        let mut all = Released::default();
+        loop {
+            let released = self.release_lost(RELEASED, None).await?;
+            all.waiting += released.waiting;
+            all.dead += released.dead;
+            if released.total() < RELEASED as u64 {
+                return Ok(Some(all));
+            }
+        }
+    }
+
+    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        self.inner.audit(filter, limit).await
+    }
+}
+
+impl Inner {
+    async fn count_steered(&self, filter: &JobFilter, action: &Action) -> Result<Steered> {
+        let chosen = Chosen::new(filter, action.states());
+        if let Some(options) = action.retry(true) {
+            return self.query("count jobs", move |connection, _| retry::would(&chosen, connection, &options)).await;
+        }
+        self.query("count jobs", move |connection, _| chosen.count(connection)).await
+    }
+
+    /// The jobs that are meant, as filters that one transaction each can take.
+    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<JobFilter>> {
+        let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);
+        if few || matches!(action, Action::Retry { .. }) {
+            return Ok(vec![filter.clone()]);
+        }
+        let chosen = Chosen::new(filter, action.states());
+        let ids = self.query("choose jobs", move |connection, _| ids(&chosen, connection)).await?;
+        // One even if there are none: that somebody tried is in the audit too.
+        let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
+        chunks.resize(chunks.len().max(1), &[]);
+        Ok(chunks.into_iter().map(|ids| JobFilter { ids: Some(ids.to_vec()), ..filter.clone() }).collect())
+    }
+}
+
+/// The jobs that are meant, the first sent first.
+fn ids(chosen: &Chosen, connection: &Connection) -> Work<Vec<JobId>> {
+    let mut all = Vec::new();
+    for state in &chosen.states {
+        let mut statement = connection.prepare_cached(&chosen.sql(CHOOSE, *state))?;
+        chosen.bind(&mut statement)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            all.push((row.get::<_, i64>("seq")?, job_id(row, "id")?));
+        }
+    }
+    all.sort_unstable();
+    Ok(all.into_iter().map(|(_, id)| id).collect())
+}
+
+/// One transaction of an action.
+struct Step<'a> {
+    connection: &'a Connection,
+    keep: Keep,
+    now: Micros,
+}
+
+impl Step<'_> {
+    fn apply(&self, part: &JobFilter, action: &Action) -> Work<Steered> {
+        let chosen = Chosen::new(part, action.states());
+        match action {
+            Action::Suspend => chosen.steer(|state| self.suspend(&chosen, state)),
+            Action::Resume => chosen.steer(|_| self.resume(&chosen)),
+            Action::RunNow => chosen.steer(|state| {
+                chosen.execute(self.connection, TO_JOB, state)?;
+                chosen.execute(self.connection, REMOVE, state)
+            }),
+            Action::Change(change) => self.change(part, &chosen, change),
+            Action::Retry { limit, spread } => retry::run(&chosen, self.connection, *limit, *spread, self.now),
+            Action::Cancel => self.remove(&chosen, Ending::Cancelled),
+            Action::Delete => self.remove(&chosen, Ending::Deleted),
+        }
+    }
+
+    fn remove(&self, chosen: &Chosen, ending: Ending) -> Work<Steered> {
+        let (keep, now) = (self.keep, self.now);
+        chosen.steer(|state| {
+            if (Memory { keep, now }).keeps(ending) {
+                chosen.remember(self.connection, state, ending, now)?;
+            }
+            chosen.execute(self.connection, REMOVE, state)
+        })
+    }
+
+    /// The copy comes first: what the row held goes by what is there when it goes.
+    fn suspend(&self, chosen: &Chosen, state: JobState) -> rusqlite::Result<u64> {
+        let due_at = if state == JobState::Timer { "due_at" } else { "null" };
+        let copy = TO_SUSPENDED.replace("{due_at}", due_at);
+        chosen.execute_with(self.connection, &copy, state, &[(":now", &self.now)])?;
+        chosen.execute(self.connection, REMOVE, state)
+    }
+
+    fn resume(&self, chosen: &Chosen) -> rusqlite::Result<u64> {
+        let state = JobState::Suspended;
+        let now: &[(&str, &dyn ToSql)] = &[(":now", &self.now)];
+        chosen.execute_with(self.connection, SUSPENDED_TO_TIMER, state, now)?;
+        let due = TO_JOB.replace("{filter}", "(due_at is null or due_at <= :now) and {filter}");
+        chosen.execute_with(self.connection, &due, state, now)?;
+        chosen.execute(self.connection, REMOVE, state)
+    }
+
+    /// What waits and has to move goes by `suspended_job`: there it holds nothing but its group if it is ordered, and comes back as if it
+    /// had just been sent.
+    fn change(&self, part: &JobFilter, chosen: &Chosen, change: &Change) -> Work<Steered> {
+        let waits = |state: &JobState| matches!(state, JobState::Waiting | JobState::Blocked);
+        if !change.moves() {
+            return chosen.steer(|state| self.set(chosen, state, change));
+        }
+        let idle: Vec<JobState> = chosen.states.iter().copied().filter(|state| !waits(state)).collect();
+        let idle = Chosen::new(part, &idle);
+        let mut all = idle.steer(|state| self.set(&idle, state, change))?;
+        let waiting = Chosen::new(part, &[JobState::Waiting, JobState::Blocked]);
+        let moved = JobFilter::ids(ids(&waiting, self.connection)?);
+        let moved = Chosen::new(&moved, &[JobState::Suspended]);
+        all.add(&waiting.steer(|state| self.suspend(&waiting, state))?);
+        moved.steer(|state| self.set(&moved, state, change))?;
+        moved.steer(|_| self.resume(&moved))?;
+        Ok(all)
+    }
+
+    fn set(&self, chosen: &Chosen, state: JobState, change: &Change) -> rusqlite::Result<u64> {
+        let due_at = match change.due {
+            Some(Due::At(at)) => Some(at.as_microsecond()),
+            Some(Due::In(delay)) => Some(self.now.saturating_add(micros(delay))),
+            None => None,
+        };
+        let dated = matches!(state, JobState::Timer | JobState::Suspended) && due_at.is_some();
+        let sql = CHANGE.replace("{due}", if dated { ", due_at = :to_due" } else { "" });
+        let rank = change.priority.map(|priority| -priority);
+        chosen.execute_with(
+            self.connection,
+            &sql,
+            state,
+            &[
+                (":to_rank", &rank),
+                (":to_queue", &change.queue),
+                (":to_attempts", &change.max_attempts),
+                (":to_due", &due_at),
+            ],
+        )
+    }
+}

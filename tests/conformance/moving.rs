@@ -1,0 +1,315 @@
+//! Suspended, resumed, changed, run at once: what an operator does to jobs by filter, and what is kept of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jobwright::store::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
+use jobwright::store::{Action, AuditFilter, Change, Due, JobFilter, JobState, Order, Rule, Scope, Steered};
+use jobwright::{JobId, NewJob, parse_duration};
+
+use crate::operating::one_of_each;
+use crate::support::jobs::{LATER, job, jobs, steered};
+use crate::support::{Jobs, TestDb};
+
+const MEANT: Order<'static> = Order::UNNAMED;
+
+/// One job of each state, and one that waits behind the first of its group, which is running.
+async fn everywhere<T: TestDb>(db: &T) -> (Jobs, BTreeMap<JobId, JobState>) {
+    let store = db.jobs();
+    one_of_each(db).await;
+    let head = store.send(job().queue("grouped").exclusive("g")).await;
+    store.admit_all().await;
+    let node = store.node().await;
+    assert_eq!(store.take_from("grouped", node, 1).await[0].id, head);
+    store.send(job().queue("grouped").exclusive("g")).await;
+    let states = snapshot(&store).await;
+    assert_eq!(states.values().filter(|state| **state == Blocked).count(), 1);
+    (store, states)
+}
+
+async fn snapshot(store: &Jobs) -> BTreeMap<JobId, JobState> {
+    store.all().await.into_iter().map(|job| (job.id, job.state)).collect()
+}
+
+/// Does it to everything: dry first, which changes nothing and counts the same.
+async fn steer(store: &Jobs, action: &Action) -> Steered {
+    let before = snapshot(store).await;
+    let dry = store.steer(&JobFilter::default(), action, Order::DRY_RUN).await.unwrap();
+    assert_eq!(snapshot(store).await, before, "a dry run changes nothing");
+    let done = store.steer(&JobFilter::default(), action, MEANT).await.unwrap();
+    assert_eq!(done, dry);
+    done
+}
+
+/// Where each job is after it was in `from`.
+async fn moved(store: &Jobs, before: &BTreeMap<JobId, JobState>, to: impl Fn(JobState) -> JobState) {
+    for (id, state) in before {
+        assert_eq!(store.state(*id).await, Some(to(*state)), "after {state}");
+    }
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+pub(crate) async fn suspend_from_every_state<T: TestDb>(db: &T) {
+    let (store, before) = everywhere(db).await;
+    assert_eq!(steer(&store, &Action::Suspend).await, steered([(Waiting, 1), (Blocked, 1), (Timer, 1)]));
+    moved(&store, &before, |state| if [Waiting, Blocked, Timer].contains(&state) { Suspended } else { state }).await;
+    assert_eq!(steer(&store, &Action::Suspend).await.total(), 0);
+}
+
+pub(crate) async fn resume_from_every_state<T: TestDb>(db: &T) {
+    let (store, before) = everywhere(db).await;
+    assert_eq!(steer(&store, &Action::Resume).await, steered([(Suspended, 1)]));
+    moved(&store, &before, |state| if state == Suspended { Waiting } else { state }).await;
+}
+
+pub(crate) async fn run_from_every_state<T: TestDb>(db: &T) {
+    let (store, before) = everywhere(db).await;
+    assert_eq!(steer(&store, &Action::RunNow).await, steered([(Timer, 1), (Suspended, 1)]));
+    moved(&store, &before, |state| if [Timer, Suspended].contains(&state) { Waiting } else { state }).await;
+}
+
+pub(crate) async fn change_in_every_state<T: TestDb>(db: &T) {
+    let (store, before) = everywhere(db).await;
+    let idle = [Waiting, Blocked, Timer, Suspended, Dead];
+    let counts = idle.map(|state| (state, 1));
+    let change = Change { priority: Some(7), max_attempts: Some(33), ..Change::default() };
+    assert_eq!(steer(&store, &Action::Change(change)).await, steered(counts));
+    moved(&store, &before, |state| state).await;
+    for job in store.all().await {
+        let changed = idle.contains(&job.state);
+        assert_eq!((job.priority == 7, job.max_attempts == 33), (changed, changed), "{}", job.state);
+    }
+    let change = Change { queue: Some("elsewhere".into()), ..Change::default() };
+    assert_eq!(steer(&store, &Action::Change(change)).await, steered(counts));
+    moved(&store, &before, |state| state).await;
+    for job in store.all().await {
+        assert_eq!(job.queue == "elsewhere", idle.contains(&job.state), "{}", job.state);
+    }
+    let change = Change { due: Some(Due::In(LATER)), ..Change::default() };
+    assert_eq!(steer(&store, &Action::Change(change)).await.total(), 4, "a dead letter has no due date");
+    moved(&store, &before, |state| if [Waiting, Blocked].contains(&state) { Timer } else { state }).await;
+}
+
+/// Back to where they were, with all they carried.
+pub(crate) async fn there_and_back<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let due = LATER + LATER;
+    let plain = store.send(job().priority(3).header("a", "b").max_attempts(4)).await;
+    let timer = store.send(job().delay(due).tenant("acme").limit_key("key").exclusive("other").ttl(due * 2)).await;
+    let grouped = store.send(job().exclusive("g").tenant("acme")).await;
+    let mut before = Vec::new();
+    for id in [plain, timer, grouped] {
+        before.push(store.detail(id).await);
+    }
+    assert_eq!(store.steer(&JobFilter::default(), &Action::Suspend, MEANT).await.unwrap().total(), 3);
+    for (id, was) in [plain, timer, grouped].into_iter().zip(&before) {
+        let is = store.detail(id).await;
+        assert_eq!((is.summary.state, is.summary.due_at), (Suspended, was.summary.due_at));
+        assert_eq!(is.terms, was.terms);
+    }
+    assert_eq!(store.steer(&JobFilter::default(), &Action::Resume, MEANT).await.unwrap().total(), 3);
+    for (id, was) in [plain, timer, grouped].into_iter().zip(before) {
+        let is = store.detail(id).await;
+        assert_eq!((is.summary.state, is.summary.due_at), (was.summary.state, was.summary.due_at));
+        assert_eq!((is.summary.seq, is.summary.created_at), (was.summary.seq, was.summary.created_at));
+        assert_eq!((is.summary.priority, is.summary.max_attempts), (was.summary.priority, was.summary.max_attempts));
+        assert_eq!((is.version, is.errors), (was.version, was.errors));
+        assert_eq!((is.headers, is.terms, is.gate), (was.headers, was.terms, was.gate));
+    }
+    let node = store.node().await;
+    store.admit_all().await;
+    assert_eq!(store.take(node, 10).await.len(), 2);
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// The first of an ordered group, set aside while it waits for its next attempt, still keeps the others waiting; one that is not ordered
+/// lets the next one go.
+pub(crate) async fn an_ordered_job_keeps_its_group<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for (queue, ordered) in [("ordered", true), ("loose", false)] {
+        let one = || if ordered { job().queue(queue).ordered(queue) } else { job().queue(queue).exclusive(queue) };
+        let sent = store.send_all([one(), one()]).await;
+        store.admit_all().await;
+        let first = store.take_from(queue, node, 9).await;
+        assert_eq!((first.len(), first[0].id), (1, sent[0]));
+        store.fail(node, &first[0], LATER, "again").await;
+        let suspended = store.steer(&JobFilter::ids([sent[0]]), &Action::Suspend, MEANT).await.unwrap();
+        assert_eq!(suspended, steered([(Timer, 1)]));
+        store.admit_all().await;
+        assert_eq!(store.take_from(queue, node, 9).await.len(), usize::from(!ordered), "{queue}");
+        assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+        store.steer(&JobFilter::ids([sent[0]]), &Action::RunNow, MEANT).await.unwrap();
+        store.admit_all().await;
+        let next = store.take_from(queue, node, 9).await;
+        assert_eq!(next.len(), usize::from(ordered), "{queue}");
+        assert!(next.iter().all(|job| job.id == sent[0]));
+    }
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// A job that has its place under the limit of one queue and is moved to another gives it back, and needs one there.
+pub(crate) async fn a_change_of_the_queue_is_admitted_anew<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for queue in ["a", "b"] {
+        store.put_rule(&Rule::new(Scope::Queue, queue).running(1)).await.unwrap();
+    }
+    let sent = store.send_all(["a", "a", "b"].map(|queue| job().queue(queue))).await;
+    let queues = ["a".to_owned(), "b".to_owned()];
+    admit(&store, &queues).await;
+    let change = Action::Change(Change { queue: Some("b".into()), ..Change::default() });
+    let first = JobFilter::ids([sent[0]]);
+    assert_eq!(store.steer(&first, &change, MEANT).await.unwrap().total(), 1);
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+    admit(&store, &queues).await;
+    let node = store.node().await;
+    let (a, b) = (store.take_from("a", node, 9).await, store.take_from("b", node, 9).await);
+    assert_eq!((a.len(), a[0].id), (1, sent[1]), "the place in the old queue is free");
+    assert_eq!((b.len(), b[0].id), (1, sent[2]), "the new queue has no second place");
+    store.finish(node, &b[0]).await;
+    admit(&store, &queues).await;
+    assert_eq!(store.take_from("b", node, 9).await[0].id, sent[0]);
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+async fn admit(store: &Jobs, queues: &[String]) {
+    let request = jobwright::store::AdmitRequest { limit: 100, queues, kinds: None };
+    while store.admit(&request).await.unwrap().more {}
+}
+
+/// What was on its way to the old queue is not taken there.
+pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(job()).await;
+    let old = jobwright::Fence { id, version: store.detail(id).await.version };
+    let change = Action::Change(Change { queue: Some("new".into()), ..Change::default() });
+    store.steer(&JobFilter::ids([id]), &change, MEANT).await.unwrap();
+    let node = store.node().await;
+    assert_eq!(store.claim_delivered(node, &[old], None).await.unwrap().len(), 0);
+    assert_eq!(store.take_from("new", node, 1).await[0].id, id);
+}
+
+pub(crate) async fn chosen_by_their_terms<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let a = store.send(job().tenant("a").limit_key("x")).await;
+    let b = store.send(job().tenant("b").exclusive("a")).await;
+    store.send(job()).await;
+    let filter = |change: fn(&mut JobFilter)| {
+        let mut filter = JobFilter::default();
+        change(&mut filter);
+        filter
+    };
+    for (filter, expected) in [
+        (filter(|f| f.tenant = Some("a".into())), vec![a]),
+        (filter(|f| f.group = Some("a".into())), vec![b]),
+        (filter(|f| f.limit_key = Some("x".into())), vec![a]),
+        (filter(|f| (f.tenant, f.limit_key) = (Some("b".into()), Some("x".into()))), vec![]),
+    ] {
+        let found: Vec<JobId> = store.find(&filter).await.into_iter().map(|job| job.id).collect();
+        assert_eq!(found, expected, "{filter:?}");
+        let suspended = store.steer(&filter, &Action::Suspend, MEANT).await.unwrap();
+        assert_eq!(suspended.total(), expected.len() as u64);
+        store.steer(&filter, &Action::Resume, MEANT).await.unwrap();
+    }
+}
+
+pub(crate) async fn nonsense_is_refused<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(job()).await;
+    for change in [
+        Change::default(),
+        Change { queue: Some(" x".into()), ..Change::default() },
+        Change { max_attempts: Some(0), ..Change::default() },
+        Change { priority: Some(i16::MIN), ..Change::default() },
+        Change { due: Some(Due::In(parse_duration("100000d").unwrap())), ..Change::default() },
+    ] {
+        let refused = store.steer(&JobFilter::default(), &Action::Change(change), MEANT).await.unwrap_err();
+        assert_eq!(refused.kind(), jobwright::ErrorKind::Invalid, "{refused}");
+    }
+    let nobody = Order { dry_run: false, by: Some("") };
+    assert!(store.steer(&JobFilter::default(), &Action::Cancel, nobody).await.is_err());
+    assert_eq!(store.state(id).await, Some(Waiting));
+}
+
+/// Some thousands at a time, and all of them.
+pub(crate) async fn more_than_one_transaction_takes<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send_all(jobs(12_000)).await;
+    let by = Order { dry_run: false, by: Some("ann") };
+    let all = JobFilter::default();
+    assert_eq!(store.steer(&all, &Action::Suspend, by).await.unwrap(), steered([(Waiting, 12_000)]));
+    assert_eq!(store.steer(&all, &Action::RunNow, by).await.unwrap(), steered([(Suspended, 12_000)]));
+    let change = Action::Change(Change { queue: Some("x".into()), ..Change::default() });
+    assert_eq!(store.steer(&all, &change, by).await.unwrap(), steered([(Waiting, 12_000)]));
+    assert_eq!(store.steer(&all, &Action::Delete, by).await.unwrap(), steered([(Waiting, 12_000)]));
+    let audit = store.audit(&AuditFilter::default(), 10).await.unwrap();
+    let words: Vec<&str> = audit.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(words, ["delete", "change", "run", "suspend"], "one entry an action, the newest first");
+    assert!(audit.iter().all(|entry| entry.counts.as_object().unwrap().values().all(|count| count == 12_000)));
+}
+
+pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let id = store.send(NewJob::json("mail", &1).tenant("acme")).await;
+    let ann = Order { dry_run: false, by: Some("ann") };
+    let filter = JobFilter { tenant: Some("acme".into()), kind: Some("mail".into()), ..JobFilter::default() };
+    store.steer(&filter, &Action::Suspend, Order { dry_run: true, ..ann }).await.unwrap();
+    store.steer(&filter, &Action::Suspend, Order::UNNAMED).await.unwrap();
+    assert_eq!(store.audit(&AuditFilter::default(), 10).await.unwrap(), [], "neither dry runs nor nobody");
+    store.steer(&filter, &Action::Resume, ann).await.unwrap();
+    let change = Change { priority: Some(5), ..Change::default() };
+    store.steer(&filter, &Action::Change(change), Order { by: Some("bob"), ..ann }).await.unwrap();
+    let rule = Rule::new(Scope::Tenant, "acme").paused(true);
+    store.put_rule_by(&rule, Some("ann")).await.unwrap();
+    let retry = Action::Retry { limit: Some(3), spread: Duration::from_secs(2) };
+    store.steer(&JobFilter::ids([id]), &retry, ann).await.unwrap();
+
+    let audit = store.audit(&AuditFilter::default(), 10).await.unwrap();
+    let [retried, ruled, changed, resumed] = &audit[..] else { panic!("{audit:?}") };
+    assert_eq!((resumed.who.as_str(), resumed.action.as_str()), ("ann", "resume"));
+    assert_eq!(resumed.what, serde_json::json!({ "filter": { "kind": "mail", "tenant": "acme" } }));
+    assert_eq!(resumed.counts, serde_json::json!({ "suspended": 1 }));
+    assert_eq!((changed.who.as_str(), &changed.what["change"]), ("bob", &serde_json::json!({ "priority": 5 })));
+    assert_eq!((ruled.action.as_str(), &ruled.what["name"]), ("rule", &serde_json::json!("acme")));
+    assert_eq!(retried.what["filter"]["ids"], serde_json::json!([id]));
+    assert_eq!(retried.counts, serde_json::json!({}), "it waits already: that somebody tried is kept");
+    let bobs = AuditFilter { who: Some("bob".into()), ..AuditFilter::default() };
+    assert_eq!(store.audit(&bobs, 10).await.unwrap(), [changed.clone()]);
+    let before = AuditFilter { before: Some(changed.id), ..AuditFilter::default() };
+    assert_eq!(store.audit(&before, 10).await.unwrap(), [resumed.clone()]);
+}
+
+/// What a node is told about the jobs in its hands.
+pub(crate) async fn a_node_learns_which_of_its_jobs_are_gone<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(3)).await;
+    let taken = store.take(node, 3).await;
+    let fences: Vec<_> = taken.iter().map(jobwright::Job::fence).collect();
+    assert_eq!(store.gone(node, &fences).await.unwrap(), []);
+    store.cancel(&JobFilter::ids([taken[1].id]), false).await.unwrap();
+    assert_eq!(store.gone(node, &fences).await.unwrap(), [fences[1]]);
+    assert_eq!(store.gone(store.node().await, &fences).await.unwrap().len(), 3);
+    assert_eq!(store.gone(node, &[]).await.unwrap(), []);
+}
+
+pub(crate) async fn a_condemned_node_loses_its_jobs<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send_all(jobs(3)).await;
+    let (node, other) = (store.node().await, store.node().await);
+    let taken = store.take(node, 2).await;
+    store.take(other, 1).await;
+    let released = store.condemn(node, Some("ann")).await.unwrap().expect("it is known");
+    assert_eq!((released.waiting, released.dead), (2, 0));
+    assert!(!store.heartbeat(node).await.unwrap(), "nothing revives it");
+    assert_eq!(store.complete(node, &[taken[0].fence()]).await.unwrap(), []);
+    let detail = store.detail(taken[0].id).await;
+    assert_eq!((detail.summary.state, detail.summary.attempt), (Waiting, 1));
+    assert!(detail.errors[0].error.contains("declared dead by hand"), "{}", detail.errors[0].error);
+    assert_eq!((store.count(Running).await, store.count(External).await), (1, 0), "others keep theirs");
+    let nodes = store.status().await.unwrap().nodes;
+    assert_eq!(nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(store.condemn(node, Some("ann")).await.unwrap(), None, "it is forgotten");
+    let audit = store.audit(&AuditFilter::default(), 9).await.unwrap();
+    assert_eq!((audit.len(), &audit[0].what), (1, &serde_json::json!({ "node": node })));
+}
