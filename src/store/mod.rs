@@ -20,6 +20,7 @@ mod broker;
 mod expiring;
 mod filter;
 mod groups;
+mod hint;
 mod history;
 pub mod migration;
 pub mod postgres;
@@ -49,6 +50,7 @@ pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
+pub use self::hint::{Hint, HintStream};
 pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
 pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
@@ -388,30 +390,4 @@ pub trait JobStore:
     async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         self.steer(filter, &Action::Delete, Order { dry_run, by: None }).await
     }
-}
-
-/// A hint that travels between processes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Hint {
-    /// Jobs were added to the end of this queue.
-    Queue(String),
-    /// Jobs became claimable anywhere in this queue: look from the start.
-    Rescan(String),
-    /// Something may be admitted: a job of a group was sent, a slot was freed, a rule changed.
-    Gate,
-    /// A timer was set that may be due before the one waited for.
-    Timer,
-    /// A job was sent that expires, maybe before the one waited for.
-    Expiry,
-    /// A schedule was put or resumed that may be due before the one waited for.
-    Schedule,
-    /// Something changed; the store can't tell what.
-    Any,
-}
-
-/// A stream of hints.
-#[async_trait]
-pub trait HintStream: Send {
-    /// The next hint. An error is final: listen again.
-    async fn next(&mut self) -> Result<Hint>;
 }

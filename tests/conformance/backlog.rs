@@ -19,9 +19,10 @@ pub(crate) async fn full_is_as_many_waiting_as_allowed<T: TestDb>(db: &T) {
     assert_eq!(full().await, []);
     store.send(job().exclusive("g")).await;
     let expected = FullQueue { queue: "default".to_owned(), depth: 6 };
-    assert_eq!(full().await, [expected.clone()]);
+    let expected = [expected];
+    assert_eq!(full().await, expected);
     store.send(job()).await;
-    assert_eq!(full().await, [expected], "the rule is about what senders are told; the engine stores what it is given");
+    assert_eq!(full().await, expected, "the rule is about what senders are told; the engine stores what it is given");
     assert_eq!(store.take(node, 2).await.len(), 2);
     assert_eq!(full().await, []);
 }

@@ -53,7 +53,7 @@ fn bad_submissions() -> Vec<Case> {
         ("java-serialized", typed("application/octet-stream"), vec![], b"\xac\xed\x00\x05t\x00\x01a".into()),
         ("java-serialized", typed("application/x-java-serialized-object"), vec![], b"x".into()),
         ("too-large", typed("text/plain"), vec![], vec![b'x'; 1024 * 1024 + 1]),
-        ("expiration", good().with_expiration("soon".into()), vec![], b"1".into()),
+        ("expiration", good().with_expiration("60000".into()), vec![("delay", text("60s"))], b"1".into()),
         ("conflict", good().with_message_id("taken".into()), vec![], b"2".into()),
         ("not-stored", good().with_type("forbidden".into()), vec![], b"1".into()),
     ]

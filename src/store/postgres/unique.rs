@@ -12,7 +12,7 @@ use crate::store::unique::{Asked, Taken, conflict};
 /// The question, as one array a column.
 pub(super) struct Keys<'a> {
     asked: Asked<'a>,
-    keys: Vec<Vec<u8>>,
+    hashes: Vec<Vec<u8>>,
     ids: Vec<Uuid>,
     holds: Vec<&'static str>,
     periods: Vec<Option<i64>>,
@@ -25,7 +25,7 @@ impl<'a> Keys<'a> {
         let Some(asked) = Asked::new(messages)? else { return Ok(None) };
         let terms = || asked.firsts.iter().map(|(_, _, term)| *term);
         Ok(Some(Self {
-            keys: terms().map(|term| bytes(&term.key)).collect(),
+            hashes: terms().map(|term| bytes(&term.key)).collect(),
             ids: asked.firsts.iter().map(|(_, message, _)| *message.id.as_uuid()).collect(),
             holds: terms().map(|term| term.hold.as_str()).collect(),
             periods: terms().map(|term| term.period).collect(),
@@ -36,7 +36,7 @@ impl<'a> Keys<'a> {
 
     /// The parameters of `take_unique`.
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 5] {
-        [&self.keys, &self.ids, &self.holds, &self.periods, &self.conflicts]
+        [&self.hashes, &self.ids, &self.holds, &self.periods, &self.conflicts]
     }
 
     /// What its answer means.
