@@ -205,3 +205,38 @@ fn every_command_that_the_documents_name_exists() {
     assert!(missing.is_empty(), "no such commands:\n{}", missing.join("\n"));
     assert!(checked > 40, "only {checked} words of commands were found to check");
 }
+
+fn markdown(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            markdown(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// What a document links to is there. Links to other places are not followed, nor are headings looked for.
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut documents = vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("CHANGELOG.md")];
+    for folder in ["docs", "broker", "examples"] {
+        markdown(&root().join(folder), &mut documents);
+    }
+    let (mut missing, mut checked) = (Vec::new(), 0);
+    for path in documents {
+        for link in read(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            if !path.parent().unwrap().join(target).exists() {
+                missing.push(format!("{}: {link}", path.display()));
+            }
+            checked += 1;
+        }
+    }
+    assert!(missing.is_empty(), "no such files:\n{}", missing.join("\n"));
+    assert!(checked > 50, "only {checked} links were found to check");
+}
