@@ -1,15 +1,17 @@
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core|amqp [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
+  engine            groups, limits, history: each beside a drain of plain jobs
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, end-to-end, latency, external, celery
+                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, history
   --json FILE       all values of all runs
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
@@ -21,6 +23,10 @@ amqp://user:password@host:5672/vhost.
 /// The measurements, in the order they are taken.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
+/// What groups, limits and history cost.
+pub(crate) const ENGINE_CASES: [&str; 9] =
+    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "history"];
+
 /// The same over RabbitMQ.
 pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
 
@@ -28,6 +34,7 @@ pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "la
 pub(crate) enum Command {
     Core(Args),
     Amqp(Args),
+    Engine(Args),
     Help,
 }
 
@@ -57,9 +64,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
     let (cases, command): (&[&str], fn(Args) -> Command) = match args.next().as_deref() {
         Some("core") => (&CASES, Command::Core),
         Some("amqp") => (&AMQP_CASES, Command::Amqp),
+        Some("engine") => (&ENGINE_CASES, Command::Engine),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
-        Some(other) => return Err(format!("unknown benchmark {other:?}; there are `core` and `amqp`")),
-        None => return Err("which benchmark? There are `core` and `amqp`".to_owned()),
+        Some(other) => return Err(format!("unknown benchmark {other:?}; there are `core`, `amqp` and `engine`")),
+        None => return Err("which benchmark? There are `core`, `amqp` and `engine`".to_owned()),
     };
     let mut core =
         Args { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false };
@@ -102,7 +110,7 @@ mod tests {
 
     fn core(args: &[&str]) -> Result<Args, String> {
         match parse(args.iter().map(|arg| (*arg).to_owned()))? {
-            Command::Core(args) | Command::Amqp(args) => Ok(args),
+            Command::Core(args) | Command::Amqp(args) | Command::Engine(args) => Ok(args),
             Command::Help => Err("help".to_owned()),
         }
     }
@@ -125,6 +133,7 @@ mod tests {
             &["core", "--only", "x"],
             &["core", "-x"],
             &["amqp", "--only", "drain"],
+            &["engine", "--only", "drain"],
         ] {
             assert!(core(bad).is_err(), "{bad:?}");
         }

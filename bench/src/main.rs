@@ -4,6 +4,7 @@
 mod amqp;
 mod args;
 mod cases;
+mod engine;
 mod limits;
 mod load;
 mod report;
@@ -21,23 +22,25 @@ use setup::Bench;
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
-    let (args, over_amqp) = match args::parse(std::env::args().skip(1)) {
-        Ok(Command::Core(args)) => (args, false),
-        Ok(Command::Amqp(args)) => (args, true),
-        Ok(Command::Help) => {
-            print!("{}", args::USAGE);
-            return ExitCode::SUCCESS;
-        }
+    let command = match args::parse(std::env::args().skip(1)) {
+        Ok(command) => command,
         Err(message) => {
             eprintln!("{message}\n\n{}", args::USAGE);
             return ExitCode::from(2);
+        }
+    };
+    let args = match &command {
+        Command::Core(args) | Command::Amqp(args) | Command::Engine(args) => args,
+        Command::Help => {
+            print!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
         }
     };
     let done = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(&args, over_amqp)));
+        .and_then(|runtime| runtime.block_on(measure(args, &command)));
     match done {
         Ok(report) if args.check && !report.missed().is_empty() => {
             eprintln!("below what is required: {}", report.missed().join(", "));
@@ -51,11 +54,16 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure(args: &Args, over_amqp: bool) -> Result<Report> {
+async fn measure(args: &Args, command: &Command) -> Result<Report> {
     let bench = Bench::open(args).await?;
     let mut report = Report::new(bench.describe().await?);
-    let cases =
-        async { if over_amqp { amqp::run(&bench, &mut report).await } else { cases::run(&bench, &mut report).await } };
+    let cases = async {
+        match command {
+            Command::Amqp(_) => amqp::run(&bench, &mut report).await,
+            Command::Engine(_) => engine::run(&bench, &mut report).await,
+            Command::Core(_) | Command::Help => cases::run(&bench, &mut report).await,
+        }
+    };
     let measured = tokio::select! {
         measured = cases => measured,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into).and(Err("interrupted".into())),

@@ -44,7 +44,9 @@ fn row(line: &Line) -> [String; 6] {
         Some((name, values)) => (name.clone(), figures(values)),
         None => (String::new(), String::new()),
     };
-    let ratio = line.ratio().map_or_else(String::new, |ratio| with_spread(ratio, |v| format!("{v:.2}")));
+    let ratio = line.ratio().map_or_else(String::new, |ratio| {
+        with_spread(ratio, |v| if ratio.max < 0.1 { format!("{v:.4}") } else { format!("{v:.2}") })
+    });
     let required = match line.required {
         None => String::new(),
         Some(Required::Ratio(least)) => format!("ratio ≥ {least}"),

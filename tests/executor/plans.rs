@@ -11,6 +11,9 @@ use crate::support::{TestDb, eventually};
 
 const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 
+/// As the engine sets its connections.
+const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
+
 /// The plan of a claim, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
     client
@@ -28,9 +31,7 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     let Some(db) = Pg::<false>::create().await else { return };
     let client = db.client().await;
     let claim = postgres_statement(CLAIM, db.schema());
-    // As the engine sets its connections.
-    let session = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
-    client.batch_execute(session).await.unwrap();
+    client.batch_execute(SESSION).await.unwrap();
     client.batch_execute("alter table job set (autovacuum_enabled = off)").await.unwrap();
     let check = async |when: &str| {
         for mode in ["auto", "force_generic_plan", "force_custom_plan"] {
@@ -57,6 +58,59 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     check("100,000 rows").await;
     client.batch_execute("delete from job; analyze job").await.unwrap();
     check("all of them dead").await;
+}
+
+/// What a claim of ten reads: its plan with the rows of each step, and pages.
+async fn reads(client: &tokio_postgres::Client) -> (String, u64) {
+    let explain = "explain (analyze, buffers, costs off, timing off, summary off)
+                   execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10, false)";
+    client.batch_execute("begin").await.unwrap();
+    let lines: Vec<String> =
+        client.query(explain, &[]).await.unwrap().iter().map(|row| row.get::<_, String>(0)).collect();
+    client.batch_execute("rollback").await.unwrap();
+    let (buffers, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.contains("Buffers:"));
+    // Those of the whole statement come first.
+    let pages = buffers[0].split(' ').filter_map(|word| word.strip_prefix("hit=").or(word.strip_prefix("read=")));
+    let pages = pages.map(|pages| pages.parse::<u64>().unwrap()).sum();
+    (steps.into_iter().filter(|line| !line.contains("Planning")).cloned().collect::<Vec<_>>().join("\n"), pages)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "alter table job set (autovacuum_enabled = off);
+             insert into node (name, host, pid, lease, expires_at) values ('n', 'h', 1, '1 h', now() + interval '1 h');
+             insert into job (id, kind, queue, rank, max_attempts, payload)
+             select gen_random_uuid(), 'kind', 'default', 0, 10, '1' from generate_series(1, 1000)",
+        )
+        .await
+        .unwrap();
+    let session = format!("{SESSION}; set plan_cache_mode = force_generic_plan; vacuum analyze job");
+    for command in session.split("; ") {
+        client.batch_execute(command).await.unwrap();
+    }
+    let claim = postgres_statement(CLAIM, db.schema());
+    let prepare = format!("prepare claim (int8, text, int2, int8, text[], int8, bool) as {claim}");
+    client.batch_execute(&prepare).await.unwrap();
+    let (before, pages_before) = reads(&client).await;
+    assert!(before.contains("job_acquire on job c (actual rows=10 "), "{before}");
+    // Better ones, in the way of every claim if they were in the table of those that wait.
+    client
+        .batch_execute(
+            "insert into job (id, kind, queue, rank, max_attempts, payload, terms)
+             select gen_random_uuid(), 'kind', 'default', -1, 10, '1', '{\"group\": \"hot\"}' from generate_series(1, 100000)",
+        )
+        .await
+        .unwrap();
+    let blocked: i64 = client.query_one("select count(*) from blocked_job", &[]).await.unwrap().get(0);
+    assert_eq!(blocked, 100_000);
+    let (after, pages_after) = reads(&client).await;
+    assert_eq!(after, before);
+    // What the claim before left behind may be tidied up meanwhile.
+    assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
 
 const BATCHED: [(&str, &str, &str); 3] = [

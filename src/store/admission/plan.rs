@@ -41,6 +41,7 @@ impl RuleBook {
     }
 
     /// Whether any of them makes jobs wait.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn limits(&self) -> bool {
         self.0.values().any(Rule::limits)
     }

@@ -70,7 +70,7 @@ pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) 
     let sql = &shared.sql;
     // Ids are found by their indexes, everything else in the order of the page.
     let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
-    let rows = shared.engine("list jobs", statement, &filter.params(&[&after, &limit])).await?;
+    let rows = shared.engine_filtered("list jobs", statement, &filter.params(&[&after, &limit])).await?;
     rows.iter().map(summary).collect()
 }
 

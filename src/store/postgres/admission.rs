@@ -9,6 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::batch::Batch;
+use super::client::Params;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
@@ -33,7 +34,7 @@ impl Admission for Postgres {
         if !open && (!limited || request.queues.is_empty()) {
             return Ok(idle);
         }
-        let admitted = round(shared, request).await?;
+        let admitted = round(shared, request, limited).await?;
         Ok(Admitted { next, limited, aging, ..admitted })
     }
 
@@ -55,17 +56,17 @@ impl Admission for Postgres {
     }
 }
 
-async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> Result<Admitted> {
+/// `limited`: whether there were rules a moment ago. One that came since has told all nodes to look again.
+async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, limited: bool) -> Result<Admitted> {
     let sql = &shared.sql;
     let limit = rows::count(request.limit);
-    let batch = Batch::begin(shared, "admit jobs").await?;
-    batch.query(&sql.admit_lock, &[]).await?;
-    let rules = RuleBook::new(super::rules::read(&batch.query(&sql.rules, &[]).await?)?);
-    let none: &[String] = &[];
-    let queues = if rules.limits() { request.queues } else { none };
-    let found = batch
-        .query(&sql.admit_candidates, &[&limit, &queues, &request.kinds, &rows::count(LOOK_AHEAD), &GATES])
-        .await?;
+    let batch = Batch::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
+    let (look_ahead, none): (i64, &[String]) = (rows::count(LOOK_AHEAD), &[]);
+    let queues = if limited { request.queues } else { none };
+    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &GATES];
+    // Sent together: neither needs the other's answer, and both come after the lock.
+    let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
+    let rules = RuleBook::new(super::rules::read(&book)?);
     let (candidates, opened) = split(&found)?;
     if candidates.is_empty() {
         // What opened had nobody behind it.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::Row;
+use tokio_postgres::{Error as PgError, Row};
 
 use super::Shared;
 use super::client::{Lease, Params, query};
-use super::error::Doing;
+use super::connect::ENGINE_CONNECTIONS;
+use super::error::{Doing, lost_connection, stale_statement};
 use super::statements::Statement;
 use crate::error::Result;
 
@@ -22,19 +23,47 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) async fn begin(shared: &Arc<Shared>, what: &'static str) -> Result<Self> {
-        let deadline = Instant::now() + shared.call_timeout;
-        let object = shared.client(&shared.engine, Doing { what, place: &shared.place }).await?;
-        let batch = Self { lease: Lease::new(object, shared), shared: shared.clone(), deadline, what };
-        batch.command("begin").await?;
-        Ok(batch)
+        Self::open(shared, what, "begin").await
+    }
+
+    /// Begins, and runs a statement without parameters whose answer does not matter, such as one that takes a lock: one round trip for both.
+    pub(super) async fn begin_with(shared: &Arc<Shared>, what: &'static str, first: &Statement) -> Result<Self> {
+        Self::open(shared, what, &format!("begin; {}", first.sql)).await
+    }
+
+    /// Its statements are planned for the values they are given.
+    pub(super) async fn begin_planned(shared: &Arc<Shared>, what: &'static str) -> Result<Self> {
+        Self::open(shared, what, "begin; set local plan_cache_mode = force_custom_plan").await
+    }
+
+    /// A connection that turns out to be dead is replaced: nothing has happened yet.
+    async fn open(shared: &Arc<Shared>, what: &'static str, opening: &str) -> Result<Self> {
+        let mut spares = ENGINE_CONNECTIONS;
+        loop {
+            let object = shared.client(&shared.engine, Doing { what, place: &shared.place }).await?;
+            let deadline = Instant::now() + shared.call_timeout;
+            let batch = Self { lease: Lease::new(object, shared), shared: shared.clone(), deadline, what };
+            match batch.command(opening).await {
+                Ok(()) => return Ok(batch),
+                Err(error) if lost_connection(&error) && spares > 0 => spares -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub(super) async fn query(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
-        let doing = self.doing();
-        timeout_at(self.deadline, query(self.lease.client()?, self.shared.pgbouncer, statement, params))
+        self.answer(statement, params).await?.map_err(|error| self.doing().explain(error))
+    }
+
+    /// What the server says to it. A statement that no longer fits the schema is prepared anew next time.
+    pub(super) async fn answer(&self, statement: &Statement, params: Params<'_>) -> Result<Result<Vec<Row>, PgError>> {
+        let answer = timeout_at(self.deadline, query(self.lease.client()?, self.shared.pgbouncer, statement, params))
             .await
-            .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|error| doing.explain(error))
+            .map_err(|_| self.doing().timeout(self.shared.call_timeout))?;
+        if answer.as_ref().is_err_and(stale_statement) {
+            self.shared.engine.manager().statement_caches.clear();
+        }
+        Ok(answer)
     }
 
     pub(super) async fn commit(mut self) -> Result<()> {

@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
 
 use super::Shared;
+use super::batch::Batch;
 use super::error::{Doing, lost_connection, stale_statement};
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -73,6 +74,26 @@ impl Shared {
         self.query_once(client, deadline, doing, statement, params)
             .await
             .map_err(|error| if lost_connection(&error) { doing.commit_unknown(error) } else { error })
+    }
+
+    /// The same for statements with a filter: most of it is not asked for, and only a plan for the very values can leave that out and
+    /// use an index for the rest.
+    pub(super) async fn engine_filtered(
+        self: &Arc<Self>,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>> {
+        let mut batch = Batch::begin_planned(self, what).await?;
+        let mut answer = batch.answer(statement, params).await?;
+        if answer.as_ref().is_err_and(stale_statement) {
+            batch.roll_back().await?;
+            batch = Batch::begin_planned(self, what).await?;
+            answer = batch.answer(statement, params).await?;
+        }
+        let rows = answer.map_err(|error| Doing { what, place: &self.place }.explain(error))?;
+        batch.commit().await?;
+        Ok(rows)
     }
 
     async fn engine_call(

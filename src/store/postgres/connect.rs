@@ -83,7 +83,7 @@ pub(super) fn engine_session(config: &DatabaseConfig) -> Option<String> {
     (!config.pgbouncer).then(|| {
         format!(
             "set statement_timeout = {}; set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \
-             set default_transaction_isolation = 'read committed'",
+             set plan_cache_mode = force_generic_plan; set default_transaction_isolation = 'read committed'",
             config.call_timeout.as_millis()
         )
     })

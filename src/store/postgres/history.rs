@@ -26,7 +26,7 @@ impl History for Postgres {
         let [since, until] = [ended.since, ended.until].map(super::admin::moment);
         let rows = self
             .0
-            .engine(
+            .engine_filtered(
                 "read the history",
                 &self.0.sql.history,
                 &[&id, queue, kind, &outcomes, error, &since, &until, &behind, &seq, &rows::count(limit)],

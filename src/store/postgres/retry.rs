@@ -17,8 +17,10 @@ pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &Re
     let filter = Filter::from(filter);
     let states = ["dead", "timer"].as_slice();
     let rows = match limit(options) {
-        None => shared.engine("count jobs", &shared.sql.count, &filter.params(&[&states])).await?,
-        limit => shared.engine("count jobs", &shared.sql.count_some, &filter.params(&[&states, &limit])).await?,
+        None => shared.engine_filtered("count jobs", &shared.sql.count, &filter.params(&[&states])).await?,
+        limit => {
+            shared.engine_filtered("count jobs", &shared.sql.count_some, &filter.params(&[&states, &limit])).await?
+        }
     };
     steered(&rows)
 }
@@ -47,7 +49,8 @@ fn limit(options: &RetryOptions) -> Option<i64> {
 pub(super) async fn dead_groups(shared: &Arc<Shared>, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
     let filter = Filter::from(filter);
     let scanned = rows::count(SCANNED);
-    let rows = shared.engine("group dead letters", &shared.sql.dead_groups, &filter.params(&[&scanned])).await?;
+    let rows =
+        shared.engine_filtered("group dead letters", &shared.sql.dead_groups, &filter.params(&[&scanned])).await?;
     let mut grouping = Grouping::default();
     for row in &rows {
         grouping.add(DeadGroup {

@@ -82,8 +82,7 @@ impl Postgres {
             }
             other => drop(other?),
         }
-        let batch = Batch::begin(shared, "count running jobs under a rule").await?;
-        batch.query(&shared.sql.admit_lock, &[]).await?;
+        let batch = Batch::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
         batch.query(&shared.sql.adopt, &[&scope, &name, &prefix]).await?;
         batch.commit().await
     }

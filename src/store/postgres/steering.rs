@@ -32,7 +32,7 @@ impl Steering for Postgres {
         let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
         let mut all = Steered::default();
         for part in self.parts(filter, action).await? {
-            let batch = Batch::begin(&self.0, "steer jobs").await?;
+            let batch = Batch::begin_planned(&self.0, "steer jobs").await?;
             all.add(&self.steer_part(&batch, &part, action).await?);
             audit.write(&batch, self, &all).await?;
             batch.commit().await?;
@@ -83,7 +83,7 @@ impl Steering for Postgres {
     async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
         let AuditFilter { who, action, before } = filter;
         let params: Params<'_> = &[before, who, action, &rows::count(limit)];
-        self.0.engine("read the audit", &self.0.sql.audit, params).await?.iter().map(entry).collect()
+        self.0.engine_filtered("read the audit", &self.0.sql.audit, params).await?.iter().map(entry).collect()
     }
 }
 
@@ -94,7 +94,7 @@ impl Postgres {
         }
         let states = words(action);
         let filter = Filter::from(filter);
-        steered(&self.0.engine("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
+        steered(&self.0.engine_filtered("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
     }
 
     /// The jobs that are meant, as filters that one transaction each can take.
@@ -105,7 +105,7 @@ impl Postgres {
         }
         let states = words(action);
         let asked = Filter::from(filter);
-        let rows = self.0.engine("choose jobs", &self.0.sql.choose, &asked.params(&[&states])).await?;
+        let rows = self.0.engine_filtered("choose jobs", &self.0.sql.choose, &asked.params(&[&states])).await?;
         let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
         // One even if there are none: that somebody tried is in the audit too.
         let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
