@@ -94,11 +94,13 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     );
 
     // The owner limits a queue, so that jobs are admitted too.
-    place.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s"]).success();
+    place.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s", "--depth", "1000"]).success();
     for arguments in [
         &["send", "ends"][..],
         &["send", "ends", "--delay", "1s"],
         &["send", "ends", "--id", "01890a5d-ac96-774b-bcce-b302099a8057"],
+        &["send", "ends", "--group", "h"],
+        &["send", "ends", "--unique", "once"],
         &["send", "fails", "--max-attempts", "1"],
         &["send", "kept"],
         &["send", "later", "--delay", "1h"],
