@@ -50,7 +50,7 @@ pub(crate) async fn a_crash_holds_its_group_no_longer_than_its_job<W: World>(db:
     let executor = noting::<W>(&messages, quick()).await;
     db.drained().await;
     db.each_once(&ids).await;
-    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
+    executor.shutdown(Duration::ZERO).await.unwrap();
     eventually(PATIENCE, async || jobs.slot_faults().await.unwrap().is_empty()).await;
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, NewJob, Outcome};
+use jobwright::{CommandExecutor, ExecutorConfig, NewJob, Outcome};
 
-use crate::support::world::{Gate, World, quick};
+use crate::support::world::{Gate, World, lease};
 
 /// There the end of an exclusive job hands the next one of its instance to the same thread, although the node is stopping. Here the next one
 /// waits for a node that goes on.
@@ -14,7 +14,7 @@ pub(crate) async fn a_stop_starts_no_other_job_of_its_group<W: World>(db: &W) {
     let start = async || {
         let door = gate.clone();
         CommandExecutor::builder(db.messages().await)
-            .config(quick())
+            .config(ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(60) })
             .handle_with("wait", move |cx| {
                 let door = door.clone();
                 Box::pin(async move {
