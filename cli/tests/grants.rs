@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::process::{Command, Output, Stdio};
 
 use common::{Place, until, uuid};
@@ -38,7 +39,7 @@ impl Roles {
             section.split("```").filter_map(|block| block.strip_prefix("sql\n")).collect::<Vec<_>>().join("\n");
         let mut sql = String::new();
         for (_, name) in &names {
-            sql.push_str(&format!("create role \"{name}\" login password 'secret';\n"));
+            let _ = writeln!(sql, "create role \"{name}\" login password 'secret';");
         }
         assert!(grants.lines().filter(|line| line.starts_with("grant ")).count() > 20, "{grants}");
         for line in grants.lines() {
@@ -51,7 +52,7 @@ impl Roles {
             let what = what
                 .replace("schema jobwright", &format!("schema {schema}"))
                 .replace("jobwright.", &format!("{schema}."));
-            sql.push_str(&format!("{what} to \"{name}\";\n"));
+            let _ = writeln!(sql, "{what} to \"{name}\";");
         }
         let roles = Self { place, names };
         owner(&sql).unwrap();
@@ -110,7 +111,8 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
 
     let sender = format!("set role \"{}\";", roles.names[0].1);
     let schema = place.schema().unwrap();
-    owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)")).unwrap();
+    owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
+        .unwrap();
     owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
 
     let log = place.file("worker.log");

@@ -68,10 +68,9 @@ impl Action {
             Self::Resume => &[Suspended],
             Self::RunNow => &[Timer, Suspended],
             Self::Change(change) if change.only_due() => &[Waiting, Blocked, Timer, Suspended],
-            Self::Change(_) => &[Waiting, Blocked, Timer, Suspended, Dead],
+            Self::Change(_) | Self::Delete => &[Waiting, Blocked, Timer, Suspended, Dead],
             Self::Retry { .. } => &[Timer, Dead],
             Self::Cancel => &[Waiting, Blocked, Running, External, Timer, Suspended],
-            Self::Delete => &[Waiting, Blocked, Timer, Suspended, Dead],
         }
     }
 
