@@ -149,7 +149,8 @@ pub(crate) async fn branches_that_meet_in_a_group_do_not_collide<W: World>(db: &
     }
     send(db, (0..30).map(|n| NewJob::json("branch", &n))).await;
     db.drained().await;
-    assert_eq!((calls.load(Ordering::Relaxed), *joined.lock().unwrap(), db.ledger().await.len()), (30, 30, 30));
+    let lines = db.ledger().await.len();
+    assert_eq!((calls.load(Ordering::Relaxed), *joined.lock().unwrap(), lines), (30, 30, 30));
     for executor in executors {
         assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().conflicts, 0);
     }
