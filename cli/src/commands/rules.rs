@@ -82,7 +82,8 @@ pub(super) fn text(rule: &Rule) -> String {
             ShareBy::Tenant => "tenant",
             ShareBy::Kind => "kind",
         };
-        let weights = shares.weights.iter().map(|(name, weight)| format!(" {name}={weight}")).collect::<String>();
+        let weights =
+            shares.weights.iter().map(|(name, weight)| format!(" {name}={weight}")).collect::<Vec<_>>().concat();
         parts.push(format!("shares by {by}{weights}"));
     }
     or_dash((!parts.is_empty()).then(|| parts.join(", ")))
