@@ -274,9 +274,9 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     assert_eq!(retried.what["filter"]["ids"], serde_json::json!([id]));
     assert_eq!(retried.counts, serde_json::json!({}), "it waits already: that somebody tried is kept");
     let bobs = AuditFilter { who: Some("bob".into()), ..AuditFilter::default() };
-    assert_eq!(store.audit(&bobs, 10).await.unwrap().as_slice(), std::slice::from_ref(&changed));
+    assert_eq!(store.audit(&bobs, 10).await.unwrap().as_slice(), std::slice::from_ref(changed));
     let before = AuditFilter { before: Some(changed.id), ..AuditFilter::default() };
-    assert_eq!(store.audit(&before, 10).await.unwrap().as_slice(), std::slice::from_ref(&resumed));
+    assert_eq!(store.audit(&before, 10).await.unwrap().as_slice(), std::slice::from_ref(resumed));
 }
 
 /// What a node is told about the jobs in its hands.
