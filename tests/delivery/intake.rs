@@ -164,7 +164,7 @@ async fn what_is_bad_is_refused_with_the_reason() {
         ("bad-due", with(&[("delay", "1m"), ("dueAt", "2030-01-01T00:00:00Z")]), json("1")),
         ("bad-queue", with(&[("queue", "jobwright.event")]), json("1")),
         ("bad-kind", good(&id()).with_type(" spaces ".into()), json("1")),
-        ("expiration", good(&id()).with_expiration("600000".into()), json("1")),
+        ("expiration", with(&[("delay", "10m")]).with_expiration("600000".into()), json("1")),
         ("bad-encoding", good(&id()).with_content_encoding("gzip".into()), json("1")),
         (
             "java-serialized",
