@@ -463,6 +463,7 @@ conformance! {
             an_ordered_job_keeps_its_group
             a_change_of_the_queue_is_admitted_anew
             a_delivery_to_the_old_queue_is_out_of_date
+            a_unique_job_stays_unique
             chosen_by_their_terms
             nonsense_is_refused
             more_than_one_transaction_takes

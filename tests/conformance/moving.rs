@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jobwright::store::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
 use jobwright::store::{Action, AuditFilter, Change, Due, JobFilter, JobState, Order, Rule, Scope, Steered};
-use jobwright::{JobId, NewJob, parse_duration};
+use jobwright::{JobId, NewJob, Unique, parse_duration};
 
 use crate::operating::one_of_each;
-use crate::support::jobs::{LATER, job, jobs, steered};
+use crate::support::jobs::{LATER, job, jobs, message, steered};
 use crate::support::{Jobs, TestDb};
 
 const MEANT: Order<'static> = Order::UNNAMED;
@@ -189,6 +189,22 @@ pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T
     assert_eq!(store.take_from("new", node, 1).await[0].id, id);
 }
 
+/// Its key goes with it, wherever it is moved, and not before it is gone.
+pub(crate) async fn a_unique_job_stays_unique<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let one = || message(job().unique(Unique::key("once")));
+    let first = one();
+    assert_eq!(store.insert(std::slice::from_ref(&first), None).await.unwrap().rows, 1);
+    let to = |queue: &str| Action::Change(Change { queue: Some(queue.into()), ..Change::default() });
+    let later = Action::Change(Change { due: Some(Due::In(LATER)), ..Change::default() });
+    for action in [Action::Suspend, Action::Resume, to("x"), later, Action::Suspend, to("y"), Action::RunNow] {
+        assert_eq!(store.steer(&JobFilter::default(), &action, MEANT).await.unwrap().total(), 1);
+        assert_eq!(store.insert(&[one()], None).await.unwrap().rows, 0, "after {action:?}");
+    }
+    store.steer(&JobFilter::ids([first.id]), &Action::Delete, MEANT).await.unwrap();
+    assert_eq!(store.insert(&[one()], None).await.unwrap().rows, 1);
+}
+
 pub(crate) async fn chosen_by_their_terms<T: TestDb>(db: &T) {
     let store = db.jobs();
     let a = store.send(job().tenant("a").limit_key("x")).await;
@@ -274,9 +290,9 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     assert_eq!(retried.what["filter"]["ids"], serde_json::json!([id]));
     assert_eq!(retried.counts, serde_json::json!({}), "it waits already: that somebody tried is kept");
     let bobs = AuditFilter { who: Some("bob".into()), ..AuditFilter::default() };
-    assert_eq!(store.audit(&bobs, 10).await.unwrap().as_slice(), std::slice::from_ref(changed));
+    assert_eq!(store.audit(&bobs, 10).await.unwrap(), std::slice::from_ref(changed));
     let before = AuditFilter { before: Some(changed.id), ..AuditFilter::default() };
-    assert_eq!(store.audit(&before, 10).await.unwrap().as_slice(), std::slice::from_ref(resumed));
+    assert_eq!(store.audit(&before, 10).await.unwrap(), std::slice::from_ref(resumed));
 }
 
 /// What a node is told about the jobs in its hands.
