@@ -108,7 +108,10 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     let blocked: i64 = client.query_one("select count(*) from blocked_job", &[]).await.unwrap().get(0);
     assert_eq!(blocked, 100_000);
     let (after, pages_after) = reads(&client).await;
-    assert_eq!(after, before);
+    // What was read, and through what: of parts that are never run, statistics may choose another shape.
+    let run =
+        |plan: &str| plan.lines().filter(|line| line.contains("(actual rows=")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(run(&after), run(&before));
     // What the claim before left behind may be tidied up meanwhile.
     assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
