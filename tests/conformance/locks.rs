@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jobwright::Fence;
 use jobwright::store::schedules::fire_due;
-use jobwright::store::{JobState, Verdict};
+use jobwright::store::{JobState, Rule, Scope, Verdict};
 use tokio::time::timeout;
 
 use crate::schedules::{daily, days_ago};
-use crate::support::jobs::{ids, jobs};
+use crate::support::jobs::{ids, job, jobs};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
 
@@ -157,4 +157,36 @@ pub(crate) async fn a_condemned_node_waits_for_its_claims<const POOLED: bool>(db
     assert_eq!((row.summary.state, row.summary.attempt), (JobState::Waiting, 1));
     assert!(store.status().await.unwrap().nodes.is_empty());
     assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
+}
+
+/// A round that is about to park a job behind a gate, and a rule that opens it: they take turns, or the job would wait for ever.
+pub(crate) async fn a_rule_waits_for_a_round_under_way<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    store.put_rule(&Rule::new(Scope::Kind, "kind").paused(true)).await.unwrap();
+    let id = store.send(job()).await;
+    let round = db
+        .hold(
+            "select from {schema}.admission for update;
+             with parked as (delete from {schema}.job returning *)
+             insert into {schema}.blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, gate)
+             select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, 'k:kind' from parked",
+        )
+        .await;
+    let lifting = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_rule(&Rule::new(Scope::Kind, "kind")).await.unwrap() }
+    });
+    let client = db.client().await;
+    let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
+                                  where not l.granted and a.query like '%' || $1 || '%')";
+    eventually(SOON, async || {
+        assert!(!lifting.is_finished(), "it did not wait for the round");
+        client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)
+    })
+    .await;
+    round.commit().await;
+    timeout(SOON, lifting).await.expect("it waits for ever").unwrap();
+    assert_eq!(store.admit_all().await, 1);
+    let node = store.node().await;
+    assert_eq!(store.take_one(node).await.id, id);
 }

@@ -487,6 +487,7 @@ conformance! {
             a_retiring_node_waits_for_its_claims
             schedulers_pass_over_them
             a_condemned_node_waits_for_its_claims
+            a_rule_waits_for_a_round_under_way
         }
     }
 }

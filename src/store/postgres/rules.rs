@@ -30,9 +30,11 @@ impl Rules for Postgres {
         let prefix = rule.scope.prefix();
         let gate = format!("{prefix}{}", rule.name);
         let what = serde_json::json!(rule).to_string();
-        shared
-            .engine(
-                "set a rule",
+        // A round under way may have read the rules as they were, and be about to park jobs behind a gate that this would open: they
+        // take turns.
+        let batch = Batch::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
+        batch
+            .query(
                 &shared.sql.put_rule,
                 &[
                     &scope,
@@ -52,6 +54,7 @@ impl Rules for Postgres {
                 ],
             )
             .await?;
+        batch.commit().await?;
         self.forget_depths();
         if rule.running.is_some() {
             self.adopt(scope, &rule.name, prefix).await?;
