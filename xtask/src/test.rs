@@ -106,6 +106,14 @@ fn run_night(environment: &Environment, report: &mut Report) {
             if *store == "sqlite" {
                 command.env_remove("DATABASE_URL");
             }
+            // The program refuses variables that it does not know, such as those of the tests; and a night needs no broker.
+            command.env_remove("AMQP_URL");
+            let tests = |name: &String| name.starts_with("JOBWRIGHT_");
+            let names: Vec<String> = std::env::vars().map(|(name, _)| name).filter(tests).collect();
+            for name in names.iter().map(String::as_str).chain(environment.foreign.iter().map(|(name, _)| *name)) {
+                command.env_remove(name);
+            }
+            command.env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY");
             run::run(&mut command, Some(NIGHT_DEADLINE))
         });
     }
