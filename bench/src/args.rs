@@ -5,13 +5,13 @@ Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
-  engine            groups, limits, history: each beside a drain of plain jobs
+  engine            groups, limits, uniqueness, history: each beside plain jobs
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, end-to-end, latency, external, celery
-                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, history
+                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, unique, history
   --json FILE       all values of all runs
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
@@ -23,9 +23,9 @@ amqp://user:password@host:5672/vhost.
 /// The measurements, in the order they are taken.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
-/// What groups, limits and history cost.
-pub(crate) const ENGINE_CASES: [&str; 9] =
-    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "history"];
+/// What groups, limits, uniqueness and history cost.
+pub(crate) const ENGINE_CASES: [&str; 10] =
+    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "unique", "history"];
 
 /// The same over RabbitMQ.
 pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::{Rule, Scope, ShareBy};
-use jobwright::{Keep, NewJob};
+use jobwright::{Keep, NewJob, Unique};
 
 use crate::Result;
 use crate::args::Args;
@@ -92,6 +92,14 @@ pub(super) fn named(name: &str, args: &Args) -> Result<Vec<Case>> {
         "rate" => {
             let rule = Rule::new(Scope::Queue, QUEUE).rate(1_000_000_000, Duration::from_secs(1));
             vec![Case::new(format!("{admitted} jobs under a rate that is never reached"), admitted).rule(rule)]
+        }
+        "unique" => {
+            let label = format!("{plain} jobs, each with a unique key");
+            let waiting = format!("{plain} jobs, each with a key that is unique while it waits");
+            vec![
+                Case::new(label, plain).job(|n, job| job.unique(Unique::key(format!("order-{n}")))),
+                Case::new(waiting, plain).job(|n, job| job.unique(Unique::key(format!("order-{n}")).while_waiting())),
+            ]
         }
         "history" => [("what failed is kept", Keep::Failed), ("all ends are kept", Keep::All)]
             .map(|(what, keep)| Case { keep, ..Case::new(format!("{plain} plain jobs, {what}"), plain) })

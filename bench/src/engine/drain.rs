@@ -1,4 +1,4 @@
-//! One drain.
+//! One send, and the drain of what was sent.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,18 @@ use crate::setup::{Bench, Schema};
 /// A queue that nobody works on.
 const ELSEWHERE: &str = "elsewhere";
 
-/// Jobs a second: from before the executor's start until the tables have none of the queue.
-pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<f64> {
+/// Jobs a second.
+pub(super) struct Rates {
+    /// Contexts of 1,000, one after the other.
+    pub(super) send: f64,
+    /// From before the executor's start until the tables have none of the queue.
+    pub(super) drain: f64,
+}
+
+pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     let mut schema = bench.schema().await?;
     schema.config.history = HistoryConfig { keep: case.keep, ..HistoryConfig::default() };
-    filled(bench, &schema, case).await?;
+    let send = filled(bench, &schema, case).await?;
     let services = schema.services().await?;
     let start = Instant::now();
     let executor = CommandExecutor::builder(services)
@@ -31,18 +38,20 @@ pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<f64> {
     executor.shutdown(Duration::from_secs(5)).await?;
     proved(bench, &schema, case).await?;
     bench.drop(schema).await?;
-    Ok(per_second(case.jobs, elapsed))
+    Ok(Rates { send, drain: per_second(case.jobs, elapsed) })
 }
 
-/// Sends what is to be drained the way programs do, and leaves the tables as after a quiet moment.
-async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<()> {
+/// Sends what is to be drained the way programs do, and leaves the tables as after a quiet moment. Returns the rate of the sends.
+async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> {
     bench.server.checkpoint().await;
     let services = schema.services().await?;
     for rule in &case.rules {
         services.jobs().put_rule(rule).await?;
     }
     send(&services, case.blocked, |_, job| job.queue(ELSEWHERE).exclusive("beside")).await?;
+    let start = Instant::now();
     send(&services, case.jobs, case.job).await?;
+    let rate = per_second(case.jobs, start.elapsed());
     drop(services);
     bench.server.settle().await?;
     let tables = ["job", "blocked_job", "slot", "opening"].map(|table| format!("{}.{table}", schema.name)).join(", ");
@@ -51,7 +60,7 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<()> {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let found = left(bench, schema, QUEUE).await?;
     if found == case.jobs as i64 {
-        Ok(())
+        Ok(rate)
     } else {
         Err(format!("the tables have {found} jobs of {}", case.jobs).into())
     }

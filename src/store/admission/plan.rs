@@ -188,7 +188,9 @@ pub(crate) fn plan(candidates: Vec<Candidate>, opened: &[Opened], rules: &RuleBo
     for Opened { key, n } in opened {
         let n = (*n).min(limit);
         let full = shown.iter().any(|((gate, _), (seen, stayed))| gate == key && *seen >= n && *stayed == 0);
-        if full {
+        // Of a group one can pass; whoever passed will open the gate for the next.
+        let closed = key.starts_with(Scope::Group.prefix()) && !round.free(key);
+        if full && !closed {
             round.plan.openings.push(Opening { key: key.clone(), at: None, n: (n * 8).min(limit) });
         }
     }

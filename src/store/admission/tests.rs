@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, plan};
+use super::plan::{Candidate, Opened, Opening, Place, Plan, RuleBook, Usage, plan};
 use crate::job::{JobId, Terms};
 use crate::store::rules::{Rule, Scope, ShareBy};
 
@@ -69,6 +69,18 @@ fn what_holds_its_group_already_takes_it_once() {
     let mut usage = taken(&[("g:g", 1)]);
     usage.held.insert((ordered.id, "g:g".to_owned()));
     assert_eq!(admitted(&decide(&[], std::slice::from_ref(&ordered), usage)), [ordered.id]);
+}
+
+/// Otherwise each job of a group would cost a second round that finds nothing.
+#[test]
+fn the_gate_of_a_group_stays_closed_behind_the_one_that_passed() {
+    let opened = [Opened { key: "g:g".to_owned(), n: 1 }];
+    let decide =
+        |rules: &[Rule]| plan(vec![of_group(1, "g")], &opened, &RuleBook::new(rules.to_vec()), taken(&[]), LIMIT);
+    assert!(decide(&[]).openings.is_empty());
+    // One that went to wait for something else, and does not hold its group, leaves the gate open for the next.
+    let paused = decide(&[Rule::new(Scope::Kind, "kind").paused(true)]);
+    assert_eq!(paused.openings, [Opening { key: "g:g".to_owned(), at: None, n: 8 }]);
 }
 
 /// The first of a group that lacks a place holds the group while it waits: otherwise the second could overtake it in a queue that
