@@ -48,6 +48,12 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Self { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false }
+    }
+}
+
 impl Args {
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == case)
@@ -69,8 +75,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         Some(other) => return Err(format!("unknown benchmark {other:?}; there are `core`, `amqp` and `engine`")),
         None => return Err("which benchmark? There are `core`, `amqp` and `engine`".to_owned()),
     };
-    let mut core =
-        Args { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false };
+    let mut core = Args::default();
     while let Some(arg) = args.next() {
         let (name, inline) = match arg.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),

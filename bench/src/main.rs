@@ -4,6 +4,8 @@
 mod amqp;
 mod args;
 mod cases;
+#[cfg(test)]
+mod counts;
 mod engine;
 mod limits;
 mod load;

@@ -45,6 +45,34 @@ pub(crate) struct Usage {
     pub(crate) own_cpu: Option<f64>,
 }
 
+/// What the statements of the database have cost so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) statements: f64,
+    /// Pages that were looked at, in the cache or not.
+    pub(crate) pages: f64,
+    /// Bytes, of the whole server.
+    pub(crate) wal: f64,
+}
+
+impl Counted {
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            statements: self.statements - before.statements,
+            pages: self.pages - before.pages,
+            wal: self.wal - before.wal,
+        }
+    }
+
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            statements: self.statements + other.statements,
+            pages: self.pages + other.pages,
+            wal: self.wal + other.wal,
+        }
+    }
+}
+
 impl Server {
     pub(crate) async fn new(inside: Client, outside: Client) -> Result<Self> {
         let row = inside.query_one("select pg_backend_pid(), current_database()::text", &[]).await?;
@@ -56,7 +84,8 @@ impl Server {
                 "create extension if not exists pg_stat_statements; select calls from pg_stat_statements limit 1",
             )
             .await
-            .is_ok();
+            .is_ok()
+            && outside.batch_execute("create extension if not exists pg_stat_statements").await.is_ok();
         Ok(Self { inside, outside, database, postmaster, has_statements })
     }
 
@@ -128,6 +157,20 @@ impl Server {
             server_cpu: self.postmaster.and_then(cpu_of_family),
             own_cpu: cpu(Path::new("/proc/self/stat")).map(|cpu| cpu.own),
         })
+    }
+
+    pub(crate) fn has_statements(&self) -> bool {
+        self.has_statements
+    }
+
+    /// Without notifications: how many are sent together is a matter of time. Complete at any moment, unlike a [`snapshot`](Self::snapshot); asks in the other database, so that it does not count itself.
+    pub(crate) async fn counted(&self) -> Result<Counted> {
+        let sql = "select coalesce(sum(calls), 0)::float8, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, \
+                          (pg_current_wal_insert_lsn() - '0/0')::float8 \
+                   from pg_stat_statements \
+                   where dbid = (select oid from pg_database where datname = $1) and query not like '%pg_notify%'";
+        let row = self.outside.query_one(sql, &[&self.database]).await?;
+        Ok(Counted { statements: row.get(0), pages: row.get(1), wal: row.get(2) })
     }
 
     /// Share of the updates of a table that stayed within their page.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::counts;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
@@ -29,6 +30,8 @@ fn steps(report: &mut Report) -> Option<()> {
         })
         .then_some(())?;
     test::steps(&test::Options { tolerant: true, ..test::Options::default() }, report);
+    // After the tests: a count that has grown is worth nothing while they fail.
+    report.step("counts", || counts::run(false));
     report.all_ok().then_some(())
 }
 

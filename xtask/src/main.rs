@@ -5,6 +5,7 @@ compile_error!("xtask starts servers the Unix way: on other systems, run it in a
 
 mod bench;
 mod ci;
+mod counts;
 mod report;
 mod run;
 mod services;
@@ -25,7 +26,9 @@ Commands:
   test [--embedded-only] [-- ARGS...]
                     all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest
                     (or, where that is not installed, to cargo test). --embedded-only needs no servers
-  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`
+  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`, `counts`
+  counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
+                    tenth above what bench/counts.json says. --write records them there
   bench NAME [ARGS...]
                     one benchmark of the harness in bench/, against the servers: core, amqp or engine
   help              this text
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Ok(Command::Status) => services::status(),
         Ok(Command::Test(options)) => test::run(&options),
         Ok(Command::Ci) => ci::run(),
+        Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Bench(args)) => bench::run(&args),
         Err(problem) => {
             eprintln!("xtask: {problem}\n\n{USAGE}");
@@ -76,6 +80,7 @@ enum Command {
     Status,
     Test(test::Options),
     Ci,
+    Counts { write: bool },
     Bench(Vec<String>),
 }
 
@@ -91,6 +96,9 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["test", rest @ ..] => parse_test(rest).map(Command::Test),
         ["ci"] => Ok(Command::Ci),
         ["ci", ..] => Err("ci takes no arguments".to_owned()),
+        ["counts"] => Ok(Command::Counts { write: false }),
+        ["counts", "--write"] => Ok(Command::Counts { write: true }),
+        ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
         ["bench"] => Err("bench: say which, for example: cargo xtask bench help".to_owned()),
         ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),
@@ -129,9 +137,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for words in
-            [&["tset"][..], &[], &["services"], &["services", "pu"], &["test", "name"], &["ci", "fast"], &["bench"]]
-        {
+        for words in [
+            &["tset"][..],
+            &[],
+            &["services"],
+            &["services", "pu"],
+            &["test", "name"],
+            &["ci", "fast"],
+            &["bench"],
+            &["counts", "x"],
+        ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
     }

@@ -4,7 +4,7 @@ mod amqp;
 mod folder;
 pub(crate) mod foreign;
 mod pgbouncer;
-mod postgres;
+pub(crate) mod postgres;
 mod process;
 mod programs;
 mod rabbitmq;

@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use super::state::Started;
 use super::url::Url;
 use super::user::{self, User};
-use super::{Service, folder, free_port, programs};
+use super::{Service, folder, free_port, process, programs};
 use crate::run::{self, Result};
 
 pub(super) struct Postgres;
@@ -41,7 +42,7 @@ impl Service for Postgres {
         let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
-        let started = start(&initdb, &pg_ctl, user, &dir);
+        let started = start(&initdb, &pg_ctl, user, &dir, "");
         if started.is_err() {
             // Nothing runs there, and nobody would remember it.
             folder::remove(&dir)?;
@@ -50,7 +51,41 @@ impl Service for Postgres {
     }
 }
 
-fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result<Started> {
+/// A server for one command, which ends with it.
+pub(crate) struct Private(Started);
+
+impl Private {
+    /// With these lines at the end of its settings.
+    pub(crate) fn start(name: &'static str, settings: &str) -> Result<Self> {
+        let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
+        let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
+        Postgres.prepare()?;
+        let user = User::for_servers()?;
+        fs::create_dir_all(super::home()).map_err(|why| format!("cannot create {}: {why}", super::home().display()))?;
+        let dir = folder::create(name, user)?;
+        let started = start(&initdb, &pg_ctl, user, &dir, settings);
+        if started.is_err() {
+            folder::remove(&dir)?;
+        }
+        started.map(Self)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.0.url.as_str()
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let Started { pid, mark, dir, .. } = &self.0;
+        if let Err(why) = process::terminate("postgres", *pid, mark, Postgres::STOP).and_then(|()| folder::remove(dir))
+        {
+            eprintln!("postgres: {why}");
+        }
+    }
+}
+
+fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path, more: &str) -> Result<Started> {
     let data = dir.join("data");
     let log = super::home().join("postgres.log");
     let mut command = User::command(user, initdb);
@@ -62,7 +97,7 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path) -> Result
     // No socket: a path that is too long for one would be one more reason not to start.
     let settings = format!(
         "\n# Set by `cargo xtask services up`.\nlisten_addresses = '127.0.0.1'\nport = {port}\n\
-         unix_socket_directories = ''\nfsync = on\nmax_connections = 200\n"
+         unix_socket_directories = ''\nfsync = on\nmax_connections = 200\n{more}"
     );
     append(&data.join("postgresql.conf"), &settings)?;
 
