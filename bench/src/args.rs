@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [--json FILE] [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [--json FILE] [--chart FILE] [--sqlite-dir DIR] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
@@ -13,6 +13,7 @@ Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [
                     amqp: publish, commit, end-to-end, latency, external, celery
                     engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, unique, history
   --json FILE       all values of all runs
+  --chart FILE      the ratios as SVG
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
   --check           exit 1 if a line is below what is required
 
@@ -44,13 +45,22 @@ pub(crate) struct Args {
     pub(crate) quick: bool,
     pub(crate) only: Vec<String>,
     pub(crate) json: Option<PathBuf>,
+    pub(crate) chart: Option<PathBuf>,
     pub(crate) sqlite_dir: PathBuf,
     pub(crate) check: bool,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Self { runs: 5, quick: false, only: Vec::new(), json: None, sqlite_dir: std::env::temp_dir(), check: false }
+        Self {
+            runs: 5,
+            quick: false,
+            only: Vec::new(),
+            json: None,
+            chart: None,
+            sqlite_dir: std::env::temp_dir(),
+            check: false,
+        }
     }
 }
 
@@ -86,6 +96,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             "--runs" => core.runs = runs(&value()?)?,
             "--only" => core.only = only(&value()?, cases)?,
             "--json" => core.json = Some(value()?.into()),
+            "--chart" => core.chart = Some(value()?.into()),
             "--sqlite-dir" => core.sqlite_dir = value()?.into(),
             "--quick" => core.quick = true,
             "--check" => core.check = true,

@@ -4,6 +4,7 @@
 mod amqp;
 mod args;
 mod cases;
+mod chart;
 #[cfg(test)]
 mod counts;
 mod engine;
@@ -76,6 +77,9 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
     print!("{}", table::markdown(&report));
     if let Some(file) = &args.json {
         std::fs::write(file, report.json()).map_err(|e| format!("{} can't be written: {e}", file.display()))?;
+    }
+    if let Some(file) = &args.chart {
+        std::fs::write(file, chart::svg(&report)).map_err(|e| format!("{} can't be written: {e}", file.display()))?;
     }
     measured?;
     closed?;

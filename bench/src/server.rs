@@ -46,6 +46,7 @@ pub(crate) struct Usage {
 }
 
 /// What the statements of the database have cost so far.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) statements: f64,
@@ -55,6 +56,7 @@ pub(crate) struct Counted {
     pub(crate) wal: f64,
 }
 
+#[cfg(test)]
 impl Counted {
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
@@ -159,11 +161,13 @@ impl Server {
         })
     }
 
+    #[cfg(test)]
     pub(crate) fn has_statements(&self) -> bool {
         self.has_statements
     }
 
     /// Without notifications: how many are sent together is a matter of time. Complete at any moment, unlike a [`snapshot`](Self::snapshot); asks in the other database, so that it does not count itself.
+    #[cfg(test)]
     pub(crate) async fn counted(&self) -> Result<Counted> {
         let sql = "select coalesce(sum(calls), 0)::float8, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, \
                           (pg_current_wal_insert_lsn() - '0/0')::float8 \
