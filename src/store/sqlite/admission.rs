@@ -162,7 +162,7 @@ fn candidate(row: &Row<'_>, place: Place) -> rusqlite::Result<Candidate> {
         place,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
-        terms: terms(row)?,
+        terms: terms(row, "terms")?,
         holds: row.get("admitted")?,
         gate: row.get("gate")?,
         share: row.get("share")?,

@@ -8,7 +8,7 @@ use super::failure::{Failure, Work};
 use super::parts::{Statement, statement};
 use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
-use super::{Inner, nodes, take_numbers, unique};
+use super::{Inner, insert_many, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
 use crate::job::{Due, JobId, JobMessage, NodeId, Payload, Terms};
 use crate::store::admission::group_key;
@@ -86,6 +86,8 @@ pub(super) fn insert(
         _ => (None, HashSet::new()),
     };
     let mut inserted = Inserted { kept: taken.kept, ..Inserted::default() };
+    // Those that need no question of their own.
+    let mut plain = Vec::new();
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
         if taken.skip.contains(&position) {
             continue;
@@ -97,12 +99,21 @@ pub(super) fn insert(
         if message.id_given && row.exists(connection)? {
             continue;
         }
+        if row.is_plain() {
+            plain.push(row);
+            continue;
+        }
         let written = match row.due_at() {
             Some(due_at) => row.write_timer(connection, due_at)?,
             None if message.is_blocked_at_first() => row.write_blocked(connection)?,
             None => row.write_job(connection, &mut inserted.owned)?,
         };
         inserted.rows += u64::from(written);
+    }
+    let (written, rest) = insert_many::write(connection, &plain)?;
+    inserted.rows += written;
+    for row in rest {
+        inserted.rows += u64::from(row.write_job(connection, &mut inserted.owned)?);
     }
     Ok(inserted)
 }
@@ -113,10 +124,10 @@ pub(super) fn id_exists(connection: &Connection, id: JobId) -> rusqlite::Result<
 }
 
 /// A message on its way to become a row.
-struct NewRow<'a> {
-    message: &'a JobMessage,
-    seq: i64,
-    now: i64,
+pub(super) struct NewRow<'a> {
+    pub(super) message: &'a JobMessage,
+    pub(super) seq: i64,
+    pub(super) now: i64,
     /// Who owns it, should it be due now.
     owner: Option<NodeId>,
 }
@@ -132,6 +143,11 @@ impl NewRow<'_> {
 
     fn exists(&self, connection: &Connection) -> rusqlite::Result<bool> {
         id_exists(connection, self.message.id)
+    }
+
+    /// Due now, of a new id, nobody's, and of no group.
+    fn is_plain(&self) -> bool {
+        self.owner.is_none() && !self.message.id_given && !self.message.is_blocked_at_first() && self.due_at().is_none()
     }
 
     /// When it is due, if that is later than now.
@@ -163,9 +179,7 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
-            // Nobody delivers what has an owner.
-            ":held_until": (self.owner.is_none() && !message.hold.is_zero())
-                .then(|| self.now.saturating_add(micros(message.hold))),
+            ":held_until": held_until(self),
             ":terms": self.terms(),
         })?;
         if written == 1 && self.owner.is_some() {
@@ -175,7 +189,7 @@ impl NewRow<'_> {
     }
 
     /// A time to live begins with the flush.
-    fn terms(&self) -> Option<String> {
+    pub(super) fn terms(&self) -> Option<String> {
         let terms = &self.message.terms;
         match terms.ttl {
             Some(ttl) => Terms { expires: Some(self.now.saturating_add(micros(ttl))), ..terms.clone() }.to_json(),
@@ -230,8 +244,13 @@ impl NewRow<'_> {
     }
 }
 
+/// The end of a head start of its delivery. Nobody delivers what has an owner.
+pub(super) fn held_until(row: &NewRow<'_>) -> Option<Micros> {
+    (row.owner.is_none() && !row.message.hold.is_zero()).then(|| row.now.saturating_add(micros(row.message.hold)))
+}
+
 /// `-priority`, so that (rank, seq) ascending is the order of acquisition.
-fn rank(message: &JobMessage) -> i32 {
+pub(super) fn rank(message: &JobMessage) -> i32 {
     -i32::from(message.priority)
 }
 

@@ -17,6 +17,7 @@ mod failure;
 mod hints;
 mod history;
 mod insert;
+mod insert_many;
 mod lane;
 mod migrate;
 mod nodes;

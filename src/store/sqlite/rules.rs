@@ -86,7 +86,7 @@ fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()
                 row.get::<_, Vec<u8>>("id")?,
                 row.get::<_, String>("queue")?,
                 row.get::<_, String>("kind")?,
-                terms(row)?,
+                terms(row, "terms")?,
             ))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;

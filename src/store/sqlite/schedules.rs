@@ -199,9 +199,9 @@ fn info(row: &Row<'_>) -> Work<ScheduleInfo> {
         priority: row.get("priority")?,
         max_attempts: row.get("max_attempts")?,
         due: Due::Now,
-        payload: rows::payload(row)?,
-        headers: rows::headers(row)?,
-        terms: rows::terms(row)?,
+        payload: rows::payload(row, ["payload", "body", "content_type"])?,
+        headers: rows::headers(row, "headers")?,
+        terms: rows::terms(row, "terms")?,
         hold: Duration::ZERO,
     };
     let spec = ScheduleSpec {

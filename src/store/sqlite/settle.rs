@@ -1,15 +1,20 @@
 //! Outcomes. Each names its claim, and changes nothing if that is no longer current.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::Inner;
 use super::failure::Work;
 use super::history::{Memory, Place};
-use super::rows::{Micros, attempt_error, micros, with_error};
+use super::parts::{STILL_OWNED, Statement, statement};
+use super::rows::{Micros, attempt_error, job_id, micros, with_error};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{Ending, Settlement, Verdict};
 
+static COMPLETE_ALL: Statement = statement!("sql/complete_all.sql");
+static REMEMBER_ALL: Statement = LazyLock::new(|| Place::JOB.remember(STILL_OWNED));
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
 const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
@@ -22,17 +27,19 @@ impl Inner {
         if fences.is_empty() {
             return Ok(Vec::new());
         }
-        let fences = fences.to_vec();
+        let ids: Vec<u8> = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();
+        let versions = fences.iter().map(|fence| fence.version.to_string()).collect::<Vec<_>>().join(",");
+        let versions = format!("[{versions}]");
         let keep = self.history.keep;
         self.write("complete jobs", move |connection, now| {
-            let memory = Memory { keep, now };
-            let mut accepted = Vec::with_capacity(fences.len());
-            for fence in fences {
-                if complete_one(connection, node, fence, memory)? {
-                    accepted.push(fence.id);
-                }
+            if (Memory { keep, now }).keeps(Ending::Done) {
+                connection.prepare_cached(&REMEMBER_ALL)?.execute(named_params! {
+                    ":ids": ids, ":versions": versions, ":node": node.0, ":outcome": Ending::Done.as_str(), ":now": now, ":why": None::<&str>,
+                })?;
             }
-            Ok(accepted)
+            let mut statement = connection.prepare_cached(&COMPLETE_ALL)?;
+            let removed = named_params! { ":ids": ids, ":versions": versions, ":node": node.0 };
+            Ok(statement.query_map(removed, |row| job_id(row, "id"))?.collect::<rusqlite::Result<_>>()?)
         })
         .await
     }

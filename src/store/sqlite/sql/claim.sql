@@ -20,4 +20,4 @@ where exists (select 1 from jobwright_node where id = :node and dead_at is null)
         limit :limit
     )
 )
-returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted
+returning {job_columns}

@@ -4,4 +4,4 @@ set lock_owner = :node, claimed_at = :now, held_until = null, version = version 
 where id = :id and version = :version and lock_owner is null
   and (:kinds is null or kind in (select value from json_each(:kinds)))
   and {may_start}
-returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted
+returning {job_columns}

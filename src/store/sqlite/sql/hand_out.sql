@@ -6,4 +6,4 @@ select seq, version + 1, :now + :lease, :lease, :now, created_at, id, attempt + 
 from jobwright_job as job
 where lock_owner is null and queue = :queue and {queue_open} and {may_start}
 order by rank, seq limit :limit
-returning id, seq, version, kind, queue, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted
+returning {job_columns}
