@@ -47,6 +47,8 @@ pub(super) struct Columns<'a> {
 /// What a flush needs of its statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
+    /// Fresh ids, all due now, and alike in everything but their JSON.
+    Alike,
     /// Fresh ids, all due now.
     Ready,
     /// The same, and some are held for their delivery.
@@ -142,9 +144,23 @@ impl<'a> Columns<'a> {
             Shape::Any
         } else if self.holds.iter().any(|hold| *hold > 0) {
             Shape::Held
+        } else if self.are_alike() {
+            Shape::Alike
         } else {
             Shape::Ready
         }
+    }
+
+    fn are_alike(&self) -> bool {
+        fn same<T: PartialEq>(values: &[T]) -> bool {
+            values.split_first().is_none_or(|(first, rest)| rest.iter().all(|value| value == first))
+        }
+        same(&self.kinds)
+            && same(&self.queues)
+            && same(&self.ranks)
+            && same(&self.max_attempts)
+            && self.payloads.iter().all(Option::is_some)
+            && self.headers.iter().all(Option::is_none)
     }
 
     /// Nothing is left to write.
@@ -186,9 +202,16 @@ impl<'a> Columns<'a> {
 
     /// The parameters of the statement that fits.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let shape = self.shape();
+        if shape == Shape::Alike
+            && let (Some(kind), Some(queue), Some(rank), Some(attempts)) =
+                (self.kinds.first(), self.queues.first(), self.ranks.first(), self.max_attempts.first())
+        {
+            return vec![&self.ids, &self.payloads, kind, queue, rank, attempts];
+        }
         let mut params = self.content();
-        match self.shape() {
-            Shape::Ready => {}
+        match shape {
+            Shape::Alike | Shape::Ready => {}
             Shape::Held => params.push(&self.holds),
             Shape::Any => {
                 params.extend(self.dues());
@@ -206,6 +229,7 @@ impl<'a> Columns<'a> {
     /// The statement that fits, and what its answer means.
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
         match self.shape() {
+            Shape::Alike => &sql.insert_alike,
             Shape::Ready => &sql.insert_ready,
             Shape::Held => &sql.insert_held,
             Shape::Any => &sql.insert_any,
@@ -216,7 +240,7 @@ impl<'a> Columns<'a> {
     /// What was inserted, and by which transaction.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
-        if matches!(self.shape(), Shape::Ready | Shape::Held) {
+        if matches!(self.shape(), Shape::Alike | Shape::Ready | Shape::Held) {
             return Ok((Inserted { rows: self.ids.len() as u64, ..Inserted::default() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
