@@ -1,0 +1,97 @@
+//! Claims and removals at the front of few and of many jobs.
+
+use std::time::{Duration, Instant};
+
+use jobwright::Fence;
+use jobwright::store::{ClaimRequest, JobStore, NodeInfo, ScanMark};
+
+use crate::Result;
+use crate::load::{BATCH, Inserter, KIND, QUEUE, payload};
+use crate::report::{Line, Report, Required, Unit};
+use crate::setup::Bench;
+
+/// The backlog that others are compared with.
+const FEW: usize = 1_000;
+const BATCHES: usize = 100;
+
+pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    for many in [bench.args.count(1_000_000, 50_000), bench.args.count(10_000_000, 100_000)] {
+        // Filling takes longer than what is measured, so both tables stay, and are measured in turn.
+        let few = Front::open(bench, FEW).await?;
+        let full = Front::open(bench, many).await?;
+        let (mut ours, mut limit) = (Vec::new(), Vec::new());
+        for _ in 0..bench.args.runs {
+            limit.push(few.run().await?);
+            ours.push(full.run().await?);
+        }
+        eprintln!("  {many}: {ours:.0?} beside {limit:.0?}");
+        for front in [few, full] {
+            front.close(bench).await?;
+        }
+        report.add(
+            Line::new(format!("claim and removal of {BATCH}, {many} waiting"), Unit::PerSecond, ours)
+                .limit(format!("the same, {FEW} waiting"), limit)
+                .required(Required::Ratio(0.9)),
+        );
+    }
+    Ok(())
+}
+
+struct Front {
+    schema: crate::setup::Schema,
+    services: jobwright::MessageServices,
+    loader: tokio_postgres::Client,
+    refill: (Inserter, tokio_postgres::Statement),
+}
+
+impl Front {
+    async fn open(bench: &Bench<'_>, backlog: usize) -> Result<Self> {
+        let schema = bench.schema().await?;
+        let client = bench.server.client();
+        let sql = format!(
+            "insert into {0} (id, kind, queue, rank, max_attempts, payload) \
+             select gen_random_uuid(), '{KIND}', '{QUEUE}', 0, 10, '{1}'::jsonb from generate_series(1, {backlog})",
+            schema.table(),
+            payload()
+        );
+        client.batch_execute(&sql).await?;
+        client.batch_execute(&format!("vacuum (analyze) {}; checkpoint", schema.table())).await?;
+        let (services, loader) = (schema.services().await?, bench.connect().await?);
+        let inserter = Inserter::new(&schema, BATCH);
+        let statement = inserter.prepare(&loader).await?;
+        Ok(Self { schema, services, loader, refill: (inserter, statement) })
+    }
+
+    /// Jobs a second of the time that claims and removals take. What was removed is sent anew in between, so that the backlog stays.
+    async fn run(&self) -> Result<f64> {
+        let jobs = self.services.jobs();
+        let info = NodeInfo { name: "front".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
+        let node = jobs.register_node(&info).await?;
+        let kinds = [KIND.to_owned()];
+        let (mut spent, mut mark): (Duration, Option<ScanMark>) = (Duration::ZERO, None);
+        for n in 0..=BATCHES {
+            let start = Instant::now();
+            let request = ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, after: mark, held_too: false };
+            let claimed = jobs.claim(&request).await?;
+            let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
+            let removed = jobs.complete(node, &fences).await?.len();
+            // The first prepares its statements.
+            if n > 0 {
+                spent += start.elapsed();
+            }
+            if removed != BATCH {
+                return Err(format!("{removed} of {BATCH} jobs were claimed and removed").into());
+            }
+            // As the executor does: within a flood the next look starts where the last one ended.
+            mark = claimed.last().map(|last| ScanMark { rank: -last.priority, seq: last.seq });
+            self.refill.0.insert(&self.loader, &self.refill.1).await?;
+        }
+        jobs.retire_node(node).await?;
+        Ok((BATCHES * BATCH) as f64 / spent.as_secs_f64())
+    }
+
+    async fn close(self, bench: &Bench<'_>) -> Result<()> {
+        drop(self.services);
+        bench.drop(self.schema).await
+    }
+}

@@ -1,0 +1,78 @@
+//! What is left of the rate when the work grows, or somebody stands in the way: drains, each beside one without the difficulty in the
+//! same run.
+
+mod drain;
+mod front;
+mod pinned;
+mod processes;
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::report::{Line, Report, Required, Unit};
+use crate::setup::Bench;
+use drain::{Drain, Payload};
+
+pub(crate) use processes::worker;
+
+pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    for case in crate::args::DEGRADATION_CASES {
+        if !bench.args.wants(case) {
+            continue;
+        }
+        eprintln!("{case} …");
+        match case {
+            "backlog" => front::run(bench, report).await?,
+            "owned" => {
+                let owned = bench.args.count(100_000, 5_000);
+                let harder = Drain { owned, ..plain(bench) };
+                let label = format!("drain of {} jobs behind {owned} that somebody owns", harder.jobs);
+                beside(bench, report, label, &harder, Some(Required::Ratio(0.9))).await?;
+            }
+            "queues" => {
+                let harder = Drain { queues: 64, ..plain(bench) };
+                beside(bench, report, format!("drain of {} jobs in 64 queues", harder.jobs), &harder, None).await?;
+            }
+            "payload" => {
+                for (payload, jobs) in [(Payload::Long(10_000), 20_000), (Payload::Long(1_000_000), 200)] {
+                    let harder = Drain { payload, jobs: bench.args.count(jobs, jobs / 10), ..plain(bench) };
+                    let label = format!("drain of {} jobs of {}", harder.jobs, payload.name());
+                    beside(bench, report, label, &harder, None).await?;
+                }
+            }
+            "processes" => processes::run(bench, report).await?,
+            "pinned" => pinned::run(bench, report).await?,
+            other => return Err(format!("the case {other:?} has no measurement").into()),
+        }
+    }
+    Ok(())
+}
+
+fn plain(bench: &Bench<'_>) -> Drain {
+    Drain { jobs: bench.args.count(100_000, 10_000), owned: 0, queues: 1, payload: Payload::Short }
+}
+
+async fn beside(
+    bench: &Bench<'_>,
+    report: &mut Report,
+    label: String,
+    harder: &Drain,
+    required: Option<Required>,
+) -> Result<()> {
+    let plain = plain(bench);
+    let (mut ours, mut limit) = (Vec::new(), Vec::new());
+    for _ in 0..bench.args.runs {
+        limit.push(plain.run(bench).await?);
+        ours.push(harder.run(bench).await?);
+    }
+    eprintln!("  {label}: {ours:.0?} beside {limit:.0?}");
+    let line = Line::new(label, Unit::PerSecond, ours).limit(format!("drain of {} plain jobs", plain.jobs), limit);
+    report.add(match required {
+        Some(required) => line.required(required),
+        None => line,
+    });
+    Ok(())
+}
+
+/// How long a snapshot is held, and how much is sent meanwhile.
+const PINNED: Duration = Duration::from_secs(600);

@@ -1,0 +1,140 @@
+//! Several worker processes at one table.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use jobwright::{CommandExecutor, DatabaseConfig, Job, MessageServices, Outcome};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::Result;
+use crate::cases::{PATIENCE, emptied, per_second};
+use crate::load::{BATCH, KIND, QUEUE, fill, left};
+use crate::report::{Line, Report, Required, Unit};
+use crate::setup::Bench;
+
+const COUNTS: [usize; 4] = [1, 2, 4, 8];
+/// The variable that names the schema to a worker.
+const SCHEMA: &str = "BENCH_SCHEMA";
+
+pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    let jobs = bench.args.count(200_000, 20_000);
+    let mut rates: [Vec<f64>; 4] = Default::default();
+    for _ in 0..bench.args.runs {
+        for (count, rates) in COUNTS.into_iter().zip(&mut rates) {
+            rates.push(drain(bench, jobs, count).await?);
+        }
+    }
+    let best: Vec<f64> = (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
+    for (count, rates) in COUNTS.into_iter().zip(rates) {
+        eprintln!("  {count}: {rates:.0?}");
+        let line = Line::new(format!("drain of {jobs} jobs, {count} processes"), Unit::PerSecond, rates)
+            .limit("the best number of processes in each run", best.clone());
+        report.add(if count == 8 { line.required(Required::Ratio(0.95)) } else { line });
+    }
+    Ok(())
+}
+
+async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
+    let schema = bench.schema().await?;
+    let loader = bench.connect().await?;
+    fill(&bench.server, &loader, &schema, jobs).await?;
+    let mut workers = Vec::new();
+    for _ in 0..count {
+        workers.push(Worker::start(bench, &schema.name).await?);
+    }
+    let start = Instant::now();
+    for worker in &mut workers {
+        worker.say("go").await?;
+    }
+    let mut done = vec![0; count];
+    while done.iter().sum::<usize>() < jobs {
+        for (worker, done) in workers.iter_mut().zip(&mut done) {
+            if let Ok(line) = timeout(Duration::from_millis(2), worker.said.next_line()).await {
+                *done = line?.ok_or("a worker ended early")?.parse()?;
+            }
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("{count} workers did not finish {jobs} jobs: {done:?}").into());
+        }
+    }
+    emptied(left(bench.server.client(), &schema).await?)?;
+    let rate = per_second(jobs, start.elapsed());
+    for worker in workers {
+        worker.stop().await?;
+    }
+    bench.drop(schema).await?;
+    Ok(rate)
+}
+
+struct Worker {
+    child: Child,
+    told: ChildStdin,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    async fn start(bench: &Bench<'_>, schema: &str) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("worker")
+            .env("DATABASE_URL", bench.url())
+            .env(SCHEMA, schema)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (told, said) = (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
+        let mut worker = Self { child, told, said: BufReader::new(said).lines() };
+        // Connected.
+        timeout(PATIENCE, worker.said.next_line()).await??;
+        Ok(worker)
+    }
+
+    async fn say(&mut self, word: &str) -> Result<()> {
+        Ok(self.told.write_all(format!("{word}\n").as_bytes()).await?)
+    }
+
+    async fn stop(mut self) -> Result<()> {
+        drop(self.told);
+        let status = timeout(PATIENCE, self.child.wait()).await??;
+        if status.success() { Ok(()) } else { Err(format!("a worker ended with {status}").into()) }
+    }
+}
+
+/// What a worker process does: connects, waits for a word, works until its input ends, and says how many jobs are done.
+pub(crate) async fn worker() -> Result<()> {
+    let (url, schema) = (std::env::var("DATABASE_URL")?, std::env::var(SCHEMA)?);
+    let services = MessageServices::postgres(&DatabaseConfig { schema, ..DatabaseConfig::url(url) }).await?;
+    let mut heard = BufReader::new(tokio::io::stdin()).lines();
+    let say = |done: u64| -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{done}")?;
+        Ok(out.flush()?)
+    };
+    services.ping().await?;
+    say(0)?;
+    heard.next_line().await?;
+    let executor = CommandExecutor::builder(services)
+        .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
+        .queue(QUEUE, 2 * BATCH)
+        .start()
+        .await?;
+    let mut told = 0;
+    loop {
+        let stats = executor.stats();
+        if stats.failed + stats.refused > 0 {
+            return Err(format!("outcomes were refused: {stats:?}").into());
+        }
+        if stats.done != told {
+            told = stats.done;
+            say(told)?;
+        }
+        if timeout(Duration::from_millis(2), heard.next_line()).await.is_ok() {
+            break;
+        }
+    }
+    executor.shutdown(Duration::from_secs(10)).await?;
+    Ok(())
+}
