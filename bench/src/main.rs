@@ -5,8 +5,10 @@ mod amqp;
 mod args;
 mod cases;
 mod engine;
+mod fetch;
 mod limits;
 mod load;
+mod peers;
 mod report;
 mod server;
 mod setup;
@@ -19,7 +21,8 @@ use args::{Args, Command};
 use report::Report;
 use setup::Bench;
 
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let command = match args::parse(std::env::args().skip(1)) {
@@ -30,7 +33,7 @@ fn main() -> ExitCode {
         }
     };
     let args = match &command {
-        Command::Core(args) | Command::Amqp(args) | Command::Engine(args) => args,
+        Command::Core(args) | Command::Amqp(args) | Command::Engine(args) | Command::Peers(args) => args,
         Command::Help => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;
@@ -61,6 +64,7 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
         match command {
             Command::Amqp(_) => amqp::run(&bench, &mut report).await,
             Command::Engine(_) => engine::run(&bench, &mut report).await,
+            Command::Peers(_) => peers::run(&bench, &mut report).await,
             Command::Core(_) | Command::Help => cases::run(&bench, &mut report).await,
         }
     };

@@ -27,7 +27,7 @@ Commands:
                     (or, where that is not installed, to cargo test). --embedded-only needs no servers
   ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`
   bench NAME [ARGS...]
-                    one benchmark of the harness in bench/, against the servers: core, amqp or engine
+                    one benchmark of the harness in bench/, against the servers: core, amqp, engine or peers
   help              this text
 
 Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
