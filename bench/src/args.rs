@@ -1,17 +1,22 @@
 use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core|amqp|engine [--runs N] [--quick] [--only CASE,…] [--json FILE] [--chart FILE] [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [--only CASE,…] [--json FILE] [--chart FILE]
+                       [--sqlite-dir DIR] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
   engine            groups, limits, uniqueness, history: each beside plain jobs
+  degradation       what is left of the rate when the work grows, or somebody stands in the way
+  peers             beside other executors on the same server, each fetched from its own package index
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, end-to-end, latency, external, celery
                     engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, unique, history
+                    degradation: backlog, owned, queues, payload, processes, pinned
+                    peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate
   --json FILE       all values of all runs
   --chart FILE      the ratios as SVG
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
@@ -31,11 +36,22 @@ pub(crate) const ENGINE_CASES: [&str; 10] =
 /// The same over RabbitMQ.
 pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
 
+/// Difficulties.
+pub(crate) const DEGRADATION_CASES: [&str; 6] = ["backlog", "owned", "queues", "payload", "processes", "pinned"];
+
+/// Other executors, the fast ones first.
+pub(crate) const PEER_CASES: [&str; 8] =
+    ["graphile-npm", "graphile-npm-1", "pg-boss", "graphile-rust", "apalis", "awa", "underway", "procrastinate"];
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Core(Args),
     Amqp(Args),
     Engine(Args),
+    Degradation(Args),
+    Peers(Args),
+    /// One of the processes of `degradation`; not for people.
+    Worker,
     Help,
 }
 
@@ -81,9 +97,14 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         Some("core") => (&CASES, Command::Core),
         Some("amqp") => (&AMQP_CASES, Command::Amqp),
         Some("engine") => (&ENGINE_CASES, Command::Engine),
+        Some("degradation") => (&DEGRADATION_CASES, Command::Degradation),
+        Some("worker") => return Ok(Command::Worker),
+        Some("peers") => (&PEER_CASES, Command::Peers),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
-        Some(other) => return Err(format!("unknown benchmark {other:?}; there are `core`, `amqp` and `engine`")),
-        None => return Err("which benchmark? There are `core`, `amqp` and `engine`".to_owned()),
+        Some(other) => {
+            return Err(format!("unknown benchmark {other:?}; there are `core`, `amqp`, `engine` and `peers`"));
+        }
+        None => return Err("which benchmark? There are `core`, `amqp`, `engine` and `peers`".to_owned()),
     };
     let mut core = Args::default();
     while let Some(arg) = args.next() {
@@ -126,8 +147,12 @@ mod tests {
 
     fn core(args: &[&str]) -> Result<Args, String> {
         match parse(args.iter().map(|arg| (*arg).to_owned()))? {
-            Command::Core(args) | Command::Amqp(args) | Command::Engine(args) => Ok(args),
-            Command::Help => Err("help".to_owned()),
+            Command::Core(args)
+            | Command::Amqp(args)
+            | Command::Engine(args)
+            | Command::Degradation(args)
+            | Command::Peers(args) => Ok(args),
+            Command::Worker | Command::Help => Err("help".to_owned()),
         }
     }
 
@@ -142,7 +167,7 @@ mod tests {
     #[test]
     fn mistakes_are_refused() {
         for bad in [
-            &["peers"][..],
+            &["others"][..],
             &[],
             &["core", "--runs", "2"],
             &["core", "--runs"],
@@ -150,6 +175,7 @@ mod tests {
             &["core", "-x"],
             &["amqp", "--only", "drain"],
             &["engine", "--only", "drain"],
+            &["peers", "--only", "celery"],
         ] {
             assert!(core(bad).is_err(), "{bad:?}");
         }

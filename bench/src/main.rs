@@ -7,9 +7,12 @@ mod cases;
 mod chart;
 #[cfg(test)]
 mod counts;
+mod degradation;
 mod engine;
+mod fetch;
 mod limits;
 mod load;
+mod peers;
 mod report;
 mod server;
 mod setup;
@@ -22,7 +25,8 @@ use args::{Args, Command};
 use report::Report;
 use setup::Bench;
 
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let command = match args::parse(std::env::args().skip(1)) {
@@ -33,23 +37,32 @@ fn main() -> ExitCode {
         }
     };
     let args = match &command {
-        Command::Core(args) | Command::Amqp(args) | Command::Engine(args) => args,
+        Command::Core(args)
+        | Command::Amqp(args)
+        | Command::Engine(args)
+        | Command::Degradation(args)
+        | Command::Peers(args) => args,
+        Command::Worker => return finished(run(degradation::worker())),
         Command::Help => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;
         }
     };
-    let done = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(measure(args, &command)));
-    match done {
-        Ok(report) if args.check && !report.missed().is_empty() => {
-            eprintln!("below what is required: {}", report.missed().join(", "));
-            ExitCode::FAILURE
+    finished(run(measure(args, &command)).and_then(|report| {
+        if args.check && !report.missed().is_empty() {
+            return Err(format!("below what is required: {}", report.missed().join(", ")).into());
         }
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(())
+    }))
+}
+
+fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
+}
+
+fn finished(done: Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", explain(&*error));
             ExitCode::FAILURE
@@ -64,7 +77,9 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
         match command {
             Command::Amqp(_) => amqp::run(&bench, &mut report).await,
             Command::Engine(_) => engine::run(&bench, &mut report).await,
-            Command::Core(_) | Command::Help => cases::run(&bench, &mut report).await,
+            Command::Degradation(_) => degradation::run(&bench, &mut report).await,
+            Command::Peers(_) => peers::run(&bench, &mut report).await,
+            Command::Core(_) | Command::Worker | Command::Help => cases::run(&bench, &mut report).await,
         }
     };
     let measured = tokio::select! {

@@ -96,6 +96,8 @@ impl Line {
 /// All lines, and what they depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
+    /// What ours stands beside, as the table calls it.
+    pub(crate) beside: &'static str,
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) lines: Vec<Line>,
     /// What a reader of the table has to know.
@@ -106,7 +108,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(facts: Vec<(String, String)>) -> Self {
-        Self { facts, lines: Vec::new(), notes: Vec::new(), raw: Vec::new() }
+        Self { beside: "limit", facts, lines: Vec::new(), notes: Vec::new(), raw: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, line: Line) {

@@ -228,6 +228,11 @@ fn cpu(file: &Path) -> Option<Cpu> {
     Some(Cpu { name, parent: fields.get(1)?.parse().ok()?, own: seconds(11)?, children: seconds(13)? })
 }
 
+/// The processor time of a program and of its children that have ended, in seconds.
+pub(crate) fn process_cpu(pid: u32) -> Option<f64> {
+    cpu(Path::new(&format!("/proc/{pid}/stat"))).map(|process| process.own + process.children)
+}
+
 fn parent_of_postgres(pid: u32) -> Option<u32> {
     // The server may be elsewhere, and this number somebody else's.
     let process = cpu(Path::new(&format!("/proc/{pid}/stat")))?;

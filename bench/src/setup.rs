@@ -18,6 +18,19 @@ pub(crate) struct Bench<'a> {
     /// The database made for this run of the harness, and the URL of the one it was made from.
     own: Option<(String, String)>,
     schemas: AtomicU32,
+    databases: AtomicU32,
+}
+
+/// A database for somebody else's tables.
+pub(crate) struct Database {
+    name: String,
+    pub(crate) url: String,
+}
+
+impl Database {
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        connect(&self.url).await
+    }
 }
 
 /// A schema with the tables of this build.
@@ -53,7 +66,7 @@ impl<'a> Bench<'a> {
         };
         let url = if own.is_some() { with_database(&url, &name) } else { url };
         let server = Server::new(connect(&url).await?, first).await?;
-        Ok(Self { args, server, url, own, schemas: AtomicU32::new(0) })
+        Ok(Self { args, server, url, own, schemas: AtomicU32::new(0), databases: AtomicU32::new(0) })
     }
 
     /// What the figures depend on.
@@ -80,6 +93,11 @@ impl<'a> Bench<'a> {
         Ok(client)
     }
 
+    /// Where the work is done.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(crate) async fn schema(&self) -> Result<Schema> {
         let n = self.schemas.fetch_add(1, Ordering::Relaxed);
         let name = format!("jobwright_bench_{}_{n}", std::process::id());
@@ -94,8 +112,26 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// A new database on the same server.
+    pub(crate) async fn database(&self) -> Result<Database> {
+        let n = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = database_name(n);
+        self.server.client().batch_execute(&format!("create database {name}")).await?;
+        Ok(Database { url: with_database(&self.url, &name), name })
+    }
+
+    pub(crate) async fn drop_database(&self, database: Database) -> Result<()> {
+        // FORCE: programs that were killed may still have connections.
+        let sql = format!("drop database if exists {} with (force)", database.name);
+        Ok(self.server.client().batch_execute(&sql).await?)
+    }
+
     /// Removes what is left on the server.
     pub(crate) async fn close(self) -> Result<()> {
+        for n in 0..self.databases.load(Ordering::Relaxed) {
+            let sql = format!("drop database if exists {} with (force)", database_name(n));
+            self.server.client().batch_execute(&sql).await?;
+        }
         match self.own {
             Some((name, url)) => {
                 drop(self.server);
@@ -112,6 +148,10 @@ impl<'a> Bench<'a> {
         }
         Ok(())
     }
+}
+
+fn database_name(n: u32) -> String {
+    format!("jobwright_bench_{}_peer_{n}", std::process::id())
 }
 
 async fn connect(url: &str) -> Result<Client> {

@@ -7,7 +7,8 @@ use crate::stats::{Spread, spread};
 
 pub(crate) fn markdown(report: &Report) -> String {
     let facts: Vec<String> = report.facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let mut rows = vec![["what", "ours", "limit", "what the limit is", "ratio", "required"].map(str::to_owned)];
+    let what = format!("what the {} is", report.beside);
+    let mut rows = vec![["what", "ours", report.beside, &what, "ratio", "required"].map(str::to_owned)];
     rows.extend(report.lines.iter().map(row));
     let mut widths = [0; 6];
     for row in &rows {

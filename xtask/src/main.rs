@@ -30,7 +30,7 @@ Commands:
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
   bench NAME [ARGS...]
-                    one benchmark of the harness in bench/, against the servers: core, amqp or engine
+                    one benchmark of the harness in bench/, against the servers: core, amqp, engine or peers
   help              this text
 
 Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual

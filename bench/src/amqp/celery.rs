@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use super::{Site, url};
 use crate::Result;
 use crate::cases::{PATIENCE, emptied, per_second, wait_done};
+use crate::fetch::{succeeds, venv};
 use crate::load::{BATCH, KIND, QUEUE, fill, left};
 use crate::report::{Line, Report, Unit};
 use crate::setup::Bench;
@@ -103,11 +104,7 @@ struct Celery {
 impl Celery {
     /// Installs it from the package index that pip is set up for.
     async fn fetch(folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let venv = folder.join("venv");
-        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&venv), 60).await?;
-        let python = venv.join("bin/python");
-        succeeds(Command::new(&python).args(["-m", "pip", "install", "--quiet", "celery>=5.5,<6"]), 180).await?;
+        let python = venv(&folder.join("venv"), &["celery>=5.5,<6"]).await?;
         std::fs::write(folder.join("bench_app.py"), APP)?;
         let said = Command::new(&python).args(["-c", "import celery; print(celery.__version__)"]).output().await?;
         let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
@@ -167,15 +164,4 @@ impl Celery {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
-}
-
-async fn succeeds(command: &mut Command, seconds: u64) -> Result<()> {
-    let what = command.as_std().get_program().display().to_string();
-    let ended = tokio::time::timeout(Duration::from_secs(seconds), command.kill_on_drop(true).output()).await;
-    let output = ended.map_err(|_| format!("{what} did not end within {seconds} s"))??;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{what} ended with {}: {}", output.status, text.lines().last().unwrap_or_default()).into())
 }

@@ -21,11 +21,11 @@ const CONCURRENCY: usize = 10;
 
 /// Milliseconds of each job of one run.
 #[derive(Default)]
-struct Times {
+pub(crate) struct Times {
     /// From the return of the commit to the start of the handler.
-    after_commit: Vec<f64>,
+    pub(crate) after_commit: Vec<f64>,
     /// From before the send to the start of the handler.
-    after_send: Vec<f64>,
+    pub(crate) after_send: Vec<f64>,
     /// Of a bare insert and commit, taken between the sends.
     bare: Vec<f64>,
 }
@@ -57,7 +57,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool) -> Result<Times> {
+pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool) -> Result<Times> {
     let schema = bench.schema().await?;
     let (started, mut starts) = mpsc::unbounded_channel();
     let services = schema.services().await?;

@@ -3,8 +3,8 @@
 mod drain;
 mod enqueue;
 mod idle;
-mod latency;
-mod send;
+pub(crate) mod latency;
+pub(crate) mod send;
 mod sqlite;
 mod transaction;
 

@@ -47,7 +47,8 @@ async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Dura
     Ok(times)
 }
 
-async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
+/// Messages sent and committed one after the other; each one's time.
+pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
     let schema = prepared(bench).await?;
     let services = schema.services().await?;
     let payload = raw_payload()?;

@@ -54,7 +54,8 @@ impl Drain {
         bench.server.checkpoint().await;
         self.fill(bench, &schema).await?;
         let start = Instant::now();
-        let mut builder = CommandExecutor::builder(schema.services().await?).handle(KIND, |_: Job| async { Ok(Outcome::Done) });
+        let mut builder =
+            CommandExecutor::builder(schema.services().await?).handle(KIND, |_: Job| async { Ok(Outcome::Done) });
         for n in 0..self.queues {
             builder = builder.queue(queue(n), (2 * BATCH / self.queues).max(16));
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::Fence;
-use jobwright::store::{ClaimRequest, JobStore, NodeInfo, ScanMark};
+use jobwright::store::{ClaimRequest, NodeInfo, ScanMark};
 
 use crate::Result;
 use crate::load::{BATCH, Inserter, KIND, QUEUE, payload};
@@ -65,13 +65,15 @@ impl Front {
     /// Jobs a second of the time that claims and removals take. What was removed is sent anew in between, so that the backlog stays.
     async fn run(&self) -> Result<f64> {
         let jobs = self.services.jobs();
-        let info = NodeInfo { name: "front".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
+        let info =
+            NodeInfo { name: "front".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
         let node = jobs.register_node(&info).await?;
         let kinds = [KIND.to_owned()];
         let (mut spent, mut mark): (Duration, Option<ScanMark>) = (Duration::ZERO, None);
         for n in 0..=BATCHES {
             let start = Instant::now();
-            let request = ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, after: mark, held_too: false };
+            let request =
+                ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, after: mark, held_too: false };
             let claimed = jobs.claim(&request).await?;
             let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
             let removed = jobs.complete(node, &fences).await?.len();

@@ -27,7 +27,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             rates.push(drain(bench, jobs, count).await?);
         }
     }
-    let best: Vec<f64> = (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
+    let best: Vec<f64> =
+        (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
     for (count, rates) in COUNTS.into_iter().zip(rates) {
         eprintln!("  {count}: {rates:.0?}");
         let line = Line::new(format!("drain of {jobs} jobs, {count} processes"), Unit::PerSecond, rates)
@@ -113,7 +114,7 @@ pub(crate) async fn worker() -> Result<()> {
         writeln!(out, "{done}")?;
         Ok(out.flush()?)
     };
-    services.ping().await?;
+    services.jobs().migration_status().await?;
     say(0)?;
     heard.next_line().await?;
     let executor = CommandExecutor::builder(services)

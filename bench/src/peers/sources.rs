@@ -1,0 +1,136 @@
+//! Fetching and building the peers, once for all runs: into folders under target/.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use super::list::{Kit, Peer};
+use crate::Result;
+use crate::fetch::{succeeds, venv};
+
+/// How a peer's program is started.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<PathBuf>,
+    /// Where it may write what it complains about.
+    pub(super) log: PathBuf,
+}
+
+/// What is there already, by where it comes from: the folder, or why there is none.
+#[derive(Default)]
+pub(super) struct Sources {
+    kits: HashMap<&'static str, Result<PathBuf, String>>,
+}
+
+impl Sources {
+    pub(super) async fn fetch(&mut self, peer: &Peer) -> Result<Launch> {
+        let kit = folder_name(peer.kit);
+        if !self.kits.contains_key(kit) {
+            eprintln!("  fetching with {kit} …");
+            let fetched = fetch(peer.kit).await.map_err(|e| e.to_string());
+            self.kits.insert(kit, fetched);
+        }
+        let folder = match self.kits.get(kit) {
+            Some(Ok(folder)) => folder.clone(),
+            Some(Err(why)) => return Err(why.clone().into()),
+            None => return Err(format!("nothing by {kit}").into()),
+        };
+        let log = folder.join(format!("{}.log", peer.case));
+        Ok(match peer.kit {
+            Kit::Npm => {
+                let node = folder.join("node_modules/node/bin/node");
+                Launch { program: node, args: vec![folder.join(peer.program)], log }
+            }
+            Kit::Python => {
+                Launch { program: folder.join("venv/bin/python"), args: vec![folder.join(peer.program)], log }
+            }
+            Kit::Cargo => Launch { program: folder.join("release").join(peer.program), args: Vec::new(), log },
+        })
+    }
+}
+
+fn folder_name(kit: Kit) -> &'static str {
+    match kit {
+        Kit::Npm => "npm",
+        Kit::Python => "pip",
+        Kit::Cargo => "cargo",
+    }
+}
+
+async fn fetch(kit: Kit) -> Result<PathBuf> {
+    let folder = target()?.join("peers").join(folder_name(kit));
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{} can't be made: {e}", folder.display()))?;
+    match kit {
+        Kit::Npm => npm(&folder).await?,
+        Kit::Python => python(&folder).await?,
+        Kit::Cargo => cargo(&folder).await?,
+    }
+    Ok(folder)
+}
+
+/// The target folder this program was built into.
+fn target() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.ancestors().nth(2).ok_or("this program is in no target folder")?.to_owned())
+}
+
+/// The sources of the programs that drive the peers.
+fn programs() -> Result<PathBuf> {
+    // Cargo sets this when it runs the program. The value from build time comes second.
+    let own =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    for manifest in [own, PathBuf::from(env!("CARGO_MANIFEST_DIR"))] {
+        if manifest.join("peers").is_dir() {
+            return Ok(manifest.join("peers"));
+        }
+    }
+    Err("bench/peers is not where this program was built".into())
+}
+
+/// Copies the files there, since programs look for packages beside themselves. Whether what is asked for is installed already.
+fn copied(from: &Path, to: &Path, asks: &str) -> Result<bool> {
+    let installed = std::fs::read(to.join("installed")).ok();
+    for entry in std::fs::read_dir(from)? {
+        let file = entry?.path();
+        if let Some(name) = file.file_name().filter(|_| file.is_file()) {
+            std::fs::copy(&file, to.join(name))?;
+        }
+    }
+    Ok(installed.is_some_and(|installed| std::fs::read(from.join(asks)).is_ok_and(|asked| asked == installed)))
+}
+
+async fn npm(folder: &Path) -> Result<()> {
+    let from = programs()?.join("npm");
+    if copied(&from, folder, "package.json")? {
+        return Ok(());
+    }
+    let mut install = Command::new("npm");
+    install.current_dir(folder).args(["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]);
+    succeeds(&mut install, 600).await?;
+    std::fs::copy(from.join("package.json"), folder.join("installed"))?;
+    Ok(())
+}
+
+async fn python(folder: &Path) -> Result<()> {
+    let from = programs()?.join("python");
+    if copied(&from, folder, "requirements.txt")? {
+        return Ok(());
+    }
+    venv(&folder.join("venv"), &["-r".into(), folder.join("requirements.txt")]).await?;
+    std::fs::copy(from.join("requirements.txt"), folder.join("installed"))?;
+    Ok(())
+}
+
+/// A project of its own, with its own lock file; cargo knows by itself what there is to do.
+async fn cargo(folder: &Path) -> Result<()> {
+    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    build.current_dir(programs()?.join("rust")).args(["build", "--release", "--locked", "--quiet"]);
+    // Those of this program's own build are not its.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
+        build.env_remove(name);
+    }
+    build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").arg("--target-dir").arg(folder);
+    succeeds(&mut build, 3600).await
+}
