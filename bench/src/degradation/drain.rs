@@ -31,7 +31,7 @@ impl Payload {
         match self {
             Self::Short => format!("'{}'::jsonb", payload()),
             Self::Long(bytes) => format!(
-                "jsonb_build_object('text', (select string_agg(md5(random()::text || n), '') from generate_series(1, {}) k))",
+                "jsonb_build_object('text', (select string_agg(md5(random()::text || k), '') from generate_series(1, {}) k))",
                 bytes / 32
             ),
         }

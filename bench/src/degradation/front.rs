@@ -55,7 +55,8 @@ impl Front {
             payload()
         );
         client.batch_execute(&sql).await?;
-        client.batch_execute(&format!("vacuum (analyze) {}; checkpoint", schema.table())).await?;
+        client.batch_execute(&format!("vacuum (analyze) {}", schema.table())).await?;
+        bench.server.checkpoint().await;
         let (services, loader) = (schema.services().await?, bench.connect().await?);
         let inserter = Inserter::new(&schema, BATCH);
         let statement = inserter.prepare(&loader).await?;
