@@ -123,7 +123,7 @@ fn crowd(attempts: &[&Attempt]) -> (usize, Vec<String>) {
 }
 
 /// In a group the next job starts when the one before took effect: in an ordered one always, in an exclusive one if that never
-/// failed. (A node that dies is no failure of its job.)
+/// failed, and was not in the queue that is paused at times. (A node that dies is no failure of its job.)
 fn groups_in_order(past: &Past, wrong: &mut Vec<String>) {
     let mut groups: BTreeMap<&str, BTreeMap<i64, Vec<&Attempt>>> = BTreeMap::new();
     for attempt in past.attempts.iter().filter(|attempt| attempt.is_one()) {
@@ -147,7 +147,7 @@ fn groups_in_order(past: &Past, wrong: &mut Vec<String>) {
             }
             let until = past.over(&first.job);
             let failed = attempts.iter().any(|attempt| attempt.failed) || past.failed.contains(&first.job);
-            if first.about.ordered || !failed {
+            if first.about.ordered || !failed && first.about.queue != LIMITS[0].1 {
                 before = Some((first, until));
             }
         }
