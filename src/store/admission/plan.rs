@@ -257,6 +257,12 @@ impl Round<'_> {
         if let Some(key) = lacks_group {
             return self.wait(job, key, None);
         }
+        if let Some(key) = group.clone().filter(|key| !has_group && job.place == Place::Blocked && job.gate != *key) {
+            // It waited for a pause. Its group may have become free after those behind that gate were read, who come first: the next
+            // round sees them all.
+            self.plan.openings.push(Opening { key: key.clone(), at: None, n: 1 });
+            return self.wait(job, key, None);
+        }
         let lacking = covering.iter().find(|(key, rule)| !self.has_room(key, rule)).map(|(key, _)| key.clone());
         let group = group.filter(|_| !has_group);
         if let Some(key) = lacking {

@@ -33,7 +33,11 @@ impl Attempt {
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { job, version, node, start, end, about, .. } = self;
-        write!(f, "{job} (seq {}) version {version} of node {node:?} from {start} to ", about.seq)?;
+        write!(
+            f,
+            "{job} (seq {}, {}, {}) version {version} of node {node:?} from {start} to ",
+            about.seq, about.queue, about.kind
+        )?;
         if *end == OPEN { f.write_str("now") } else { end.fmt(f) }
     }
 }

@@ -188,13 +188,13 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
         1 => "bare",
         _ => "work",
     };
-    let queue = chance.pick(&["default", "default", "narrow"]);
+    let queue = chance.pick(&["default", "default", "default", "narrow"]);
     let retry = RetryPolicy::Fixed(Duration::from_millis(30));
     let mut job = NewJob::json(kind, &work).queue(queue).max_attempts(1000).retry(retry);
     let mut unique = false;
     match chance.below(10) {
-        0..=2 => job = job.exclusive(format!("g{}", chance.below(5))),
-        3..=4 => job = job.ordered(format!("o{}", chance.below(3))),
+        0..=2 => job = job.exclusive(format!("g{}", chance.below(8))),
+        3..=4 => job = job.ordered(format!("o{}", chance.below(5))),
         5..=6 => {
             unique = true;
             let key = chance.below(12);
@@ -204,10 +204,10 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
         7 => job = job.delay(chance.millis(50, 800)),
         _ => job = job.priority(chance.below(3) as i16 - 1),
     }
-    if chance.below(3) == 0 {
+    if chance.below(5) == 0 {
         job = job.tenant(format!("t{}", chance.below(3)));
     }
-    if chance.below(4) == 0 {
+    if chance.below(6) == 0 {
         job = job.limit_key(format!("k{}", chance.below(3)));
     }
     (job, unique)
