@@ -6,6 +6,10 @@ use std::fmt;
 use super::book::{Entry, What};
 use super::load::About;
 
+/// A node stops its work so long, at most, before its lease is over, by the database's clock: a tenth of the lease of a second, and what
+/// its last renewal took.
+const MARGIN: i64 = 600_000;
+
 /// It has not ended yet.
 const OPEN: i64 = i64::MAX;
 
@@ -42,6 +46,9 @@ impl fmt::Display for Attempt {
     }
 }
 
+/// When each node was declared dead, and when its lease was over.
+type Deaths = BTreeMap<i64, (i64, i64)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// By their start.
@@ -60,9 +67,9 @@ pub(super) struct Past {
     pub(super) sent: BTreeSet<String>,
     /// What can't be put together.
     pub(super) wrong: Vec<String>,
-    /// Attempts that went on when their job was gone, of nodes that are not known to be dead: yet, as long as processes die. A
-    /// node that could not renew its lease gives back what it has in hand a moment before it is declared dead, and what a handler
-    /// was writing then may come later than that.
+    /// Attempts that went on when their job was gone, of nodes that had their lease, or are not known to be dead: yet, as long as
+    /// processes die. A node that could not renew its lease gives back what it has in hand a moment before that is over, and what a
+    /// handler was writing then may come later.
     pub(super) robbed: Vec<String>,
     pub(super) totals: Totals,
 }
@@ -100,14 +107,14 @@ impl Past {
     pub(super) fn of(entries: &[Entry]) -> Self {
         let mut past = Self::default();
         let mut claims: BTreeMap<(&str, i64), Claim> = BTreeMap::new();
-        let mut deaths: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut deaths = Deaths::new();
         for Entry { line, node, at } in entries {
             if line.what == What::Death {
                 let late: i64 = line.about.as_ref().unwrap().parse().unwrap();
                 if late < 0 {
                     past.wrong.push(format!("node {node:?} was declared dead {}µs before its lease was over", -late));
                 }
-                deaths.insert(node.unwrap(), *at);
+                deaths.insert(node.unwrap(), (*at, *at - late));
                 continue;
             }
             if line.what == What::Sent {
@@ -153,19 +160,19 @@ impl Past {
         past
     }
 
-    fn add(&mut self, job: &str, version: i64, claim: Claim, deaths: &BTreeMap<i64, i64>) {
+    fn add(&mut self, job: &str, version: i64, claim: Claim, deaths: &Deaths) {
         let mut end = claim.end.max(claim.done).unwrap_or(OPEN);
         if let Some((lost, node)) = claim.lost {
             let death = node.and_then(|node| deaths.get(&node));
             let late = claim.last.is_some_and(|last| last > lost);
-            if death.is_some_and(|death| *death <= lost) {
+            if death.is_some_and(|(death, _)| *death <= lost) {
                 self.totals.lost += 1;
                 self.totals.lost_unstarted += usize::from(claim.start.is_none());
                 self.totals.late += usize::from(late);
             } else {
                 self.totals.given_back += 1;
-                if late && death.is_none() {
-                    self.robbed.push(format!("{job} version {version} was taken from {node:?}, which was never dead"));
+                if late && death.is_none_or(|(_, lease)| lease - lost > MARGIN) {
+                    self.robbed.push(format!("{job} version {version} was taken from {node:?}, which had its lease"));
                 }
             }
             if claim.done.is_some() {

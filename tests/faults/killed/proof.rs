@@ -1,5 +1,7 @@
 //! That the checks see what they are for: books in which one thing is wrong.
 
+use std::collections::BTreeMap;
+
 use super::attempts::Past;
 use super::book::{Entry, Line, What};
 use super::check::{always, finally};
@@ -73,10 +75,17 @@ fn a_zombie_is_no_overlap_and_keeps_nothing() {
     zombie().ends(50, "a", 2).line(60, What::Done, "a", 1, 1, None).is_wrong("took effect 2 times");
     // Nobody else may start before it was taken.
     lost().starts(25, "b", 1, 2, &b).is_wrong("2 attempts at a time in group g");
-    // It was not dead.
+    // It had its lease, and died later or not at all; or it gave the job back when it could not renew that.
     let alive = Written::default().starts(10, "a", 1, 1, &a).line(30, What::Lost, "a", 1, 1, None);
     let alive = alive.starts(40, "a", 2, 2, &a).ends(50, "a", 2).line(60, What::End, "a", 1, 1, None);
-    assert!(!finally(&Past::of(&alive.0), &Sent::default(), &std::collections::BTreeMap::new()).is_empty());
+    let robbed = |book: &Written| !Past::of(&book.0).robbed.is_empty();
+    assert!(robbed(&alive));
+    assert!(!finally(&Past::of(&alive.0), &Sent::default(), &BTreeMap::new()).is_empty());
+    let dead = |book: Written, at| book.line(at, What::Death, "", 0, 1, Some("5".to_owned()));
+    let alive = dead(alive, 1_000_000);
+    assert!(robbed(&alive));
+    let gave_back = Written::default().starts(10, "a", 1, 1, &a).line(30, What::Lost, "a", 1, 1, None);
+    assert!(!robbed(&dead(gave_back.line(60, What::End, "a", 1, 1, None), 100_000)));
     Written::default().line(5, What::Death, "", 0, 1, Some("-5".to_owned())).is_wrong("before its lease was over");
 }
 
@@ -132,7 +141,7 @@ fn what_is_lost_or_invented() {
     let book = Written::default().starts(10, "a", 1, 1, &about(1)).ends(20, "a", 1);
     let end = |book: &Written, jobs: &[&str]| {
         let jobs = jobs.iter().map(|job| ((*job).to_owned(), true)).collect();
-        finally(&Past::of(&book.0), &Sent { jobs, kept_out: 0 }, &std::collections::BTreeMap::new())
+        finally(&Past::of(&book.0), &Sent { jobs, kept_out: 0 }, &BTreeMap::new())
     };
     assert_eq!(end(&book, &["a"]), Vec::<String>::new());
     assert!(end(&book, &[])[0].contains("was not sent"));
