@@ -81,7 +81,7 @@ pub(super) trait Book: World {
     fn write(pen: &Self::Pen, line: Line) -> BoxFuture<'static, ()>;
 
     /// Writes if the transaction commits.
-    fn enter<'t>(transaction: &'t mut Transaction<Self>, line: Line) -> BoxFuture<'t, Result<(), JobError>>;
+    fn enter(transaction: &mut Transaction<Self>, line: Line) -> BoxFuture<'_, Result<(), JobError>>;
 
     /// Everything that was written, in one statement: what is seen is the state of one moment.
     fn read(pen: &Self::Pen) -> BoxFuture<'static, Vec<Entry>>;
@@ -150,7 +150,7 @@ impl Book for Pg<false> {
         })
     }
 
-    fn enter<'t>(transaction: &'t mut Transaction<Self>, line: Line) -> BoxFuture<'t, Result<(), JobError>> {
+    fn enter(transaction: &mut Transaction<Self>, line: Line) -> BoxFuture<'_, Result<(), JobError>> {
         Box::pin(async move {
             let sql = "insert into past (job, version, what, about) values ($1, $2, $3, $4)";
             transaction.execute(sql, &[&line.job, &line.version, &line.what.word(), &line.about]).await?;
@@ -259,7 +259,7 @@ impl Book for SqliteDb {
         Box::pin(written)
     }
 
-    fn enter<'t>(transaction: &'t mut Transaction<Self>, line: Line) -> BoxFuture<'t, Result<(), JobError>> {
+    fn enter(transaction: &mut Transaction<Self>, line: Line) -> BoxFuture<'_, Result<(), JobError>> {
         Box::pin(async move {
             transaction.execute(INSERT, (line.job, line.version, line.what.word(), line.about)).await?;
             Ok(())

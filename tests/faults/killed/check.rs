@@ -86,7 +86,7 @@ fn places(past: &Past) -> Places<'_> {
                 Scope::Kind => Some(&about.kind),
                 Scope::Tenant => about.tenant.as_ref(),
                 Scope::Key => about.key.as_ref(),
-                _ => None,
+                Scope::Group => None,
             };
             let Some(subject) = subject else { continue };
             // A rule of its own counts instead of the one for each.

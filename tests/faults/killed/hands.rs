@@ -122,6 +122,7 @@ where
         }
         W::enter(cx.transaction().await?, line(job.id, job.version, What::Done)).await?;
         tokio::time::sleep(Duration::from_millis(work.lingers)).await;
+        std::thread::sleep(Duration::from_millis(work.blocks));
         Ok(Outcome::Done)
     })
 }

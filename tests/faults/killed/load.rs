@@ -36,6 +36,9 @@ pub(super) struct Work {
     /// How long it takes, in milliseconds, before it opens its transaction, and within that.
     pub(super) takes: u64,
     pub(super) lingers: u64,
+    /// How long it blocks its thread at last. Whoever is stopped then can't be told that its lease is over before it commits: only
+    /// the database can refuse that.
+    pub(super) blocks: u64,
     /// Attempts that fail.
     pub(super) fails: u32,
     /// Sends another job.
@@ -151,7 +154,7 @@ pub(super) async fn send<W: Book>(
             continue;
         }
         let mut cx = messages.begin();
-        for _ in 0..1 + chance.below(6) {
+        for _ in 0..=chance.below(6) {
             n += 1;
             let (job, unique) = pick(&mut chance, n);
             let (id, kind) = (job.job_id(), job.kind() == "work" || job.kind() == "rare");
@@ -181,6 +184,7 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
         fails: u32::from(one_in(12)),
         sends: one_in(10),
         lingers: if one_in(5) { 10 } else { 0 },
+        blocks: if one_in(5) { 100 } else { 0 },
         takes: if one_in(20) { 60 } else { 3 },
     };
     let kind = match chance.below(8) {
@@ -199,7 +203,7 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
             unique = true;
             let key = chance.below(12);
             let term = Unique::key(format!("u{key}"));
-            job = job.unique(if key % 3 == 0 { term.while_waiting() } else { term });
+            job = job.unique(if key.is_multiple_of(3) { term.while_waiting() } else { term });
         }
         7 => job = job.delay(chance.millis(50, 800)),
         _ => job = job.priority(chance.below(3) as i16 - 1),

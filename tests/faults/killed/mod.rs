@@ -132,8 +132,8 @@ async fn watch<W: Book>(pen: &W::Pen, store: &dyn jobwright::store::JobStore, se
 
 #[track_caller]
 fn assert_none(wrong: &[String], seed: u64) {
-    let some = wrong.iter().take(20).map(|what| format!("\n  {what}")).collect::<String>();
-    assert!(wrong.is_empty(), "{} things are wrong (JOBWRIGHT_KILLED_SEED={seed}):{some}", wrong.len());
+    let some = wrong[..wrong.len().min(20)].join("\n  ");
+    assert!(wrong.is_empty(), "{} things are wrong (JOBWRIGHT_KILLED_SEED={seed}):\n  {some}", wrong.len());
 }
 
 fn tell(past: &Past, sent: &Sent, members: &[Member]) {
