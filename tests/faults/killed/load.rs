@@ -196,7 +196,7 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
     let retry = RetryPolicy::Fixed(Duration::from_millis(30));
     let mut job = NewJob::json(kind, &work).queue(queue).max_attempts(1000).retry(retry);
     let mut unique = false;
-    match chance.below(10) {
+    match chance.below(12) {
         0..=2 => job = job.exclusive(format!("g{}", chance.below(8))),
         3..=4 => job = job.ordered(format!("o{}", chance.below(5))),
         5..=6 => {
