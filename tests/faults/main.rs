@@ -11,4 +11,5 @@ mod faults_database;
 mod faults_process;
 mod faults_server;
 mod faults_zombie;
+mod killed;
 mod ledger_keeper;

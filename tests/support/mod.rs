@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod chance;
 pub(crate) mod jobs;
 pub(crate) mod oracle;
 pub(crate) mod postgres;

@@ -245,12 +245,24 @@ impl Round<'_> {
         let covering = self.rules.covering(job);
         let group = job.terms.group.as_deref().map(group_key);
         let has_group = group.as_ref().is_some_and(|key| job.holds || self.usage.held.contains(&(job.id, key.clone())));
+        let lacks_group = group.clone().filter(|key| !has_group && !self.free(key));
         if let Some((key, _)) = covering.iter().find(|(_, rule)| rule.paused) {
-            // Whoever waits for a pause lets the others of its group pass, unless their order is strict.
-            let hold = group.filter(|_| job.terms.ordered && !has_group).filter(|key| self.free(key));
+            // Whoever waits for a pause lets the others of its group pass, unless their order is strict: then it stays behind the
+            // group until that is free, and holds it while it waits for the pause. Elsewhere it would not be seen when the group
+            // becomes free, and one that was sent after it would start.
+            if let Some(group) = lacks_group.filter(|_| job.terms.ordered) {
+                return self.wait(job, group, None);
+            }
+            let hold = group.filter(|_| job.terms.ordered && !has_group);
             return self.wait(job, key.clone(), hold);
         }
-        if let Some(key) = group.clone().filter(|key| !has_group && !self.free(key)) {
+        if let Some(key) = lacks_group {
+            return self.wait(job, key, None);
+        }
+        if let Some(key) = group.clone().filter(|key| !has_group && job.place == Place::Blocked && job.gate != *key) {
+            // It waited for a pause. Its group may have become free after those behind that gate were read, who come first: the next
+            // round sees them all.
+            self.plan.openings.push(Opening { key: key.clone(), at: None, n: 1 });
             return self.wait(job, key, None);
         }
         let lacking = covering.iter().find(|(key, rule)| !self.has_room(key, rule)).map(|(key, _)| key.clone());

@@ -110,6 +110,37 @@ fn whoever_waits_for_a_pause_lets_its_group_pass_unless_the_order_is_strict() {
     }
 }
 
+/// While the group is taken, an ordered job of a paused queue stays behind the group. Behind the pause it would not be seen when the
+/// group becomes free, and whoever was sent after it would start before it.
+#[test]
+fn a_pause_does_not_take_an_ordered_job_out_of_its_group_s_line() {
+    let rules = [Rule::new(Scope::Queue, "paused").paused(true)];
+    let mut second = Candidate { queue: "paused".to_owned(), ..of_group(2, "g") };
+    let mut third = of_group(3, "g");
+    (second.terms.ordered, third.terms.ordered) = (true, true);
+    let while_first_runs = decide(&rules, &[second.clone(), third.clone()], taken(&[("g:g", 1)]));
+    assert_eq!(while_first_runs, Plan::default(), "both stay where they are");
+    let when_it_is_over = decide(&rules, &[second.clone(), third], taken(&[]));
+    assert_eq!(admitted(&when_it_is_over), []);
+    let [wait] = when_it_is_over.wait.as_slice() else { panic!("{when_it_is_over:?}") };
+    assert_eq!((wait.id, wait.gate.as_str(), wait.hold.as_deref()), (second.id, "q:paused", Some("g:g")));
+}
+
+/// Between the reading of what opened and the counting of slots a group may become free: who comes back from a pause then must not
+/// take it before those that wait for it.
+#[test]
+fn who_comes_back_from_a_pause_gets_in_line_behind_its_group() {
+    let back = Candidate { queue: "paused".to_owned(), gate: "q:paused".to_owned(), ..of_group(2, "g") };
+    let plan = decide(&[], std::slice::from_ref(&back), taken(&[]));
+    assert_eq!(admitted(&plan), []);
+    let [wait] = plan.wait.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((wait.id, wait.gate.as_str(), wait.hold.as_deref()), (back.id, "g:g", None));
+    let [opening] = plan.openings.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((opening.key.as_str(), opening.at), ("g:g", None), "the next round decides");
+    // While somebody is at work in it, that one's end is what opens it.
+    assert!(decide(&[], &[back], taken(&[("g:g", 1)])).openings.is_empty());
+}
+
 #[test]
 fn a_rule_of_its_own_counts_and_not_the_one_for_all() {
     let rules = [Rule::new(Scope::Tenant, "*").running(1), Rule::new(Scope::Tenant, "big").running(2)];

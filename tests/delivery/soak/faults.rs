@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::chance::Chance;
 use super::crew::Crew;
 use crate::client::Client;
 use crate::site::Site;
+use crate::support::chance::Chance;
 use crate::support::private_rabbit::PrivateRabbit;
 
 /// To one process.

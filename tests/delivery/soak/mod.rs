@@ -5,7 +5,6 @@
 //! `JOBWRIGHT_SOAK_SECONDS` says how long (default 20; the real one is 600), `JOBWRIGHT_SOAK_SEED` repeats the choice of
 //! faults of an earlier run. The order of jobs is not looked at: without groups, which are yet to come, none is promised.
 
-mod chance;
 mod crew;
 mod faults;
 mod summary;
@@ -13,12 +12,12 @@ mod summary;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::chance::Chance;
 use self::crew::Crew;
 use self::faults::Chaos;
 use self::summary::{HighWater, Summary, check, empty};
 use crate::keeper::create_sent;
 use crate::site::Site;
+use crate::support::chance::Chance;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
 
