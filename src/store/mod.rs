@@ -59,7 +59,7 @@ pub use self::progress::{JobProgress, Progress, ProgressUpdate};
 pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
-pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Order, Steering};
+pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 

@@ -468,6 +468,8 @@ conformance! {
             nonsense_is_refused
             more_than_one_transaction_takes
             the_audit_says_who_did_what
+            the_audit_says_who_changed_schedules
+            a_long_backfill_is_one_entry
             a_node_learns_which_of_its_jobs_are_gone
             a_condemned_node_loses_its_jobs
         }
