@@ -7,8 +7,8 @@ use crate::job::{JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{
     Action, AuditEntry, AuditFilter, Change, DeadGroups, Hint, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
-    JobStore, JobSummary, NodeStatus, Order, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport,
-    Steered,
+    JobProgress, JobResult, JobStore, JobSummary, NodeStatus, Order, Page, QueueStatus, Released, RetryOptions, Rule,
+    Scope, StatusReport, Steered,
 };
 
 /// Looks at jobs and steers them, on behalf of somebody. Got from [`MessageServices::admin`](crate::MessageServices::admin); cheap to
@@ -101,6 +101,22 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
         self.jobs.show(id).await
+    }
+
+    /// How far a job has got, and what its next attempt goes on from; `None` = its handler has said nothing.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
+        self.jobs.progress(id).await
+    }
+
+    /// What a job's handler left when it was done, for as long as that is kept.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        self.jobs.result(id).await
     }
 
     /// What dead letters died of, at most `limit` groups.
