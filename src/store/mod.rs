@@ -43,7 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
-pub use self::admission::{Admission, AdmitRequest, Admitted};
+pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};

@@ -17,6 +17,7 @@ mod external;
 mod extremes;
 mod fencing;
 mod groups;
+mod health;
 mod hints;
 mod holding;
 mod idempotence;
@@ -384,6 +385,12 @@ conformance! {
         }
     }
     sql {
+        health {
+            a_gate_without_a_rule_is_a_fault
+            a_gate_that_was_not_opened_is_a_fault
+            a_rate_is_no_fault
+            openings_that_nobody_looked_at_are_told
+        }
         groups {
             one_at_a_time_in_order
             groups_do_not_wait_for_each_other

@@ -146,6 +146,7 @@ statements! {
     age: [TEXT, INT8, INT8, TEXT],
     prune_rate_log: [],
     slot_faults: [],
+    overdue_openings: [],
     rules: [],
     put_rule: [TEXT, TEXT, BOOL, INT4, INT4, INT8, INT8, INT8, JSONB, BOOL, TEXT, TEXT, TEXT, JSONB],
     adopt_nodes: [],

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use jobwright::Result;
-use jobwright::store::{Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Rule, Rules};
+use jobwright::store::{
+    Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Overdue, Rule, Rules,
+};
 
 use super::Oracle;
 
@@ -18,6 +20,10 @@ impl Admission for Oracle {
 
     async fn slot_faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
+    }
+
+    async fn overdue_openings(&self) -> Result<Overdue> {
+        Ok(Overdue::default())
     }
 }
 

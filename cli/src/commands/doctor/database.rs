@@ -5,7 +5,7 @@ use std::path::Path;
 use jobwright::config::Backend;
 use jobwright::{AnyStore, MessageServices, Store as _};
 
-use super::{Finding, postgres, sqlite};
+use super::{Finding, engine, postgres, sqlite};
 use crate::config::Settings;
 
 /// What all checks of the database share.
@@ -44,6 +44,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             findings.extend(postgres::rights(&messages, &settings.database.schema).await);
         }
         findings.push(nodes(&messages).await);
+        findings.extend(engine::check(&messages).await);
     }
     findings
 }
