@@ -8,6 +8,7 @@
 mod support;
 
 mod backlog;
+mod by_sql;
 mod claiming;
 mod concurrency;
 mod dead;
