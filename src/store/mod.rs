@@ -56,7 +56,7 @@ pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
-pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
+pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};

@@ -413,6 +413,7 @@ conformance! {
             paused
             shares_by_weight
             rules_are_kept
+            changes_of_a_rule_do_not_undo_each_other
             what_waits_long_is_raised
             an_admitted_job_is_not_held_for_its_delivery
         }

@@ -16,7 +16,7 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
         RulesCommand::List(output) => list(settings, output).await,
         RulesCommand::Put(args) => {
             let PutRuleArgs { name, rule, paused } = args;
-            change(settings, name.scope, &name.name, &name.operator, |old| {
+            change(settings, name.scope, &name.name, &name.operator, move |old| {
                 old.paused = paused.unwrap_or(old.paused);
                 apply(old, &rule);
             })
@@ -39,19 +39,17 @@ pub(super) fn apply(rule: &mut Rule, args: &RuleArgs) {
     }
 }
 
-/// Reads a rule, changes it, and says what it is now.
+/// Changes a rule, and says what it is now.
 pub(super) async fn change(
     settings: &Settings,
     scope: Scope,
     name: &str,
     operator: &OperatorArgs,
-    edit: impl FnOnce(&mut Rule),
+    edit: impl FnOnce(&mut Rule) + Send + 'static,
 ) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let admin = operator.admin(&messages);
-    let mut rule = admin.rule(scope, name).await?;
-    edit(&mut rule);
-    admin.put_rule(&rule).await?;
+    let rule = admin.change_rule(scope, name, edit).await?;
     messages.wake_ups_sent().await;
     line(format!("{scope} {name}: {}", text(&rule)))
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use jobwright::Result;
 use jobwright::store::{
-    Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Overdue, Rule, Rules,
+    Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Overdue, Rule, RuleEdit, Rules, Scope,
 };
 
 use super::Oracle;
@@ -29,15 +29,18 @@ impl Admission for Oracle {
 
 #[async_trait]
 impl Rules for Oracle {
-    async fn put_rule_by(&self, rule: &Rule, _: Option<&str>) -> Result<()> {
-        rule.check()?;
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, _: Option<&str>) -> Result<Rule> {
         let mut state = self.lock();
+        let old = state.rules.iter().find(|known| (known.scope, known.name.as_str()) == (scope, name));
+        let mut rule = old.cloned().unwrap_or_else(|| Rule::new(scope, name));
+        edit(&mut rule);
+        rule.check()?;
         state.rules.retain(|known| (known.scope, &known.name) != (rule.scope, &rule.name));
         if !rule.is_empty() {
             state.rules.push(rule.clone());
         }
         state.rules.sort_by(|a, b| (a.scope.as_str(), &a.name).cmp(&(b.scope.as_str(), &b.name)));
-        Ok(())
+        Ok(rule)
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {
