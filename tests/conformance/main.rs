@@ -431,6 +431,7 @@ conformance! {
         }
         uniques {
             one_of_a_key_until_it_is_gone
+            submitted
             what_is_compared
             while_it_waits
             for_a_period

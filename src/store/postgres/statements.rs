@@ -135,6 +135,7 @@ statements! {
     receive: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
               INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, BYTEA_ARRAY, JSONB_ARRAY],
     submission_digests: [UUID_ARRAY],
+    remember_submissions: [UUID_ARRAY, BYTEA_ARRAY],
     prune_submissions: [INT8, INT8],
     admit_check: [],
     admit_lock: [],
