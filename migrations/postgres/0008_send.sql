@@ -33,7 +33,7 @@ declare
     digest bytea;
     holder uuid;
     -- Microseconds, as the library counts them: a month has 30 days. What is out of range is refused below.
-    lives constant int8 := extract(epoch from least(greatest(ttl, interval '0'), interval '101 years')) * 1000000;
+    lives constant int8 := case when ttl is not null then extract(epoch from least(greatest(ttl, interval '0'), interval '101 years')) * 1000000 end;
     -- What is not asked for is left out; a plain job has none at all.
     job_terms jsonb := nullif(jsonb_strip_nulls(jsonb_build_object(
         'group', exclusive_group, 'tenant', tenant, 'limit', limit_key, 'ttl', lives,
