@@ -69,7 +69,7 @@ pub struct Admitted {
 pub struct Overdue {
     /// How many openings there are.
     pub openings: u64,
-    /// For how long the oldest has been open.
+    /// For how long the oldest has been open, as far as the store knows: the embedded one keeps no moment of what opened at once.
     pub longest: Duration,
 }
 

@@ -77,7 +77,7 @@ async fn nodes(messages: &Messages) -> Finding {
         Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
     };
     let alive = status.nodes.iter().filter(|node| !node.dead).count();
-    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.overdue).sum();
+    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {
         (0, 0) => Finding::ok(CHECK, "none alive, and nothing waits"),
         (0, waiting) => {
