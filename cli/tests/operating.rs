@@ -112,8 +112,12 @@ fn by_hand(place: &Place, sql: &str) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut context = place.messages().await.begin();
         match context.transaction().await.unwrap() {
-            Postgres(transaction) => drop(transaction.execute(&sql, &[]).await.unwrap()),
-            Sqlite(transaction) => drop(transaction.execute(sql, []).await.unwrap()),
+            Postgres(transaction) => {
+                transaction.execute(sql.as_str(), &[]).await.unwrap();
+            }
+            Sqlite(transaction) => {
+                transaction.execute(sql, []).await.unwrap();
+            }
         }
         context.commit().await.unwrap();
     });

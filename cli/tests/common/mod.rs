@@ -137,7 +137,7 @@ impl Place {
     /// What its database is to a program that uses the library.
     pub(crate) async fn messages(&self) -> jobwright::MessageServices<jobwright::AnyStore> {
         let url = self.url.replace("sqlite:", &format!("sqlite:{}/", self.path().display()));
-        let mut database = jobwright::DatabaseConfig { url, ..jobwright::DatabaseConfig::default() };
+        let mut database = jobwright::DatabaseConfig::url(url);
         if let Some(schema) = &self.schema {
             database.schema.clone_from(schema);
         }
