@@ -121,14 +121,14 @@ fn what_is_done_to_schedules_is_in_the_audit(place: &Place) {
     done(&["backfill", "x", "--from", "2026-02-01T00:00:00Z", "--to", "2026-02-08T00:00:00Z"]);
     done(&["delete", "x", "--dry-run"]);
     place.run(&["schedules", "delete", "x"]).success();
-    let table = place.run(&["audit", "list"]).success().stdout;
+    let audit = place.run(&["audit", "list", "--output", "json"]).success().stdout;
+    let audit: Vec<Value> = serde_json::from_str(&audit).unwrap();
     let verbs = ["delete", "backfill", "run", "resume", "pause", "put"];
-    for (line, verb) in table.lines().skip(1).zip(verbs) {
-        assert!(line.contains(&format!(" {verb}-schedule ")) && line.contains("\"x\""), "{line}");
-        assert_eq!(line.contains(" ann "), verb != "delete", "{line}");
-    }
-    assert_eq!(table.lines().count(), 1 + verbs.len(), "{table}");
-    assert!(table.contains("{\"sent\":7}") && table.contains(id.trim()), "{table}");
+    let words: Vec<&str> = audit.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(words, verbs.map(|verb| format!("{verb}-schedule")));
+    assert!(audit.iter().all(|entry| entry["what"]["schedule"] == "x"), "{audit:?}");
+    assert!(audit[1..].iter().all(|entry| entry["who"] == "ann") && audit[0]["who"] != "ann", "{audit:?}");
+    assert_eq!((&audit[1]["counts"], &audit[2]["what"]["job"]), (&json!({ "sent": 7 }), &json!(id.trim())));
 }
 
 /// Two workers, and one of them killed in the middle, again and again: each occurrence has one job, and none is left out.
