@@ -7,8 +7,8 @@ use crate::job::{JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{
     Action, AuditEntry, AuditFilter, Change, DeadGroups, Hint, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
-    JobStore, JobSummary, NodeStatus, Order, Page, QueueStatus, Released, RetryOptions, Rule, Scope, StatusReport,
-    Steered,
+    JobProgress, JobResult, JobStore, JobSummary, NodeStatus, Order, Page, QueueStatus, Released, RetryOptions, Rule,
+    Scope, StatusReport, Steered,
 };
 
 /// Looks at jobs and steers them, on behalf of somebody. Got from [`MessageServices::admin`](crate::MessageServices::admin); cheap to
@@ -101,6 +101,22 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
         self.jobs.show(id).await
+    }
+
+    /// How far a job has got, and what its next attempt goes on from; `None` = its handler has said nothing.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
+        self.jobs.progress(id).await
+    }
+
+    /// What a job's handler left when it was done, for as long as that is kept.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        self.jobs.result(id).await
     }
 
     /// What dead letters died of, at most `limit` groups.
@@ -245,12 +261,31 @@ impl Admin {
         put
     }
 
+    /// Changes what is given of a rule, or of one that asks for nothing yet, and returns what it is then. Two who do so at the same
+    /// moment don't undo each other, as they would with [`rule`](Self::rule) and [`put_rule`](Self::put_rule). All admission waits
+    /// while `edit` runs.
+    ///
+    /// # Errors
+    /// As [`put_rule`](Self::put_rule).
+    pub async fn change_rule(
+        &self,
+        scope: Scope,
+        name: &str,
+        edit: impl FnOnce(&mut Rule) + Send + 'static,
+    ) -> Result<Rule> {
+        self.meant("set a rule")?;
+        crate::store::steering::check_name(self.by.as_deref())?;
+        let changed = self.jobs.change_rule(scope, name, Box::new(edit), self.by.as_deref()).await;
+        self.wakeup.tell([Hint::Any]);
+        changed
+    }
+
     /// Lets nothing of a queue start, on all nodes, also what is sent later. What runs goes on. Its other rules stay.
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
     pub async fn pause_queue(&self, queue: &str) -> Result<()> {
-        self.put_rule(&self.rule(Scope::Queue, queue).await?.paused(true)).await
+        self.change_rule(Scope::Queue, queue, |rule| rule.paused = true).await.map(drop)
     }
 
     /// Ends a pause.
@@ -258,7 +293,7 @@ impl Admin {
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
     pub async fn resume_queue(&self, queue: &str) -> Result<()> {
-        self.put_rule(&self.rule(Scope::Queue, queue).await?.paused(false)).await
+        self.change_rule(Scope::Queue, queue, |rule| rule.paused = false).await.map(drop)
     }
 
     // -- nodes

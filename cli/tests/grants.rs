@@ -143,6 +143,10 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     operate(&["queues", "limit", "default", "--running", "5"]);
     operate(&["rules", "put", "tenant", "*", "--running", "2"]);
     operate(&["rules", "delete", "tenant", "*"]);
+    operate(&["schedules", "put", "never", "R/2090-01-01T00:00:00Z/P1D", "ends"]);
+    operate(&["schedules", "pause", "never"]);
+    operate(&["schedules", "resume", "never"]);
+    operate(&["schedules", "delete", "never"]);
     operate(&["queues", "list"]);
     let nodes: serde_json::Value = serde_json::from_str(&operate(&["nodes", "list", "--output", "json"])).unwrap();
     operate(&["locks", "release", &nodes[0]["id"].to_string()]);

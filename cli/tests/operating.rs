@@ -14,6 +14,7 @@ on_both_stores!(
     rules_are_put_and_deleted,
     the_audit_names_the_operator,
     a_node_that_is_not_there_is_said,
+    the_doctor_looks_at_what_is_beside_the_jobs,
 );
 
 fn documents(place: &Place, arguments: &[&str]) -> Value {
@@ -102,6 +103,51 @@ fn the_audit_names_the_operator(place: &Place) {
     let table = place.run(&["audit", "list", "--action", "delete"]).success().stdout;
     assert!(table.contains(&id), "{table}");
     place.run(&["jobs", "delete", "--all", "--as", ""]).code(2).says("operator's name");
+}
+
+/// Changes tables by hand; `{}` stands for what the names of tables begin with.
+fn by_hand(place: &Place, sql: &str) {
+    use jobwright::AnyTransaction::{Postgres, Sqlite};
+    let sql = sql.replace("{}", &place.schema().map_or("jobwright_".to_owned(), |schema| format!("{schema}.")));
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut context = place.messages().await.begin();
+        match context.transaction().await.unwrap() {
+            Postgres(transaction) => {
+                transaction.execute(sql.as_str(), &[]).await.unwrap();
+            }
+            Sqlite(transaction) => {
+                transaction.execute(sql, []).await.unwrap();
+            }
+        }
+        context.commit().await.unwrap();
+    });
+}
+
+fn the_doctor_looks_at_what_is_beside_the_jobs(place: &Place) {
+    let doctor = |check: &str| {
+        let all = documents(place, &["doctor"]);
+        let found = all.as_array().unwrap().iter().find(|one| one["check"] == check).unwrap_or_else(|| panic!("{all}"));
+        (found["state"].as_str().unwrap().to_owned(), found["found"].as_str().unwrap().to_owned())
+    };
+    place.send(&["mail", "--group", "g"]);
+    place.run(&["schedules", "put", "tick", "R/2026-01-01T00:00:00Z/PT1H", "tick"]).success();
+    for check in ["slots", "gates", "schedules"] {
+        assert_eq!(doctor(check).0, "ok", "{check}");
+    }
+    let [old, past] = match place.schema() {
+        Some(_) => ["now() - interval '2 hours'", "now() - interval '3 hours'"],
+        None => ["(unixepoch() - 7200) * 1000000", "(unixepoch() - 10800) * 1000000"],
+    };
+    by_hand(place, &format!("update {{}}opening set opens_at = {old}"));
+    by_hand(place, &format!("update {{}}schedule set next_at = {past}"));
+    let (state, found) = doctor("gates");
+    assert!(state == "warn" && found.starts_with("1 opened, the first 7"), "{found}");
+    let (state, found) = doctor("schedules");
+    assert!(state == "warn" && found.contains("tick has been due for 10"), "{found}");
+    by_hand(place, "delete from {}opening");
+    let (state, found) = doctor("slots");
+    assert_eq!((state.as_str(), found.as_str()), ("warn", "jobs wait at g:g, which nobody holds and nobody will open"));
+    place.run(&["doctor"]).success();
 }
 
 fn a_node_that_is_not_there_is_said(place: &Place) {

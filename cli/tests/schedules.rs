@@ -15,6 +15,7 @@ on_both_stores!(
     bad_ones_are_refused,
     paused_and_resumed,
     run_and_filled_in,
+    what_is_done_to_schedules_is_in_the_audit,
     faults_a_killed_worker_changes_no_occurrence,
 );
 
@@ -109,6 +110,25 @@ fn run_and_filled_in(place: &Place) {
     assert_eq!(place.list(&[]).len(), 8);
     let late = ["schedules", "backfill", "x", "--from", "2026-02-01T00:00:00Z", "--to", "2999-02-08T00:00:00Z"];
     place.run(&late).code(2).says("before now");
+}
+
+fn what_is_done_to_schedules_is_in_the_audit(place: &Place) {
+    let done = |args: &[&str]| place.run(&[&["schedules"], args, &["--as", "ann"]].concat()).success();
+    done(&["put", "x", "R/2026-01-01T00:00:00Z/P1D", "kind"]);
+    done(&["pause", "x"]);
+    done(&["resume", "x"]);
+    let id = done(&["run", "x"]).stdout;
+    done(&["backfill", "x", "--from", "2026-02-01T00:00:00Z", "--to", "2026-02-08T00:00:00Z"]);
+    done(&["delete", "x", "--dry-run"]);
+    place.run(&["schedules", "delete", "x"]).success();
+    let audit = place.run(&["audit", "list", "--output", "json"]).success().stdout;
+    let audit: Vec<Value> = serde_json::from_str(&audit).unwrap();
+    let verbs = ["delete", "backfill", "run", "resume", "pause", "put"];
+    let words: Vec<&str> = audit.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(words, verbs.map(|verb| format!("{verb}-schedule")));
+    assert!(audit.iter().all(|entry| entry["what"]["schedule"] == "x"), "{audit:?}");
+    assert!(audit[1..].iter().all(|entry| entry["who"] == "ann") && audit[0]["who"] != "ann", "{audit:?}");
+    assert_eq!((&audit[1]["counts"], &audit[2]["what"]["job"]), (&json!({ "sent": 7 }), &json!(id.trim())));
 }
 
 /// Two workers, and one of them killed in the middle, again and again: each occurrence has one job, and none is left out.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 on_both_stores!(
     a_job_can_be_sent_and_seen,
     what_a_job_asks_for_is_seen,
+    how_far_a_job_got_and_what_it_left_is_seen,
     a_unique_job_is_sent_once,
     payloads_come_back_as_they_were,
     an_id_is_taken_once,
@@ -72,6 +73,46 @@ fn what_a_job_asks_for_is_seen(place: &Place) {
     }
     place.run(&["send", "x", "--ordered"]).code(2).says("--group");
     place.run(&["send", "x", "--ttl", "1s", "--delay", "2s"]).code(2).says("time to live");
+}
+
+fn how_far_a_job_got_and_what_it_left_is_seen(place: &Place) {
+    let id = place.send(&["import"]);
+    let job = place.show(&id);
+    assert_eq!((&job["progress"], &job["result"]), (&Value::Null, &Value::Null));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (go_on, told) = tokio::sync::oneshot::channel::<()>();
+    let told = std::sync::Arc::new(tokio::sync::Mutex::new(Some(told)));
+    let executor = runtime.block_on(async {
+        let builder = jobwright::CommandExecutor::builder(place.messages().await);
+        let handler = builder.handle_with("import", move |cx| {
+            let told = told.clone();
+            Box::pin(async move {
+                cx.save_checkpoint(&json!({ "row": 7 })).await?;
+                cx.progress(40, "row 7 of 17").await?;
+                let told = told.lock().await.take().expect("one attempt");
+                told.await.ok();
+                cx.result(&json!({ "rows": 17 }))?;
+                Ok(jobwright::Outcome::Done)
+            })
+        });
+        handler.start().await.unwrap()
+    });
+    common::until("progress", || place.show(&id)["progress"]["percent"] == 40);
+    let progress = &place.show(&id)["progress"];
+    assert_eq!((&progress["note"], &progress["checkpoint"]), (&json!("row 7 of 17"), &json!({ "row": 7 })));
+    let sheet = place.run(&["jobs", "show", &id]).success().stdout;
+    for text in ["40 %", "row 7 of 17", "checkpoint, from", "\"row\": 7"] {
+        assert!(sheet.contains(text), "{text}: {sheet}");
+    }
+    go_on.send(()).unwrap();
+    common::until("the end", || place.show(&id)["state"] == "done");
+    let job = place.show(&id);
+    assert_eq!((&job["kind"], &job["result"]["payload"]["json"]), (&json!("import"), &json!({ "rows": 17 })));
+    let sheet = place.run(&["jobs", "show", &id]).success().stdout;
+    for text in [&id, "done", "kept until", "\"rows\": 17"] {
+        assert!(sheet.contains(text), "{text}: {sheet}");
+    }
+    runtime.block_on(executor.shutdown(std::time::Duration::from_secs(5))).unwrap();
 }
 
 fn a_unique_job_is_sent_once(place: &Place) {

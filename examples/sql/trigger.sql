@@ -15,7 +15,7 @@ create function send_order_placed() returns trigger
 language plpgsql
 as $$
 begin
-    -- Arguments by name. Left out here: due_at, max_attempts, headers.
+    -- Arguments by name. Left out here: due_at, ttl, max_attempts, headers, exclusive_group, unique_key, tenant, limit_key.
     -- An order that is rolled back takes its job with it.
     perform jobwright.send(
         'order-placed',

@@ -13,7 +13,7 @@ pub enum Keep {
     /// None. Costs nothing.
     #[default]
     Off,
-    /// Attempts that failed or were lost, and jobs that became dead letters.
+    /// Attempts that failed or were lost, and jobs that became dead letters, for whatever reason, or expired.
     Failed,
     /// All: a row for each attempt and each job that ends.
     All,

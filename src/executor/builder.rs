@@ -59,6 +59,7 @@ impl<S: Store> ExecutorBuilder<S> {
             layers: Vec::new(),
             failing: Failing {
                 classifier: None,
+                kinds: HashMap::new(),
                 queues: HashMap::new(),
                 default: RetryPolicy::default(),
                 conflicts: 0,
@@ -181,7 +182,8 @@ impl<S: Store> ExecutorBuilder<S> {
     }
 
     /// Sets timeout, retry delays and concurrency of a kind, whatever the kind itself says. Queue, priority and attempts belong
-    /// to what is sent, and have no effect here.
+    /// to what is sent, and have no effect here. With an [external queue](Self::external_queue) also for kinds without a handler here: then
+    /// retry delays and classifier hold for the failures that external workers report.
     pub fn kind_options(mut self, kind: impl Into<String>, options: KindOptions) -> Self {
         self.options.insert(kind.into(), options);
         self
@@ -193,13 +195,14 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]).
+    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]). External queues
+    /// have such delays too.
     pub fn queue_retry(mut self, name: impl Into<String>, retry: RetryPolicy) -> Self {
         self.failing.queues.insert(name.into(), retry);
         self
     }
 
-    /// Decides what the errors of handlers mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
+    /// Decides what the errors of handlers, and those reported by external workers, mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) {
@@ -260,11 +263,13 @@ impl<S: Store> ExecutorBuilder<S> {
                 }
             }
         }
-        if let Some(unknown) = options.keys().next() {
+        // What external workers run has no handler here, but may have a policy.
+        if let Some(unknown) = options.keys().next().filter(|_| external.is_empty()) {
             return Err(Error::config(format!(
                 "options are set for the kind {unknown:?}, but no handler is registered for it"
             )));
         }
+        failing.kinds = options;
         check_external(&external, &queues, messages.broker().map(|broker| broker.limit()))?;
         if queues.is_empty() && external.is_empty() {
             queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);

@@ -100,6 +100,7 @@ impl Completer {
     async fn complete(&self, fences: Vec<Fence>) -> Vec<JobId> {
         let accepted = self.record(&fences).await;
         add(&self.counters.done, accepted.len());
+        self.wakeup.bells.ring(accepted.iter().copied());
         self.refused("done", fences.len() - accepted.len());
         self.in_flight.remove(fences.into_iter());
         accepted
@@ -113,6 +114,7 @@ impl Completer {
         for settlement in &settlements {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
+        self.wakeup.bells.ring(accepted.iter().copied());
         self.refused("settled", settlements.len() - accepted.len());
         self.in_flight.remove(settlements.iter().map(|s| s.fence));
         accepted

@@ -46,6 +46,8 @@ impl fmt::Debug for Classifier {
 #[derive(Debug)]
 pub(super) struct Failing {
     pub(super) classifier: Option<Classifier>,
+    /// Of kinds that have no handler here: their jobs are run by external workers.
+    pub(super) kinds: HashMap<String, KindOptions>,
     /// By queue, for those that have one of their own.
     pub(super) queues: HashMap<String, RetryPolicy>,
     pub(super) default: RetryPolicy,
@@ -134,7 +136,7 @@ mod tests {
 
     fn failing(classifier: Option<Classifier>) -> Failing {
         let queues = HashMap::from([("slow".to_owned(), fixed(60))]);
-        Failing { classifier, queues, default: fixed(1), conflicts: 2 }
+        Failing { classifier, kinds: HashMap::new(), queues, default: fixed(1), conflicts: 2 }
     }
 
     fn later(seconds: u64) -> Decision {

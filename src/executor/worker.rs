@@ -143,6 +143,7 @@ async fn conclude<S: Store>(
             match Box::pin(context.commit_job(node.id, fence)).await {
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
+                    node.messages.wakeup.bells.ring([job.id]);
                     if !accepted {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                     }

@@ -13,6 +13,7 @@
 //! each commit, so both change over to the other while running, and there is nothing to move.
 
 mod amqp;
+mod bells;
 mod db;
 mod enlist;
 pub(crate) mod flush;

@@ -1,5 +1,6 @@
 //! Waiting for what a job's handler returns.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,9 +31,10 @@ impl<S: Store> MessageServices<S> {
     /// Waits for the end of a job and for the result that its handler left ([`JobContext::result`](crate::JobContext::result)), at
     /// most for `timeout`.
     ///
-    /// It looks into the database again and again: after 20 ms, then less and less often, at last once a second. So it sees the
-    /// result within a second of the commit, and a waiter costs about two small queries a second. It is for a few callers that wait
-    /// for seconds; many, or long waits, are better served by a reply ([`NewJob::reply_to`](crate::NewJob::reply_to)) or by a job
+    /// If an executor of this process runs the job (one that was built with these services), its end is heard at once. Else, and should
+    /// that be missed, it looks into the database again and again: after 20 ms, then less and less often, at last once a second. So it
+    /// sees the result within a second of the commit, and a waiter costs about two small queries a second. It is for a few callers that
+    /// wait for seconds; many, or long waits, are better served by a reply ([`NewJob::reply_to`](crate::NewJob::reply_to)) or by a job
     /// that the handler sends.
     ///
     /// # Errors
@@ -40,13 +42,21 @@ impl<S: Store> MessageServices<S> {
     pub async fn wait_for_result(&self, id: JobId, timeout: Duration) -> Result<Awaited> {
         let deadline = Instant::now() + timeout;
         let mut pause = FIRST_PAUSE;
+        let waiter = self.wakeup.bells.wait(id);
         loop {
+            let mut rung = pin!(waiter.bell.notified());
+            // Listens before it looks, so that an end in between is not missed.
+            rung.as_mut().enable();
             match self.look_for_result(id).await? {
                 Awaited::Pending if Instant::now() < deadline => {}
                 ended => return Ok(ended),
             }
-            tokio::time::sleep_until((Instant::now() + pause).min(deadline)).await;
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            tokio::select! {
+                () = rung => {}
+                () = tokio::time::sleep_until((Instant::now() + pause).min(deadline)) => {
+                    pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+                }
+            }
         }
     }
 

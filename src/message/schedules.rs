@@ -6,7 +6,7 @@ use super::MessageServices;
 use crate::error::Result;
 use crate::job::{JobId, NewSchedule};
 use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, Which};
-use crate::store::{Hint, JobStore, Store};
+use crate::store::{Hint, JobStore, Order, Store};
 
 /// Most schedules of one page.
 const PAGE: usize = 1000;
@@ -24,18 +24,26 @@ const PAGE: usize = 1000;
 #[must_use = "this is a handle, and does nothing by itself"]
 pub struct ScheduleService<'a, S: Store> {
     messages: &'a MessageServices<S>,
+    by: Option<String>,
 }
 
 impl<S: Store> MessageServices<S> {
     /// Puts, steers and lists repeating jobs. Every executor on the same store lets them happen, each occurrence once.
     pub fn schedules(&self) -> ScheduleService<'_, S> {
-        ScheduleService { messages: self }
+        ScheduleService { messages: self, by: None }
     }
 }
 
 impl<S: Store> ScheduleService<'_, S> {
     fn jobs(&self) -> &dyn JobStore {
         &*self.messages.jobs
+    }
+
+    /// Who does what follows, for the audit: each change, `run` and `backfill` leaves an entry. At most 200 bytes. Programs that put
+    /// their schedules at each start need no name.
+    pub fn by(mut self, name: impl Into<String>) -> Self {
+        self.by = Some(name.into());
+        self
     }
 
     /// Keeps a schedule, in place of the one of that name if there is one: safe to call at each start of a program. The next
@@ -57,7 +65,7 @@ impl<S: Store> ScheduleService<'_, S> {
 
     async fn put_if(&self, schedule: NewSchedule, seen: Option<i64>) -> Result<Put> {
         let spec = schedule.validate(self.messages.limits)?;
-        let put = schedules::put(self.jobs(), &spec, seen).await?;
+        let put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
         self.messages.wakeup.tell([Hint::Schedule]);
         Ok(put)
     }
@@ -67,7 +75,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is none of this name.
     pub async fn pause(&self, name: &str) -> Result<bool> {
-        schedules::pause(self.jobs(), name).await
+        schedules::pause(self.jobs(), name, self.by.as_deref()).await
     }
 
     /// Lets a schedule go on with the first occurrence from now. `false`: it was not paused.
@@ -75,7 +83,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is none of this name.
     pub async fn resume(&self, name: &str) -> Result<bool> {
-        let resumed = schedules::resume(self.jobs(), name).await?;
+        let resumed = schedules::resume(self.jobs(), name, self.by.as_deref()).await?;
         self.messages.wakeup.tell([Hint::Schedule]);
         Ok(resumed)
     }
@@ -85,7 +93,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn delete(&self, name: &str) -> Result<bool> {
-        Ok(self.jobs().delete_schedules(&[name.to_owned()]).await? > 0)
+        schedules::delete(self.jobs(), name, self.by.as_deref()).await
     }
 
     /// Sends a job of a schedule now, beside its occurrences, whether or not it is paused or a job of it still runs.
@@ -93,7 +101,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is none of this name.
     pub async fn run(&self, name: &str) -> Result<JobId> {
-        let (id, hint) = schedules::run_now(self.jobs(), name).await?;
+        let (id, hint) = schedules::run_now(self.jobs(), name, self.by.as_deref()).await?;
         self.messages.wakeup.tell([hint]);
         Ok(id)
     }
@@ -104,7 +112,8 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is none of this name, `to` is in the future, or there are too many.
     pub async fn backfill(&self, name: &str, from: Timestamp, to: Timestamp, dry_run: bool) -> Result<Backfilled> {
-        let done = schedules::backfill(self.jobs(), name, (from, to), dry_run).await?;
+        let order = Order { dry_run, by: self.by.as_deref() };
+        let done = schedules::backfill(self.jobs(), name, (from, to), order).await?;
         if done.jobs > 0 {
             self.messages.wakeup.tell([done.hint.clone()]);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::bells::Bells;
 use super::local::{LocalExecutor, Offer};
 use crate::store::{Hint, JobStore};
 
@@ -18,6 +19,8 @@ pub(crate) struct WakeUp {
     executors: Mutex<Vec<Weak<dyn LocalExecutor>>>,
     remote: Arc<Remote>,
     store: Arc<dyn JobStore>,
+    /// For who waits here for the end of a job.
+    pub(crate) bells: Arc<Bells>,
 }
 
 #[derive(Default)]
@@ -41,7 +44,7 @@ struct Pending {
 
 impl WakeUp {
     pub(crate) fn new(store: Arc<dyn JobStore>) -> Self {
-        Self { executors: Mutex::default(), remote: Arc::default(), store }
+        Self { executors: Mutex::default(), remote: Arc::default(), store, bells: Arc::default() }
     }
 
     /// Makes an executor hear of commits in this process, for as long as it lives.

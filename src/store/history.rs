@@ -26,6 +26,8 @@ pub enum Ending {
     Lost,
     /// It became a dead letter.
     Dead,
+    /// Its time to live was over before it started: a dead letter too.
+    Expired,
     /// It was removed by its handler or by an operator.
     Cancelled,
     /// An operator removed it for good.
@@ -34,7 +36,8 @@ pub enum Ending {
 
 impl Ending {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Cancelled, Self::Deleted];
+    pub const ALL: [Self; 7] =
+        [Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
 
     /// The word used in output and filters.
     pub const fn as_str(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Ending {
             Self::Failed => "failed",
             Self::Lost => "lost",
             Self::Dead => "dead",
+            Self::Expired => "expired",
             Self::Cancelled => "cancelled",
             Self::Deleted => "deleted",
         }
@@ -50,7 +54,7 @@ impl Ending {
 
     /// Whether something went wrong: what is remembered with [`Keep::Failed`](crate::config::Keep::Failed).
     pub const fn is_failure(self) -> bool {
-        matches!(self, Self::Failed | Self::Lost | Self::Dead)
+        matches!(self, Self::Failed | Self::Lost | Self::Dead | Self::Expired)
     }
 }
 

@@ -43,7 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
-pub use self::admission::{Admission, AdmitRequest, Admitted};
+pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
@@ -56,10 +56,10 @@ pub use self::migration::{Migration, MigrationStatus};
 pub use self::postgres::Postgres;
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
-pub use self::rules::{EACH, Rate, Rule, Rules, Scope, ShareBy, Shares};
+pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
-pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Order, Steering};
+pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 

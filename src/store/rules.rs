@@ -248,6 +248,24 @@ impl Rule {
     }
 }
 
+/// What is to become of a rule.
+pub type RuleEdit = Box<dyn FnOnce(&mut Rule) + Send>;
+
+/// Changes a rule as it is asked for, and checks what it has become.
+pub(crate) fn edited(mut rule: Rule, edit: RuleEdit) -> Result<Rule> {
+    let (scope, name) = (rule.scope, rule.name.clone());
+    edit(&mut rule);
+    (rule.scope, rule.name) = (scope, name);
+    rule.check()?;
+    Ok(rule)
+}
+
+/// The rule of this scope and name among these, or one that asks for nothing.
+pub(crate) fn named(rules: Vec<Rule>, scope: Scope, name: &str) -> Rule {
+    let mut rules = rules.into_iter();
+    rules.find(|rule| rule.scope == scope && rule.name == name).unwrap_or_else(|| Rule::new(scope, name))
+}
+
 /// Keeps rules.
 #[async_trait]
 pub trait Rules: Send + Sync {
@@ -265,7 +283,18 @@ pub trait Rules: Send + Sync {
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
-    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()>;
+    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
+        rule.check()?;
+        let new = rule.clone();
+        self.change_rule(rule.scope, &rule.name, Box::new(move |old| *old = new), by).await.map(drop)
+    }
+
+    /// Sets what is to be changed of a rule, or of one that asks for nothing yet, and returns what it is then. Nobody changes it between
+    /// the look and the change. `edit` runs while all admission waits, so it must not take long; scope and name stay what they are.
+    ///
+    /// # Errors
+    /// As [`put_rule`](Self::put_rule).
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule>;
 
     /// All rules, by scope and name.
     async fn rules(&self) -> Result<Vec<Rule>>;

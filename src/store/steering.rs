@@ -201,6 +201,37 @@ pub(crate) fn what(filter: &JobFilter, action: &Action) -> serde_json::Value {
     what
 }
 
+/// What the audit is to keep of something an operator does, written in the transaction that does it.
+#[derive(Clone, Debug)]
+pub struct Note<'a> {
+    /// Who. 1 to 200 bytes.
+    pub by: &'a str,
+    /// What is done, in a word.
+    pub action: &'static str,
+    /// To what.
+    pub what: serde_json::Value,
+    /// The number of the entry, once it is written: later transactions of the same action add to it.
+    pub entry: Option<i64>,
+    /// Jobs it has sent so far.
+    pub sent: u64,
+}
+
+impl<'a> Note<'a> {
+    /// One that is to be written, if somebody is named.
+    ///
+    /// # Errors
+    /// When the name is empty, too long, or has control characters.
+    pub fn new(by: Option<&'a str>, action: &'static str, what: serde_json::Value) -> Result<Option<Self>> {
+        check_name(by)?;
+        Ok(by.map(|by| Self { by, action, what, entry: None, sent: 0 }))
+    }
+
+    /// What its entry says of jobs.
+    pub(crate) fn counts(&self) -> serde_json::Value {
+        if self.sent == 0 { serde_json::json!({}) } else { serde_json::json!({ "sent": self.sent }) }
+    }
+}
+
 /// One action of an operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditEntry {
@@ -210,11 +241,12 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// Who.
     pub who: String,
-    /// What was done: the word of an [`Action`], `rule`, or `condemn`.
+    /// What was done: the word of an [`Action`], `rule`, `condemn`, or `put-`, `pause-`, `resume-`, `delete-`, `run-`,
+    /// `backfill-schedule`.
     pub action: String,
-    /// To what: a filter and a change, a rule, or a node.
+    /// To what: a filter and a change, a rule, a node, or a schedule.
     pub what: serde_json::Value,
-    /// How many jobs that touched, by the state they were in.
+    /// How many jobs that touched, by the state they were in; or `sent`.
     pub counts: serde_json::Value,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::Fence;
-use jobwright::store::{JobFilter, JobState, Rule, Scope, ShareBy};
+use jobwright::store::{JobFilter, JobState, Rule, RuleEdit, Scope, ShareBy};
 
 use crate::groups::sound;
 use crate::holding::{self, held};
@@ -227,6 +227,34 @@ pub(crate) async fn an_admitted_job_is_not_held_for_its_delivery<T: TestDb>(db: 
         "a delivery that comes later counts"
     );
     sound(&store).await;
+}
+
+/// Each changes what is there, not what was there when it looked.
+pub(crate) async fn changes_of_a_rule_do_not_undo_each_other<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let store = store.0.clone();
+        tasks.spawn(async move {
+            let edit: RuleEdit = match n {
+                0 => Box::new(|rule| rule.paused = true),
+                _ => Box::new(|rule| rule.running = Some(rule.running.unwrap_or(0) + 1)),
+            };
+            store.change_rule(Scope::Queue, "default", edit, None).await.unwrap()
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(store.rules().await.unwrap(), [Rule::new(Scope::Queue, "default").running(19).paused(true)]);
+    let refused = store.change_rule(Scope::Group, "g", Box::new(|rule| rule.running = Some(1)), None).await;
+    assert!(refused.unwrap_err().is_invalid());
+    let renamed =
+        store.change_rule(Scope::Queue, "default", Box::new(|rule| rule.name = "x".into()), None).await.unwrap();
+    assert_eq!((renamed.name.as_str(), renamed.running), ("default", Some(19)), "another rule is not its business");
+    let emptied = Box::new(|rule: &mut Rule| *rule = Rule::new(Scope::Queue, "default"));
+    store.change_rule(Scope::Queue, "default", emptied, None).await.unwrap();
+    assert_eq!(store.rules().await.unwrap(), [], "one that asks for nothing is not kept");
 }
 
 pub(crate) async fn rules_are_kept<T: TestDb>(db: &T) {

@@ -8,6 +8,7 @@
 mod support;
 
 mod backlog;
+mod by_sql;
 mod claiming;
 mod concurrency;
 mod dead;
@@ -17,6 +18,7 @@ mod external;
 mod extremes;
 mod fencing;
 mod groups;
+mod health;
 mod hints;
 mod holding;
 mod idempotence;
@@ -384,6 +386,12 @@ conformance! {
         }
     }
     sql {
+        health {
+            a_gate_without_a_rule_is_a_fault
+            a_gate_that_was_not_opened_is_a_fault
+            a_rate_is_no_fault
+            openings_that_nobody_looked_at_are_told
+        }
         groups {
             one_at_a_time_in_order
             groups_do_not_wait_for_each_other
@@ -405,6 +413,7 @@ conformance! {
             paused
             shares_by_weight
             rules_are_kept
+            changes_of_a_rule_do_not_undo_each_other
             what_waits_long_is_raised
             an_admitted_job_is_not_held_for_its_delivery
         }
@@ -422,6 +431,7 @@ conformance! {
         }
         uniques {
             one_of_a_key_until_it_is_gone
+            submitted
             what_is_compared
             while_it_waits
             for_a_period
@@ -468,6 +478,8 @@ conformance! {
             nonsense_is_refused
             more_than_one_transaction_takes
             the_audit_says_who_did_what
+            the_audit_says_who_changed_schedules
+            a_long_backfill_is_one_entry
             a_node_learns_which_of_its_jobs_are_gone
             a_condemned_node_loses_its_jobs
         }

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::store::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
-use jobwright::store::{Action, AuditFilter, Change, Due, JobFilter, JobState, Order, Rule, Scope, Steered};
-use jobwright::{JobId, NewJob, Unique, parse_duration};
+use jobwright::store::{
+    Action, AuditFilter, Change, Due, JobFilter, JobState, Order, Rule, Scope, Steered, schedules, testing,
+};
+use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique, parse_duration};
+use serde_json::json;
 
 use crate::operating::one_of_each;
 use crate::support::jobs::{LATER, job, jobs, message, steered};
@@ -293,6 +296,62 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     assert_eq!(store.audit(&bobs, 10).await.unwrap(), std::slice::from_ref(changed));
     let before = AuditFilter { before: Some(changed.id), ..AuditFilter::default() };
     assert_eq!(store.audit(&before, 10).await.unwrap(), std::slice::from_ref(resumed));
+}
+
+pub(crate) async fn the_audit_says_who_changed_schedules<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let jobs = &*store.0;
+    let spec = |payload: i32| {
+        let daily = Schedule::new("R/2026-01-01T00:00:00Z/P1D").unwrap();
+        let job = NewJob::json("report", &payload).queue("reports");
+        testing::schedule(NewSchedule::new("daily", daily, job)).unwrap()
+    };
+    let ann = Some("ann");
+    let day =
+        |n: i8| jiff::civil::date(2026, 2, n).at(0, 0, 0, 0).to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+    let order = |by, dry_run| Order { by, dry_run };
+    // Neither what changes nothing, nor dry runs, nor nobody.
+    schedules::put(jobs, &spec(1), None, None).await.unwrap();
+    schedules::put(jobs, &spec(1), None, ann).await.unwrap();
+    schedules::resume(jobs, "daily", ann).await.unwrap();
+    schedules::backfill(jobs, "daily", (day(1), day(8)), order(ann, true)).await.unwrap();
+    schedules::run_now(jobs, "daily", None).await.unwrap();
+    assert!(!schedules::delete(jobs, "none", ann).await.unwrap());
+    assert_eq!(store.audit(&AuditFilter::default(), 10).await.unwrap(), []);
+    assert!(schedules::pause(jobs, "daily", Some(" ")).await.is_err(), "an empty name");
+
+    schedules::put(jobs, &spec(2), None, ann).await.unwrap();
+    assert!(schedules::pause(jobs, "daily", ann).await.unwrap());
+    assert!(schedules::resume(jobs, "daily", Some("bob")).await.unwrap());
+    let (id, _) = schedules::run_now(jobs, "daily", ann).await.unwrap();
+    let filled = schedules::backfill(jobs, "daily", (day(1), day(8)), order(ann, false)).await.unwrap();
+    assert_eq!(filled.jobs, 7);
+    assert!(schedules::delete(jobs, "daily", ann).await.unwrap());
+    assert_eq!(store.count(Waiting).await, 9);
+    let mut audit = store.audit(&AuditFilter::default(), 10).await.unwrap();
+    audit.reverse();
+    let words: Vec<&str> = audit.iter().map(|entry| entry.action.as_str()).collect();
+    let verbs = ["put", "pause", "resume", "run", "backfill", "delete"];
+    assert_eq!(words, verbs.map(|verb| format!("{verb}-schedule")));
+    assert!(audit.iter().all(|entry| entry.what["schedule"] == "daily"), "{audit:?}");
+    assert_eq!((audit[2].who.as_str(), &audit[0].what["outcome"]), ("bob", &json!("changed")));
+    assert_eq!((&audit[3].what["job"], &audit[3].counts), (&json!(id), &json!({ "sent": 1 })));
+    assert_eq!((&audit[4].what["occurrences"], &audit[4].counts), (&json!(7), &json!({ "sent": 7 })));
+    assert_eq!(audit[1].counts, json!({}));
+}
+
+/// However many transactions a backfill takes, it is one action.
+pub(crate) async fn a_long_backfill_is_one_entry<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let hourly = Schedule::new("R/2020-01-01T00:00:00Z/PT1H").unwrap();
+    let new = NewSchedule::new("hourly", hourly, NewJob::json("tick", &()));
+    schedules::put(&*store.0, &testing::schedule(new).unwrap(), None, None).await.unwrap();
+    let time = ("2020-01-01T00:00:00Z".parse().unwrap(), "2020-04-01T00:00:00Z".parse().unwrap());
+    let order = Order { by: Some("ann"), dry_run: false };
+    let filled = schedules::backfill(&*store.0, "hourly", time, order).await.unwrap();
+    assert_eq!(filled.jobs, 91 * 24);
+    let audit = store.audit(&AuditFilter::default(), 10).await.unwrap();
+    assert_eq!((audit.len(), &audit[0].counts), (1, &json!({ "sent": 91 * 24 })));
 }
 
 /// What a node is told about the jobs in its hands.

@@ -76,7 +76,23 @@ async fn one_of_each<T: SqlDb>(db: &T, store: &Jobs) -> Vec<(JobId, Vec<(Ending,
     store.take_one(node).await;
     assert_eq!(store.cancel(&JobFilter::ids([running]), false).await.unwrap().total(), 1);
     expected.push((running, vec![(Ending::Cancelled, 1)]));
+    expected.extend(expired(store).await.map(|id| (id, vec![(Ending::Expired, 0)])));
     expected
+}
+
+/// Jobs that did not start in time, wherever they waited.
+async fn expired(store: &Jobs) -> [JobId; 3] {
+    let short = || job().ttl(Duration::from_millis(1));
+    let sent = store
+        .send_all([short().tenant("acme"), short().exclusive("expired"), short().at(jiff::Timestamp::now() + LATER)])
+        .await;
+    let mut gone = 0;
+    crate::support::eventually(LATER, async || {
+        gone += store.expire_jobs(10).await.unwrap().jobs;
+        gone == 3
+    })
+    .await;
+    sent.try_into().unwrap()
 }
 
 pub(crate) async fn nothing_is_remembered_unless_asked<T: SqlDb>(db: &T) {
@@ -101,6 +117,9 @@ pub(crate) async fn every_end_is_remembered<T: SqlDb>(db: &T) {
     assert!(lost.error.as_ref().unwrap().starts_with("owner lost") && lost.node.is_some(), "{lost:?}");
     let deleted = history.iter().find(|entry| entry.outcome == Ending::Deleted).unwrap();
     assert_eq!((deleted.started_at, deleted.node), (None, None), "it never ran");
+    let expired = history.iter().filter(|entry| entry.outcome == Ending::Expired);
+    assert!(expired.clone().all(|entry| entry.started_at.is_none() && entry.node.is_none()), "nor did these");
+    assert_eq!(expired.filter_map(|entry| entry.tenant.as_deref()).collect::<Vec<_>>(), ["acme"]);
 }
 
 pub(crate) async fn failures_are_remembered_alone<T: SqlDb>(db: &T) {
@@ -109,7 +128,7 @@ pub(crate) async fn failures_are_remembered_alone<T: SqlDb>(db: &T) {
         let failures: Vec<_> = expected.into_iter().filter(|(ending, _)| ending.is_failure()).collect();
         assert_eq!(ends(&store, id).await, failures);
     }
-    assert_eq!(all(&store).await.len(), 5);
+    assert_eq!(all(&store).await.len(), 8);
 }
 
 /// What external workers report, and what they do not.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use jobwright::store::schedules::{Fate, Fired, Put, PutOutcome, ScheduleInfo, Which, backfill, fire_due, get, pause};
 use jobwright::store::schedules::{Firing, put, resume, run_now as run};
-use jobwright::store::{Hint, JobState, Store, testing};
+use jobwright::store::{Hint, JobState, Order, Store, testing};
 use jobwright::{Misfire, NewJob, NewSchedule, Overlap, Payload, SCHEDULE, SCHEDULED_AT, Schedule};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -31,7 +31,7 @@ pub(crate) fn every_day() -> Schedule {
 }
 
 pub(crate) async fn put_new(store: &Jobs, new: NewSchedule) -> Put {
-    put(&*store.0, &testing::schedule(new).unwrap(), None).await.unwrap()
+    put(&*store.0, &testing::schedule(new).unwrap(), None, None).await.unwrap()
 }
 
 /// Puts a schedule whose occurrences are those of [`days_ago`].
@@ -167,15 +167,15 @@ pub(crate) async fn an_occurrence_is_one_job<T: TestDb>(db: &T) {
 pub(crate) async fn paused_and_resumed<T: TestDb>(db: &T) {
     let store = db.jobs();
     let put = daily(&store, "s", |new| new.misfire(Misfire::All)).await;
-    assert!(pause(&*store.0, "s").await.unwrap());
-    assert!(!pause(&*store.0, "s").await.unwrap(), "it is already");
+    assert!(pause(&*store.0, "s", None).await.unwrap());
+    assert!(!pause(&*store.0, "s", None).await.unwrap(), "it is already");
     db.make_due("s", days_ago(5)).await;
     assert_eq!(store.next_schedule().await.unwrap(), None);
     assert_eq!(fire(&store).await, Fired::default());
     let changed = daily(&store, "s", |new| new.misfire(Misfire::All).times(50)).await;
     assert!(changed.paused, "whoever puts it again does not resume it");
-    assert!(resume(&*store.0, "s").await.unwrap());
-    assert!(!resume(&*store.0, "s").await.unwrap());
+    assert!(resume(&*store.0, "s", None).await.unwrap());
+    assert!(!resume(&*store.0, "s", None).await.unwrap());
     assert_eq!(read(&store, "s").await.next_at, put.next_at, "what was missed on purpose is not made up for");
     assert!(store.all().await.is_empty());
 }
@@ -223,11 +223,11 @@ pub(crate) async fn put_at_once<T: TestDb>(db: &T) {
 pub(crate) async fn put_over_an_unseen_change<T: TestDb>(db: &T) {
     let store = db.jobs();
     let spec = |times| testing::schedule(NewSchedule::new("s", every_day(), job()).times(times)).unwrap();
-    let missing = put(&*store.0, &spec(1), Some(0)).await.unwrap_err();
+    let missing = put(&*store.0, &spec(1), Some(0), None).await.unwrap_err();
     assert!(missing.is_invalid() && missing.to_string().contains("not there"), "{missing}");
-    put(&*store.0, &spec(1), None).await.unwrap();
-    assert_eq!(put(&*store.0, &spec(2), Some(0)).await.unwrap().schedule.version, 1);
-    let error = put(&*store.0, &spec(3), Some(0)).await.unwrap_err();
+    put(&*store.0, &spec(1), None, None).await.unwrap();
+    assert_eq!(put(&*store.0, &spec(2), Some(0), None).await.unwrap().schedule.version, 1);
+    let error = put(&*store.0, &spec(3), Some(0), None).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("its version is 1, not 0"), "{error}");
     assert_eq!(read(&store, "s").await.spec.times, Some(2));
 }
@@ -236,7 +236,7 @@ pub(crate) async fn put_over_an_unseen_change<T: TestDb>(db: &T) {
 pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     let first = daily(&store, "s", |new| new).await;
-    pause(&*store.0, "s").await.unwrap();
+    pause(&*store.0, "s", None).await.unwrap();
     let message = crate::support::jobs::message(job());
     let firing = |seen| Firing {
         name: "s".to_owned(),
@@ -260,10 +260,10 @@ pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
 pub(crate) async fn run_now<T: TestDb>(db: &T) {
     let store = db.jobs();
     let put = daily(&store, "s", |new| new.overlap(Overlap::Forbid).times(1)).await;
-    pause(&*store.0, "s").await.unwrap();
+    pause(&*store.0, "s", None).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let (id, hint) = run(&*store.0, "s").await.unwrap();
+        let (id, hint) = run(&*store.0, "s", None).await.unwrap();
         assert_eq!(hint, Hint::Queue("default".to_owned()));
         ids.push(id);
     }
@@ -281,20 +281,20 @@ pub(crate) async fn filled_in<T: TestDb>(db: &T) {
     fire_since(db, "s", 2).await;
     let time = (days_ago(5), days_ago(0));
     let count = |done: jobwright::store::schedules::Backfilled| (done.occurrences, done.jobs);
-    assert_eq!(count(backfill(&*store.0, "s", time, true).await.unwrap()), (5, 0));
+    assert_eq!(count(backfill(&*store.0, "s", time, Order::DRY_RUN).await.unwrap()), (5, 0));
     assert_eq!(store.all().await.len(), 1, "a dry run sends nothing");
-    assert_eq!(count(backfill(&*store.0, "s", time, false).await.unwrap()), (5, 5));
+    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 5));
     assert_eq!(moments(&store).await, (0..=5).rev().map(days_ago).collect::<Vec<_>>());
-    assert_eq!(count(backfill(&*store.0, "s", time, false).await.unwrap()), (5, 0), "they are there");
+    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 0), "they are there");
     db.jobs().delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
-    assert_eq!(count(backfill(&*store.0, "s", time, false).await.unwrap()), (5, 5), "once more");
+    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 5), "once more");
     assert_eq!(read(&store, "s").await.fired, 1);
 }
 
 pub(crate) async fn nothing_to_fill_in<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "s", |new| new.until(days_ago(100))).await;
-    let fill = async |from, to| backfill(&*store.0, "s", (from, to), true).await;
+    let fill = async |from, to| backfill(&*store.0, "s", (from, to), Order::DRY_RUN).await;
     assert_eq!(fill(days_ago(50), days_ago(40)).await.unwrap().occurrences, 0);
     assert_eq!(fill(days_ago(2000), days_ago(40)).await.unwrap().occurrences, 901, "from its start to its end");
     for (from, to) in [(days_ago(1), days_ago(2)), (days_ago(1), days_ago(1)), (days_ago(1), days_ago(-2))] {
@@ -335,7 +335,7 @@ pub(crate) async fn deleted<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "s", |new| new).await;
     fire_since(db, "s", 0).await;
-    assert_eq!(store.delete_schedules(&["s".to_owned(), "none".to_owned()]).await.unwrap(), 1);
+    assert_eq!(store.delete_schedules(&["s".to_owned(), "none".to_owned()], None).await.unwrap(), 1);
     assert!(get(&*store.0, "s").await.unwrap().is_none());
     assert_eq!(store.next_schedule().await.unwrap(), None);
     assert_eq!(store.all().await.len(), 1, "what was sent stays");
@@ -345,10 +345,10 @@ pub(crate) async fn deleted<T: TestDb>(db: &T) {
 pub(crate) async fn unknown_names<T: TestDb>(db: &T) {
     let store = db.jobs();
     let errors = [
-        pause(&*store.0, "none").await.unwrap_err(),
-        resume(&*store.0, "none").await.unwrap_err(),
-        run(&*store.0, "none").await.unwrap_err(),
-        backfill(&*store.0, "none", (days_ago(2), days_ago(1)), true).await.unwrap_err(),
+        pause(&*store.0, "none", None).await.unwrap_err(),
+        resume(&*store.0, "none", None).await.unwrap_err(),
+        run(&*store.0, "none", None).await.unwrap_err(),
+        backfill(&*store.0, "none", (days_ago(2), days_ago(1)), Order::DRY_RUN).await.unwrap_err(),
     ];
     for error in errors {
         assert!(error.is_invalid() && error.to_string().contains("\"none\""), "{error}");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Store, UnitOfWork, Verdict};
-use jobwright::{ErrorKind, JobId, NewJob, Unique};
+use jobwright::store::{JobFilter, JobState, Received, Store, UnitOfWork, Verdict};
+use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
 use serde_json::json;
 
 use crate::groups::sound;
@@ -263,6 +263,37 @@ pub(crate) async fn replacing_races_with_claims<T: TestDb>(db: &T) {
     }
     done += store.take(node, 10).await.len();
     assert!(done >= 1 && store.count(JobState::Waiting).await == 0);
+}
+
+/// What foreign producers submit with a key: the submission is remembered, and takes its key once.
+pub(crate) async fn submitted<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let submission = |id: JobId, job: NewJob| Submission { message: message(job.id(id)), digest: id_digest(id) };
+    let ids: Vec<JobId> = (0..4).map(|_| JobId::new()).collect();
+    let batch = [
+        submission(ids[0], one("a")),
+        submission(ids[1], job()),
+        submission(ids[2], one("a")),
+        submission(ids[0], one("a")),
+    ];
+    let answers = store.receive(&batch).await.unwrap();
+    let (stored, known) = (Received::Stored, Received::Known);
+    assert_eq!(answers, [stored(ids[0]), stored(ids[1]), known(ids[2]), known(ids[0])]);
+    assert_eq!(store.all().await.len(), 2);
+    assert_eq!(try_send(&store, one("a")).await.1, Some(ids[0]), "from wherever");
+    store.delete(&JobFilter::ids([ids[0]]), false).await.unwrap();
+    // What was kept out stays out, and what is done stays done; neither takes the key again.
+    assert_eq!(store.receive(&batch).await.unwrap(), [ids[0], ids[1], ids[2], ids[0]].map(known));
+    assert_eq!(store.receive(&[submission(ids[3], one("a"))]).await.unwrap(), [stored(ids[3])]);
+    assert_eq!(store.receive(&batch).await.unwrap(), [ids[0], ids[1], ids[2], ids[0]].map(known));
+    assert_eq!(store.all().await.len(), 2);
+    let changed = Submission { digest: [9; 32], ..submission(ids[2], one("a")) };
+    assert_eq!(store.receive(&[changed]).await.unwrap(), [Received::Conflict(ids[2])]);
+}
+
+fn id_digest(id: JobId) -> [u8; 32] {
+    let half = *id.as_uuid().as_bytes();
+    std::array::from_fn(|n| half[n % 16])
 }
 
 /// By `send` in SQL and by the library: one key.

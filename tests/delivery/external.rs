@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
+use jobwright::{
+    CommandExecutor, ExternalQueue, JobId, KindOptions, MessageServices, NewJob, RetryAdvice, RetryPolicy,
+};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
@@ -81,6 +83,55 @@ fn report(
         properties = properties.with_content_type("application/json".into());
     }
     (properties, body.unwrap_or_default().as_bytes().to_vec())
+}
+
+/// As failures of handlers: the job's policy before its kind's, its kind's before its queue's, and the classifier has its say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reported_failures_follow_the_policies() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    site.uses("paint");
+    let messages = site.messages().await;
+    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+    let hours = |n: u64| RetryPolicy::Fixed(Duration::from_secs(n * 3600));
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .external_queue(lease(60))
+        .queue_retry("paint", hours(2))
+        .kind_options("draw", KindOptions::default().retry(hours(3)))
+        .classify(|error, job| match (error.message(), job.kind.as_str()) {
+            ("no colour", "paint") => RetryAdvice::Never,
+            _ => error.advice(),
+        })
+        .start()
+        .await
+        .unwrap();
+    let client = site.client().await;
+    let mut tap = client.tap(&site.names().external("paint"), 0).await;
+    let job = |kind: &str| NewJob::json(kind, &1).queue("paint").max_attempts(5);
+    let at_once = [("retry", "after"), ("retryAfter", "1h")];
+    for (job, more, hours) in [
+        (job("paint"), &[("error", "no")][..], Some(2)),
+        (job("draw"), &[("error", "no colour")], Some(3)),
+        (job("draw").retry(hours(4)), &[("error", "no")], Some(4)),
+        (job("draw").retry(hours(4)), &at_once, Some(1)),
+        (job("paint"), &[("error", "no colour")], None),
+        (job("paint"), &[("error", "no"), ("retry", "never")], None),
+    ] {
+        let id = messages.send(job).await.unwrap();
+        let message = tap.next().await;
+        let (properties, body) = report(message.job(), message.version(), "failed", more, None);
+        assert!(client.publish("", &site.names().reply(), properties, &body).await);
+        tap.ack(&message).await;
+        let Some(hours) = hours else {
+            site.db.reaches(id, JobState::Dead).await;
+            continue;
+        };
+        site.db.reaches(id, JobState::Timer).await;
+        let due = site.db.jobs().detail(id).await.summary.due_at.unwrap();
+        let minutes = due.duration_since(jiff::Timestamp::now()).as_secs() / 60;
+        assert!((hours * 60 - 30..=hours * 60).contains(&minutes), "{more:?}: due in {minutes} minutes, not {hours} h");
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -89,6 +89,12 @@ pub(crate) trait SqlDb: TestDb {
     /// The same place as a process opens it that keeps the past.
     async fn remembering(&self, keep: jobwright::Keep) -> Self::Store;
 
+    /// Removes all rules, as somebody's own SQL could: nobody is told.
+    async fn lose_rules(&self);
+
+    /// Lets all openings be so much older; `None` removes them.
+    async fn age_openings(&self, by: Option<Duration>);
+
     /// Makes it look as if a schema change had been edited after it was applied.
     async fn pretend_edited(&self);
 }

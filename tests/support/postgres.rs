@@ -237,6 +237,20 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
+    async fn lose_rules(&self) {
+        self.raw("delete from {schema}.rule").await;
+    }
+
+    async fn age_openings(&self, by: Option<Duration>) {
+        match by.map(|by| by.as_secs()) {
+            Some(by) => {
+                let back = format!("opens_at - interval '{by} seconds'");
+                self.raw(&format!("update {{schema}}.opening set opens_at = {back}")).await;
+            }
+            None => self.raw("delete from {schema}.opening").await,
+        }
+    }
+
     async fn pretend_edited(&self) {
         self.raw("update {schema}.migration set checksum = 'edited' where version = 1").await;
     }

@@ -151,6 +151,17 @@ impl SqlDb for SqliteDb {
         Sqlite::open(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
+    async fn lose_rules(&self) {
+        self.raw("delete from jobwright_rule").await;
+    }
+
+    async fn age_openings(&self, by: Option<Duration>) {
+        match by.map(|by| by.as_micros()) {
+            Some(by) => self.raw(format!("update jobwright_opening set opens_at = unixepoch() * 1000000 - {by}")).await,
+            None => self.raw("delete from jobwright_opening").await,
+        }
+    }
+
     async fn pretend_edited(&self) {
         self.raw("update jobwright_migration set checksum = 'edited' where version = 1").await;
     }

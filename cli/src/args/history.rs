@@ -19,7 +19,7 @@ pub(crate) struct HistoryArgs {
     /// Only of this kind.
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// Only these ends: done, failed, lost, dead, cancelled, deleted.
+    /// Only these ends: done, failed, lost, dead, expired, cancelled, deleted.
     #[arg(long, value_delimiter = ',')]
     pub(crate) outcome: Vec<Ending>,
     /// Only those whose error contains this text.

@@ -16,7 +16,7 @@ pub(crate) enum JobsCommand {
         after_help = "Example:\n  jobwright jobs list --state dead --queue billing\n  jobwright jobs list --after 4711 --output json"
     )]
     List(ListArgs),
-    /// Show everything about one job: errors, headers, payload.
+    /// Show everything about one job: errors, headers, payload, progress, checkpoint, result.
     #[command(after_help = "Example:\n  jobwright jobs show 01890a5d-ac96-774b-bcce-b302099a8057")]
     Show(ShowArgs),
     /// Say what dead letters died of: equal errors in one line, the most frequent first.

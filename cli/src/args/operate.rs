@@ -146,7 +146,7 @@ pub(crate) struct AuditArgs {
     /// Only by this operator.
     #[arg(long, value_name = "NAME")]
     pub(crate) who: Option<String>,
-    /// Only this: suspend, resume, run, change, retry, cancel, delete, rule, condemn.
+    /// Only this: suspend, resume, run, change, retry, cancel, delete, rule, condemn, put-schedule, pause-schedule …
     #[arg(long)]
     pub(crate) action: Option<String>,
     /// Only entries before this one, by the number in the column `id`.

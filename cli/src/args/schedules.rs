@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use jobwright::{Misfire, Overlap};
 
 use super::OutputArgs;
+use super::operate::OperatorArgs;
 use super::send::header;
 
 #[derive(Debug, Subcommand)]
@@ -63,6 +64,8 @@ pub(crate) struct ListSchedulesArgs {
 pub(crate) struct ScheduleArgs {
     /// The schedule's name.
     pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +110,8 @@ pub(crate) struct PutArgs {
     #[arg(long, value_name = "TYPE")]
     pub(crate) content_type: Option<String>,
     #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
@@ -118,6 +123,8 @@ pub(crate) struct DeleteSchedulesArgs {
     /// Only count them.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -135,6 +142,8 @@ pub(crate) struct BackfillArgs {
     /// Only count them.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) operator: OperatorArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -11,7 +11,7 @@ use crate::output::{Format, json, print, table};
 
 pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(), Failure> {
     let pause = async |args: QueueArgs, paused| {
-        rules::change(settings, Scope::Queue, &args.queue, &args.operator, |rule| rule.paused = paused).await
+        rules::change(settings, Scope::Queue, &args.queue, &args.operator, move |rule| rule.paused = paused).await
     };
     match command {
         QueuesCommand::List(output) => list(settings, output).await,
@@ -23,7 +23,7 @@ pub(crate) async fn run(settings: &Settings, command: QueuesCommand) -> Result<(
 
 async fn limit(settings: &Settings, args: LimitArgs) -> Result<(), Failure> {
     let LimitArgs { queue, rule, aging, depth, share_by, weight, operator } = args;
-    rules::change(settings, Scope::Queue, &queue, &operator, |old| {
+    rules::change(settings, Scope::Queue, &queue, &operator, move |old| {
         rules::apply(old, &rule);
         if let Some(aging) = aging {
             old.aging = aging.0;

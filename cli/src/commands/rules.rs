@@ -16,7 +16,7 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
         RulesCommand::List(output) => list(settings, output).await,
         RulesCommand::Put(args) => {
             let PutRuleArgs { name, rule, paused } = args;
-            change(settings, name.scope, &name.name, &name.operator, |old| {
+            change(settings, name.scope, &name.name, &name.operator, move |old| {
                 old.paused = paused.unwrap_or(old.paused);
                 apply(old, &rule);
             })
@@ -39,19 +39,17 @@ pub(super) fn apply(rule: &mut Rule, args: &RuleArgs) {
     }
 }
 
-/// Reads a rule, changes it, and says what it is now.
+/// Changes a rule, and says what it is now.
 pub(super) async fn change(
     settings: &Settings,
     scope: Scope,
     name: &str,
     operator: &OperatorArgs,
-    edit: impl FnOnce(&mut Rule),
+    edit: impl FnOnce(&mut Rule) + Send + 'static,
 ) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let admin = operator.admin(&messages);
-    let mut rule = admin.rule(scope, name).await?;
-    edit(&mut rule);
-    admin.put_rule(&rule).await?;
+    let rule = admin.change_rule(scope, name, edit).await?;
     messages.wake_ups_sent().await;
     line(format!("{scope} {name}: {}", text(&rule)))
 }
@@ -92,14 +90,18 @@ pub(super) fn text(rule: &Rule) -> String {
 impl OperatorArgs {
     /// Steers in this operator's name.
     pub(crate) fn admin(&self, messages: &MessageServices<AnyStore>) -> Admin {
-        let name = self.operator.clone().unwrap_or_else(|| {
+        messages.admin().by(self.name())
+    }
+
+    /// Who the audit is to name.
+    pub(crate) fn name(&self) -> String {
+        self.operator.clone().unwrap_or_else(|| {
             let first = |names: [&str; 2]| names.iter().find_map(|name| env::var(name).ok().filter(|v| !v.is_empty()));
             let user = first(["USER", "LOGNAME"]).unwrap_or_else(|| "somebody".to_owned());
             let host = first(["HOSTNAME", "HOST"])
                 .or_else(|| std::fs::read_to_string("/etc/hostname").ok().map(|name| name.trim().to_owned()))
                 .unwrap_or_else(|| "localhost".to_owned());
             format!("{user}@{host}")
-        });
-        messages.admin().by(name)
+        })
     }
 }

@@ -1,12 +1,12 @@
 //! `jobwright schedules`: repeating jobs.
 
 use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
-use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule};
+use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule, ScheduleService};
 use serde_json::{Value, json as value};
 
 use super::connect_database;
 use super::send::payload;
-use crate::args::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
+use crate::args::{BackfillArgs, DeleteSchedulesArgs, OperatorArgs, PutArgs, SchedulesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, table, time};
@@ -14,30 +14,34 @@ use crate::output::{Format, json, line, or_dash, print, table, time};
 pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Result<(), Failure> {
     let longest = settings.database.max_payload;
     let messages = connect_database(settings).await?;
-    let schedules = messages.schedules();
     let done = match command {
         SchedulesCommand::List(args) => list(&messages, args.output.output).await,
         SchedulesCommand::Put(args) => put(&messages, *args, longest).await,
         SchedulesCommand::Pause(args) => {
             existing(&messages, &args.name).await?;
-            let paused = schedules.pause(&args.name).await?;
+            let paused = schedules(&messages, &args.operator).pause(&args.name).await?;
             line(format!("{} {}", args.name, if paused { "is paused" } else { "was paused already" }))
         }
         SchedulesCommand::Resume(args) => {
             existing(&messages, &args.name).await?;
-            let resumed = schedules.resume(&args.name).await?;
+            let resumed = schedules(&messages, &args.operator).resume(&args.name).await?;
             line(format!("{} {}", args.name, if resumed { "goes on" } else { "was not paused" }))
         }
         SchedulesCommand::Delete(args) => delete(&messages, &args).await,
         SchedulesCommand::Run(args) => {
             existing(&messages, &args.name).await?;
-            line(schedules.run(&args.name).await?.to_string())
+            line(schedules(&messages, &args.operator).run(&args.name).await?.to_string())
         }
         SchedulesCommand::Backfill(args) => backfill(&messages, &args).await,
     };
     // This process ends now, and a wake-up that was not sent would end with it.
     messages.wake_ups_sent().await;
     done
+}
+
+/// Schedules, changed in an operator's name.
+fn schedules<'a>(messages: &'a MessageServices<AnyStore>, operator: &OperatorArgs) -> ScheduleService<'a, AnyStore> {
+    messages.schedules().by(operator.name())
 }
 
 /// A schedule that must be there.
@@ -105,7 +109,7 @@ async fn put(messages: &MessageServices<AnyStore>, args: PutArgs, longest: usize
         .overlap(args.overlap)
         .until(args.until)
         .times(args.times);
-    let put = messages.schedules().put(new).await?;
+    let put = schedules(messages, &args.operator).put(new).await?;
     let done = match put.outcome {
         PutOutcome::Created => "was created",
         PutOutcome::Changed => "was changed",
@@ -135,7 +139,7 @@ async fn delete(messages: &MessageServices<AnyStore>, args: &DeleteSchedulesArgs
         let there = if args.dry_run {
             messages.schedules().get(&name).await?.is_some()
         } else {
-            messages.schedules().delete(&name).await?
+            schedules(messages, &args.operator).delete(&name).await?
         };
         if there { deleted.push(name) } else { absent.push(name) }
     }
@@ -152,7 +156,7 @@ async fn delete(messages: &MessageServices<AnyStore>, args: &DeleteSchedulesArgs
 
 async fn backfill(messages: &MessageServices<AnyStore>, args: &BackfillArgs) -> Result<(), Failure> {
     existing(messages, &args.name).await?;
-    let done = messages.schedules().backfill(&args.name, args.from, args.to, args.dry_run).await?;
+    let done = schedules(messages, &args.operator).backfill(&args.name, args.from, args.to, args.dry_run).await?;
     match args.output.output {
         Format::Json => json(&value!({
             "dry_run": args.dry_run, "occurrences": done.occurrences, "jobs": done.jobs, "queue": done.queue,

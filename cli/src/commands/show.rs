@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jobwright::Payload;
-use jobwright::store::JobDetail;
+use jobwright::store::{JobDetail, JobProgress, JobResult};
 use serde_json::{Value, json as value};
 
 use super::connect_database;
@@ -14,28 +14,87 @@ use crate::output::{Format, harmless, json, or_dash, print, time};
 
 pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let Some(job) = messages.jobs().show(args.id).await? else {
-        return Err(Failure::Failed(format!(
-            "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({} in {})",
-            args.id,
-            messages.jobs().describe()
-        )));
+    let admin = messages.admin();
+    let job = admin.show(args.id).await?;
+    // Asked after the job: it is committed together with its end.
+    let result = admin.result(args.id).await?;
+    let format = args.output.output;
+    let Some(job) = job else {
+        return match (result, format) {
+            (Some(result), Format::Json) => json(&value!({
+                "id": result.id, "state": "done", "kind": result.kind, "result": left(&result),
+            })),
+            (Some(result), Format::Table) => print(done(&result)),
+            (None, _) => Err(Failure::Failed(format!(
+                "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({} in {}); \
+                 `jobwright jobs history ID` may know more",
+                args.id,
+                messages.jobs().describe()
+            ))),
+        };
     };
-    match args.output.output {
-        Format::Json => json(&document(&job)),
-        Format::Table => print(sheet(&job)),
+    let progress = admin.progress(args.id).await?;
+    match format {
+        Format::Json => {
+            let mut document = document(&job);
+            if let Value::Object(fields) = &mut document {
+                fields.insert("progress".to_owned(), value!(progress));
+                fields.insert("result".to_owned(), value!(result.as_ref().map(left)));
+            }
+            json(&document)
+        }
+        Format::Table => print(sheet(&job, progress.as_ref(), result.as_ref())),
     }
 }
 
-fn document(job: &JobDetail) -> Value {
-    let mut document = serde_json::to_value(&job.summary).unwrap_or_default();
-    let payload = match &job.payload {
+/// What a job left when it was done.
+fn left(result: &JobResult) -> Value {
+    value!({ "payload": content(&result.payload), "at": result.created_at, "expires_at": result.expires_at })
+}
+
+/// All that is known of a job that is done.
+fn done(result: &JobResult) -> String {
+    let mut text = String::new();
+    for (name, value) in [("id", result.id.to_string()), ("state", "done".to_owned()), ("kind", result.kind.clone())] {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{name:<11} {value}");
+    }
+    write_result(&mut text, result);
+    harmless(&text)
+}
+
+fn write_result(text: &mut String, result: &JobResult) {
+    let until = time(result.expires_at);
+    let _ = writeln!(text, "\nresult of {}, kept until {until}:", time(result.created_at));
+    write_payload(text, &result.payload);
+}
+
+fn write_payload(text: &mut String, payload: &Payload) {
+    match payload {
+        Payload::Json(raw) => write_json(text, raw.get()),
+        bytes @ Payload::Bytes { .. } => text.push_str(bytes.as_str().unwrap_or("(not text)")),
+    }
+    text.push('\n');
+}
+
+fn write_json(text: &mut String, json: &str) {
+    let pretty = serde_json::from_str::<Value>(json).and_then(|json| serde_json::to_string_pretty(&json));
+    text.push_str(pretty.as_deref().unwrap_or(json));
+}
+
+fn content(payload: &Payload) -> Value {
+    match payload {
         Payload::Json(raw) => value!({ "content_type": "application/json", "json": raw }),
         bytes @ Payload::Bytes { .. } => match bytes.as_str() {
             Some(text) => value!({ "content_type": bytes.content_type(), "text": text }),
             None => value!({ "content_type": bytes.content_type(), "size": bytes.as_bytes().len() }),
         },
-    };
+    }
+}
+
+fn document(job: &JobDetail) -> Value {
+    let mut document = serde_json::to_value(&job.summary).unwrap_or_default();
+    let payload = content(&job.payload);
     let dead = job.dead.as_ref().map(|(at, reason)| value!({ "at": at, "reason": reason }));
     if let Value::Object(fields) = &mut document {
         fields.insert("version".to_owned(), job.version.into());
@@ -49,7 +108,7 @@ fn document(job: &JobDetail) -> Value {
     document
 }
 
-fn sheet(job: &JobDetail) -> String {
+fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobResult>) -> String {
     let summary = &job.summary;
     let mut fields = vec![
         ("id", summary.id.to_string()),
@@ -69,6 +128,12 @@ fn sheet(job: &JobDetail) -> String {
     if let Some((at, reason)) = &job.dead {
         fields.push(("dead since", time(*at)));
         fields.push(("reason", reason.clone()));
+    }
+    if let Some(JobProgress { percent, note, at, .. }) = progress {
+        let percent = percent.map(|percent| format!("{percent} % "));
+        let note = note.as_ref().map(|note| format!("{note:?} "));
+        let said = [percent, note].into_iter().flatten().collect::<String>();
+        fields.push(("progress", format!("{said}at {}", time(*at))));
     }
     let mut text = String::new();
     // Writing to a string can't fail.
@@ -93,14 +158,16 @@ fn sheet(job: &JobDetail) -> String {
     }
     let content_type = job.payload.content_type();
     let _ = writeln!(text, "\npayload ({content_type}, {} bytes):", job.payload.as_bytes().len());
-    match &job.payload {
-        Payload::Json(raw) => {
-            let pretty = serde_json::from_str::<Value>(raw.get()).and_then(|json| serde_json::to_string_pretty(&json));
-            text.push_str(pretty.as_deref().unwrap_or(raw.get()));
-        }
-        bytes @ Payload::Bytes { .. } => text.push_str(bytes.as_str().unwrap_or("(not text)")),
+    write_payload(&mut text, &job.payload);
+    if let Some(checkpoint) = progress.and_then(|progress| progress.checkpoint.as_ref()) {
+        text.push_str("\ncheckpoint, from which the next attempt goes on:\n");
+        write_json(&mut text, checkpoint.get());
+        text.push('\n');
     }
-    text.push('\n');
+    // Of an earlier job with this id.
+    if let Some(result) = result {
+        write_result(&mut text, result);
+    }
     harmless(&text)
 }
 

@@ -142,6 +142,10 @@ fn build(
         builder = builder.queue(name, concurrency);
     }
     for queue in lanes.external {
+        // For failures of which the worker says nothing else.
+        if let Some(retry) = settings.queues.get(queue.name()).and_then(|queue| queue.retry.clone()) {
+            builder = builder.queue_retry(queue.name(), retry);
+        }
         builder = builder.external_queue(queue);
     }
     for (kind, handler) in &settings.handlers {

@@ -47,11 +47,6 @@ impl Queue {
                         so remove one of them"
                 .to_owned());
         }
-        if self.retry.is_some() {
-            return Err("has both `retry` and `external = true`: external workers say themselves when to try again, so remove one \
-                        of them"
-                .to_owned());
-        }
         let mut queue = ExternalQueue::new(name);
         if let Some(lease) = self.lease {
             queue = queue.lease(lease);

@@ -134,6 +134,17 @@ impl Place {
         done.stdout.trim().to_owned()
     }
 
+    /// What its database is to a program that uses the library.
+    pub(crate) async fn messages(&self) -> jobwright::MessageServices<jobwright::AnyStore> {
+        let url = self.url.replace("sqlite:", &format!("sqlite:{}/", self.path().display()));
+        let mut database = jobwright::DatabaseConfig::url(url);
+        if let Some(schema) = &self.schema {
+            database.schema.clone_from(schema);
+        }
+        let config = jobwright::Config { database, ..jobwright::Config::default() };
+        jobwright::MessageServices::connect(&config).await.unwrap()
+    }
+
     /// Starts a worker and reads what it says.
     pub(crate) fn worker(&self, args: &[&str]) -> Worker {
         Worker::start(self.command(&[&["worker"], args].concat()))

@@ -12,14 +12,14 @@ use super::fields::{Fields, as_text, bad, quoted};
 use super::headers::is_reserved;
 use super::{Incoming, Refusal, body, digest, priority};
 use crate::job::{
-    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, Terms,
+    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, Terms, Unique,
     parse_duration,
 };
 
 /// Longest id, in bytes.
 const ID_MAX: usize = 255;
 /// Headers that say what the job is, or described the job they were copied from: not kept as headers.
-const CONSUMED: [&str; 14] = [
+const CONSUMED: [&str; 15] = [
     "jobKind",
     "jobPriority",
     "queue",
@@ -29,6 +29,7 @@ const CONSUMED: [&str; 14] = [
     "groupId",
     "ordered",
     "limitKey",
+    "uniqueKey",
     "submissionId",
     "jobId",
     "attempt",
@@ -157,6 +158,9 @@ fn terms(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
     if let Some(key) = fields.filled("limitKey")? {
         job = job.limit_key(key);
     }
+    if let Some(key) = fields.filled("uniqueKey")? {
+        job = job.unique(Unique::key(key));
+    }
     if let Some(expiration) = fields.properties.expiration() {
         let text = expiration.as_str();
         let millis = text.parse().map_err(|_| {
@@ -234,6 +238,7 @@ fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
     refuse("bad-due", NewJob { due: job.due, ..plain() })?;
     refuse("expiration", NewJob { due: job.due, terms: Terms { ttl: job.terms.ttl, ..Terms::default() }, ..plain() })?;
     refuse("bad-header", NewJob { terms: Terms { ttl: None, ..job.terms.clone() }, ..plain() })?;
+    refuse("bad-header", NewJob { unique: job.unique.clone(), ..plain() })?;
     refuse("bad-header", NewJob { headers: job.headers.clone(), max_attempts: job.max_attempts, ..plain() })?;
     let json = matches!(job.payload, Ok(Payload::Json(_)));
     let message = job

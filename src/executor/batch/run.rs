@@ -215,6 +215,7 @@ async fn returned<S: Store>(
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
+            node.messages.wakeup.bells.ring(fences.iter().map(|fence| fence.id));
             node.in_flight.remove(fences.into_iter());
         }
         Ok(false) => {

@@ -1,14 +1,16 @@
 //! What external workers report.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
 use crate::broker::{Broker, ExternalReport, Incoming, Refusal, wire};
 use crate::error::Result;
+use crate::executor::failing::Decision;
 use crate::executor::stats::add;
-use crate::job::{Fence, REPLY_QUEUE, RetryAdvice, RetryPolicy};
-use crate::store::{Extension, ExternalDone, Hint, Settlement, Store, Verdict};
+use crate::job::{Fence, Job, JobError, REPLY_QUEUE};
+use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
@@ -77,7 +79,7 @@ async fn one_by_one<S: Store>(
 struct Batch {
     extensions: Vec<Extension>,
     done: Vec<ExternalDone>,
-    failed: Vec<Settlement>,
+    failed: Vec<Failed>,
 }
 
 impl Batch {
@@ -86,8 +88,9 @@ impl Batch {
             ExternalReport::Done { fence, result } => self.done.push(ExternalDone { fence, result }),
             ExternalReport::Extend { fence, lease } => self.extensions.push(Extension { fence, lease }),
             ExternalReport::Failed { fence, error, detail, advice } => {
-                let settlement = Settlement::new(fence, verdict(fence, advice)).error(&error, detail.as_deref());
-                self.failed.push(settlement);
+                let error = JobError::new(error).advise(advice);
+                let error = detail.into_iter().fold(error, JobError::detail);
+                self.failed.push(Failed { fence, error });
             }
         }
     }
@@ -109,8 +112,11 @@ impl Batch {
             node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
         }
         if !self.failed.is_empty() {
-            let accepted =
-                insist("record failures of external workers", || store.settle_external(&self.failed)).await?;
+            let mut failures = Vec::with_capacity(self.failed.len());
+            for failed in &self.failed {
+                failures.push(failed.settlement(node).await?);
+            }
+            let accepted = insist("record failures of external workers", || store.settle_external(&failures)).await?;
             add(&node.counters.reported, accepted.len());
             late(node, "failed", self.failed.len() - accepted.len());
             node.messages.wakeup.tell([Hint::Timer]);
@@ -134,13 +140,55 @@ fn late<S: Store>(node: &Incarnation<S>, what: &str, n: usize) {
     }
 }
 
-/// What a failure means for the job. The policy knows the attempts by the version, which counts the hand-outs.
-fn verdict(fence: Fence, advice: RetryAdvice) -> Verdict {
-    match advice {
-        RetryAdvice::ByPolicy | RetryAdvice::Conflict => {
-            Verdict::Retry(RetryPolicy::default().delay(u32::try_from(fence.version.max(1)).unwrap_or(u32::MAX)))
-        }
-        RetryAdvice::After(delay) => Verdict::Retry(delay),
-        RetryAdvice::Never => Verdict::Dead,
+/// A failure, as it was reported.
+struct Failed {
+    fence: Fence,
+    error: JobError,
+}
+
+impl Failed {
+    /// What it means for the job: as for a handler of this node, by the policies of the job, its kind and its queue. A conflict is an
+    /// ordinary failure, because nobody can run the job again within its attempt.
+    async fn settlement<S: Store>(&self, node: &Incarnation<S>) -> Result<Settlement> {
+        let Self { fence, error } = self;
+        let detail = insist("look at a job of an external worker", || node.store.show(fence.id)).await?;
+        let verdict = match detail.filter(|detail| detail.version == fence.version) {
+            Some(detail) => decide(node, error, &job(detail)),
+            // It is no longer in this worker's hands, and the store will say so.
+            None => Verdict::Retry(Duration::ZERO),
+        };
+        Ok(Settlement::new(*fence, verdict).error(error.message(), error.detail_text()))
+    }
+}
+
+fn decide<S: Store>(node: &Incarnation<S>, error: &JobError, job: &Job) -> Verdict {
+    let handled = node.registry.get(&job.kind).map(|kind| &kind.options);
+    let options = handled.or_else(|| node.failing.kinds.get(&job.kind)).cloned().unwrap_or_default();
+    match node.failing.decide(error, job, &options, u32::MAX) {
+        Decision::Later(delay) => Verdict::Retry(delay),
+        Decision::AtOnce => Verdict::Retry(Duration::ZERO),
+        Decision::Never => Verdict::Dead,
+    }
+}
+
+/// The job as a handler would have seen it.
+fn job(detail: JobDetail) -> Job {
+    let JobDetail { summary, version, headers, payload, terms, .. } = detail;
+    let JobSummary { id, seq, kind, queue, priority, attempt, max_attempts, created_at, .. } = summary;
+    Job {
+        id,
+        seq,
+        version,
+        kind,
+        queue,
+        priority,
+        attempt,
+        max_attempts,
+        payload,
+        headers,
+        terms,
+        // It has been started.
+        admitted: true,
+        created_at,
     }
 }

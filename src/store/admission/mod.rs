@@ -64,6 +64,15 @@ pub struct Admitted {
     pub aging: Option<Duration>,
 }
 
+/// Gates that wait for a round of admission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overdue {
+    /// How many openings there are.
+    pub openings: u64,
+    /// For how long the oldest has been open, as far as the store knows: the embedded one keeps no moment of what opened at once.
+    pub longest: Duration,
+}
+
 /// Admits jobs.
 #[async_trait]
 pub trait Admission: Send + Sync {
@@ -75,6 +84,9 @@ pub trait Admission: Send + Sync {
     async fn age_jobs(&self, limit: usize) -> Result<u64>;
 
     /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something
-    /// waits behind an open gate. Empty when all is well and nobody is at work. For tests and `doctor`: it reads everything.
+    /// waits behind a gate of any kind that nobody holds and nobody will open. Empty when all is well and nobody is at work. For tests and `doctor`: it reads everything.
     async fn slot_faults(&self) -> Result<Vec<String>>;
+
+    /// Gates that opened and that nobody has looked behind since. Some are ordinary for a moment.
+    async fn overdue_openings(&self) -> Result<Overdue>;
 }

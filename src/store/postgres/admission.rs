@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
 use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, plan};
-use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
 
 /// Gates that one round looks at.
 const GATES: i64 = 1000;
@@ -53,6 +53,15 @@ impl Admission for Postgres {
     async fn slot_faults(&self) -> Result<Vec<String>> {
         let rows = self.0.engine("check the slots", &self.0.sql.slot_faults, &[]).await?;
         rows.iter().map(|row| rows::get(row, 0)).collect()
+    }
+
+    async fn overdue_openings(&self) -> Result<Overdue> {
+        let rows = self.0.engine("look for open gates", &self.0.sql.overdue_openings, &[]).await?;
+        let row = rows::single(&rows)?;
+        Ok(Overdue {
+            openings: rows::get::<i64>(row, 0)?.unsigned_abs(),
+            longest: Duration::from_micros(rows::get::<i64>(row, 1)?.max(0).unsigned_abs()),
+        })
     }
 }
 

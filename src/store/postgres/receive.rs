@@ -11,12 +11,14 @@ use std::time::Duration;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::client::Params;
 use super::insert::{Columns, Texts};
+use super::transaction::PgTransaction;
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Submission};
-use crate::store::Received;
 use crate::store::broker::{Record, judge};
+use crate::store::{Received, UnitOfWork};
 
 pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<Vec<Received>> {
     if submissions.is_empty() {
@@ -48,16 +50,36 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
 /// Stores the first submission of each id. Returns what is on record for those that were not seen before.
 async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<HashMap<JobId, Record>> {
     let mut firsts: HashMap<JobId, [u8; 32]> = HashMap::with_capacity(submissions.len());
-    let mut messages: Vec<JobMessage> = Vec::with_capacity(submissions.len());
+    let (mut plain, mut unique): (Vec<JobMessage>, Vec<JobMessage>) = (Vec::new(), Vec::new());
     for Submission { message, digest } in submissions {
         if let Entry::Vacant(free) = firsts.entry(message.id) {
             free.insert(*digest);
-            messages.push(message.clone());
+            if message.terms.unique.is_some() { &mut unique } else { &mut plain }.push(message.clone());
         }
     }
-    let texts = Texts::new(&messages);
-    let columns = Columns::new(&messages, &texts, None, &HashSet::new());
-    let digests: Vec<&[u8]> = messages.iter().map(|message| firsts[&message.id].as_slice()).collect();
+    let mut records = HashMap::with_capacity(firsts.len());
+    if !plain.is_empty() {
+        records.extend(store_plain(shared, &plain, &firsts).await?);
+    }
+    if !unique.is_empty() {
+        records.extend(store_unique(shared, &unique, &firsts).await?);
+    }
+    Ok(records)
+}
+
+fn digests<'a>(messages: &[JobMessage], firsts: &'a HashMap<JobId, [u8; 32]>) -> Vec<&'a [u8]> {
+    messages.iter().map(|message| firsts[&message.id].as_slice()).collect()
+}
+
+/// Those that ask for no key, by one statement.
+async fn store_plain(
+    shared: &Arc<Shared>,
+    messages: &[JobMessage],
+    firsts: &HashMap<JobId, [u8; 32]>,
+) -> Result<Vec<(JobId, Record)>> {
+    let texts = Texts::new(messages);
+    let columns = Columns::new(messages, &texts, None, &HashSet::new());
+    let digests = digests(messages, firsts);
     let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
     params.push(&digests);
     params.push(columns.terms());
@@ -70,6 +92,29 @@ async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result
             Ok((id, Record { stored: rows::get(row, 1)?, digest }))
         })
         .collect()
+}
+
+/// Those that ask for a key, in one transaction: remembered, then the keys, then the jobs of those that got theirs. What somebody holds
+/// keeps the job out, and the submission counts as known.
+async fn store_unique(
+    shared: &Arc<Shared>,
+    messages: &[JobMessage],
+    firsts: &HashMap<JobId, [u8; 32]>,
+) -> Result<Vec<(JobId, Record)>> {
+    let mut transaction = PgTransaction::begin_engine(shared).await?;
+    let ids: Vec<Uuid> = messages.iter().map(|message| message.id.into()).collect();
+    let params: Params<'_> = &[&ids, &digests(messages, firsts)];
+    let rows = transaction.run("remember submissions", &shared.sql.remember_submissions, params).await?;
+    let novel = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<HashSet<_>>>()?;
+    let messages: Vec<JobMessage> = messages.iter().filter(|message| novel.contains(&message.id)).cloned().collect();
+    if messages.is_empty() {
+        transaction.rollback().await?;
+        return Ok(Vec::new());
+    }
+    let kept: HashSet<JobId> = transaction.insert(&messages, None).await?.kept.into_iter().map(|(id, _)| id).collect();
+    transaction.commit().await?;
+    let record = |id: JobId| Record { stored: !kept.contains(&id), digest: firsts[&id] };
+    Ok(messages.iter().map(|message| (message.id, record(message.id))).collect())
 }
 
 pub(super) async fn prune(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {

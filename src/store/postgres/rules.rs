@@ -6,68 +6,72 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::batch::Batch;
+use super::client::Params;
+use super::statements::Statement;
 use super::types::JsonParam;
 use super::{Postgres, rows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Hint, JobStore, Rate, Rule, Rules};
+use crate::store::rules::{edited, named};
+use crate::store::{Hint, JobStore, Rate, Rule, RuleEdit, Rules, Scope};
 
 #[async_trait]
 impl Rules for Postgres {
-    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
-        rule.check()?;
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         let shared = &self.0;
-        let scope = rule.scope.as_str();
-        let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-        let period = rule.rate.map(|rate| rows::micros(rate.period));
-        let starts = rule.rate.map(|rate| number(rate.starts));
-        let depth = rule.depth.map(|depth| i64::try_from(depth).unwrap_or(i64::MAX));
-        let shares = rule
-            .shares
-            .as_ref()
-            .map(serde_json::to_string)
-            .transpose()
-            .map_err(|error| Error::invalid("the shares of a rule can't be written as JSON").with_source(error))?;
-        let prefix = rule.scope.prefix();
-        let gate = format!("{prefix}{}", rule.name);
-        let what = serde_json::json!(rule).to_string();
         // A round under way may have read the rules as they were, and be about to park jobs behind a gate that this would open: they
-        // take turns.
+        // take turns. So do two who change the same rule.
         let batch = Batch::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
-        batch
-            .query(
-                &shared.sql.put_rule,
-                &[
-                    &scope,
-                    &rule.name,
-                    &rule.paused,
-                    &rule.running.map(number),
-                    &starts,
-                    &period,
-                    &rule.aging.map(rows::micros),
-                    &depth,
-                    &shares.as_deref().map(JsonParam),
-                    &rule.is_empty(),
-                    &gate,
-                    &prefix,
-                    &by,
-                    &JsonParam(&what),
-                ],
-            )
-            .await?;
+        let rule = edited(named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name), edit)?;
+        put(&shared.sql.put_rule, &batch, &rule, by).await?;
         batch.commit().await?;
         self.forget_depths();
         if rule.running.is_some() {
-            self.adopt(scope, &rule.name, prefix).await?;
+            self.adopt(scope.as_str(), name, scope.prefix()).await?;
         }
         if let Err(error) = self.notify(&[Hint::Any]).await {
             tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
         }
-        Ok(())
+        Ok(rule)
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         read(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)
     }
+}
+
+/// Writes a rule, or removes one that asks for nothing.
+async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>) -> Result<()> {
+    let scope = rule.scope.as_str();
+    let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let period = rule.rate.map(|rate| rows::micros(rate.period));
+    let starts = rule.rate.map(|rate| number(rate.starts));
+    let depth = rule.depth.map(|depth| i64::try_from(depth).unwrap_or(i64::MAX));
+    let shares = rule
+        .shares
+        .as_ref()
+        .map(serde_json::to_string)
+        .transpose()
+        .map_err(|error| Error::invalid("the shares of a rule can't be written as JSON").with_source(error))?;
+    let prefix = rule.scope.prefix();
+    let gate = format!("{prefix}{}", rule.name);
+    let what = serde_json::json!(rule).to_string();
+    let params: Params<'_> = &[
+        &scope,
+        &rule.name,
+        &rule.paused,
+        &rule.running.map(number),
+        &starts,
+        &period,
+        &rule.aging.map(rows::micros),
+        &depth,
+        &shares.as_deref().map(JsonParam),
+        &rule.is_empty(),
+        &gate,
+        &prefix,
+        &by,
+        &JsonParam(&what),
+    ];
+    batch.query(statement, params).await.map(drop)
 }
 
 impl Postgres {

@@ -10,14 +10,17 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::batch::Batch;
+use super::client::Params;
 use super::insert::Texts;
+use super::statements::Statement;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;
 use super::{Postgres, Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
-use crate::store::UnitOfWork;
 use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+use crate::store::{Note, UnitOfWork};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -52,7 +55,12 @@ impl Schedules for Postgres {
         Ok((now, found))
     }
 
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
+    async fn write_schedule(
+        &self,
+        schedule: &ScheduleInfo,
+        seen: Option<i64>,
+        note: Option<&Note<'_>>,
+    ) -> Result<bool> {
         let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
         let ScheduleSpec { name, schedule, message, misfire, overlap, until, times } = spec;
         let (misfire, overlap) = (misfire.as_str(), overlap.as_str());
@@ -86,19 +94,46 @@ impl Schedules for Postgres {
             &headers,
             &terms,
         ];
-        let rows = match &seen {
-            None => self.0.engine("put a schedule", &self.0.sql.schedule_insert, &params).await?,
+        let (what, statement) = match &seen {
+            None => ("put a schedule", &self.0.sql.schedule_insert),
             Some(seen) => {
                 params.push(seen);
-                self.0.engine("change a schedule", &self.0.sql.schedule_update, &params).await?
+                ("change a schedule", &self.0.sql.schedule_update)
             }
         };
-        Ok(!rows.is_empty())
+        let Some(note) = note else { return Ok(!self.0.engine(what, statement, &params).await?.is_empty()) };
+        Ok(self.noted(what, statement, &params, note).await? > 0)
     }
 
-    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
-        let rows = self.0.engine_once("delete schedules", &self.0.sql.schedule_delete, &[&names]).await?;
-        Ok(rows.len() as u64)
+    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64> {
+        let (what, statement) = ("delete schedules", &self.0.sql.schedule_delete);
+        match note {
+            None => Ok(self.0.engine_once(what, statement, &[&names]).await?.len() as u64),
+            Some(note) => self.noted(what, statement, &[&names], note).await,
+        }
+    }
+
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64> {
+        let mut transaction = PgTransaction::begin_engine(&self.0).await?;
+        let inserted = transaction.insert(jobs, None).await?;
+        let sent = note.sent + inserted.rows;
+        let (sql, counts) = (&self.0.sql, Note { sent, ..note.clone() }.counts().to_string());
+        let what = note.what.to_string();
+        let entry = match note.entry {
+            Some(id) => {
+                transaction.run("complete the audit", &sql.audit_count, &[&id, &JsonParam(&counts)]).await?;
+                id
+            }
+            None => {
+                let params: Params<'_> = &[&note.by, &note.action, &JsonParam(&what), &JsonParam(&counts)];
+                let rows = transaction.run("write the audit", &sql.audit_write, params).await?;
+                rows::get(rows::single(&rows)?, 0)?
+            }
+        };
+        transaction.commit().await?;
+        // Only now is it there.
+        (note.entry, note.sent) = (Some(entry), sent);
+        Ok(inserted.rows)
     }
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
@@ -110,6 +145,29 @@ impl Schedules for Postgres {
             transaction.commit().await?;
         }
         Ok(fates)
+    }
+}
+
+impl Postgres {
+    /// Runs a statement that answers with the rows it changed, and notes it in the same transaction if there are any. Returns how many.
+    async fn noted(
+        &self,
+        what: &'static str,
+        statement: &Statement,
+        params: Params<'_>,
+        note: &Note<'_>,
+    ) -> Result<u64> {
+        let batch = Batch::begin(&self.0, what).await?;
+        let changed = batch.query(statement, params).await?.len() as u64;
+        if changed == 0 {
+            batch.roll_back().await?;
+            return Ok(0);
+        }
+        let (what, counts) = (note.what.to_string(), note.counts().to_string());
+        let entry: Params<'_> = &[&note.by, &note.action, &JsonParam(&what), &JsonParam(&counts)];
+        batch.query(&self.0.sql.audit_write, entry).await?;
+        batch.commit().await?;
+        Ok(changed)
     }
 }
 

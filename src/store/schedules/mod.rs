@@ -14,10 +14,11 @@ use jiff::Timestamp;
 
 pub use self::due::{Fate, Firing, MISFIRE_GRACE};
 pub use self::ops::{
-    BACKFILL_MAX, Backfilled, Fired, Put, PutOutcome, backfill, fire_due, get, pause, put, resume, run_now,
+    BACKFILL_MAX, Backfilled, Fired, Put, PutOutcome, backfill, delete, fire_due, get, pause, put, resume, run_now,
 };
 use crate::error::Result;
-use crate::job::{JobId, ScheduleSpec};
+use crate::job::{JobId, JobMessage, ScheduleSpec};
+use crate::store::Note;
 
 /// A schedule as it is kept.
 #[derive(Clone, Debug)]
@@ -69,10 +70,16 @@ pub trait Schedules: Send + Sync {
 
     /// Writes a schedule: a new one if `seen` is `None`, else in place of the version seen. `false`: there is one already, or it
     /// was changed since. The version that is written is the one seen, raised by one; that of a new one is 0.
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool>;
+    /// What is noted is in the audit exactly if it was written.
+    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>, note: Option<&Note<'_>>)
+    -> Result<bool>;
 
-    /// Removes schedules; jobs they have sent stay. Returns how many there were.
-    async fn delete_schedules(&self, names: &[String]) -> Result<u64>;
+    /// Removes schedules; jobs they have sent stay. Returns how many there were. What is noted is in the audit if there were any.
+    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64>;
+
+    /// Sends jobs of a schedule beside those that are due, and writes or completes the entry in the audit. Returns how many were sent:
+    /// a job whose id is taken is not.
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64>;
 
     /// Sends the jobs of occurrences and moves their schedules on, in one transaction. Leaves out those that were changed since,
     /// or that another node is firing; and sends no job where the one before is not over and must not overlap.

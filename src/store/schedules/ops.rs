@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::due::BYTES;
 use super::{Fate, Firing, ScheduleInfo, Which};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, ScheduleSpec};
-use crate::store::{Hint, JobStore};
+use crate::store::{Hint, JobStore, Note, Order};
 
 /// Most occurrences one call fills in.
 pub const BACKFILL_MAX: usize = 10_000;
@@ -76,9 +77,12 @@ fn hint(message: &JobMessage) -> Hint {
 /// Keeps a schedule, in place of the one of that name if there is one. That keeps its past, and its next occurrence unless
 /// schedule, zone, end or number of times changed. A paused one stays paused.
 ///
+/// Here and below, `by` is the operator, who gets an entry in the audit if something changed; `None` = nobody is to be remembered.
+///
 /// # Errors
-/// When `seen` is given, and the schedule has another version (or is not there): somebody else has changed it.
-pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>) -> Result<Put> {
+/// When `seen` is given, and the schedule has another version (or is not there): somebody else has changed it. When the operator's name
+/// makes no sense.
+pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>, by: Option<&str>) -> Result<Put> {
     for _ in 0..TRIES {
         let (now, old) = read(jobs, &spec.name).await?;
         if let Some(seen) = seen
@@ -99,12 +103,23 @@ pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>) ->
             Some(_) => PutOutcome::Changed,
         };
         let before = old.as_ref().map(|old| old.version);
+        let note = Note::new(by, "put-schedule", what(spec, outcome))?;
         let schedule = replacement(spec, old, now);
-        if jobs.write_schedule(&schedule, before).await? {
+        if jobs.write_schedule(&schedule, before, note.as_ref()).await? {
             return Ok(Put { outcome, schedule });
         }
     }
     Err(crowded(jobs, "put", &spec.name))
+}
+
+/// What the audit keeps of a schedule that was put. Not the payload: it may be large, and a secret.
+fn what(spec: &ScheduleSpec, outcome: PutOutcome) -> Value {
+    let ScheduleSpec { name, schedule, message, misfire, overlap, until, times } = spec;
+    json!({
+        "schedule": name, "outcome": outcome, "when": schedule.text(), "zone": schedule.zone(), "misfire": misfire, "overlap": overlap,
+        "until": until, "times": times, "kind": message.kind, "queue": message.queue, "priority": message.priority,
+        "max_attempts": message.max_attempts,
+    })
 }
 
 /// As exact as a database.
@@ -170,8 +185,8 @@ fn crowded(jobs: &dyn JobStore, what: &str, name: &str) -> Error {
 ///
 /// # Errors
 /// When there is none of this name.
-pub async fn pause(jobs: &dyn JobStore, name: &str) -> Result<bool> {
-    set_paused(jobs, name, true).await
+pub async fn pause(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+    set_paused(jobs, name, true, by).await
 }
 
 /// Lets a schedule go on, with the first occurrence from now: what would have happened meanwhile is not made up for.
@@ -179,11 +194,13 @@ pub async fn pause(jobs: &dyn JobStore, name: &str) -> Result<bool> {
 ///
 /// # Errors
 /// When there is none of this name.
-pub async fn resume(jobs: &dyn JobStore, name: &str) -> Result<bool> {
-    set_paused(jobs, name, false).await
+pub async fn resume(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+    set_paused(jobs, name, false, by).await
 }
 
-async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool) -> Result<bool> {
+async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool, by: Option<&str>) -> Result<bool> {
+    let action = if paused { "pause-schedule" } else { "resume-schedule" };
+    let note = Note::new(by, action, json!({ "schedule": name }))?;
     for _ in 0..TRIES {
         let (now, old) = existing(jobs, name).await?;
         if old.paused == paused {
@@ -192,11 +209,20 @@ async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool) -> Result<boo
         let next_at = if paused { old.next_at } else { old.spec.next(now, old.fired) };
         let seen = old.version;
         let changed = ScheduleInfo { paused, next_at, version: seen + 1, ..old };
-        if jobs.write_schedule(&changed, Some(seen)).await? {
+        if jobs.write_schedule(&changed, Some(seen), note.as_ref()).await? {
             return Ok(true);
         }
     }
     Err(crowded(jobs, if paused { "pause" } else { "resume" }, name))
+}
+
+/// Removes a schedule; jobs it has sent stay. `false`: there was none of this name.
+///
+/// # Errors
+/// When the store can't be reached.
+pub async fn delete(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+    let note = Note::new(by, "delete-schedule", json!({ "schedule": name }))?;
+    Ok(jobs.delete_schedules(&[name.to_owned()], note.as_ref()).await? > 0)
 }
 
 /// Sends a job of a schedule now, beside its occurrences, whether or not it is paused. Returns the job, and who has to hear
@@ -204,12 +230,20 @@ async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool) -> Result<boo
 ///
 /// # Errors
 /// When there is none of this name.
-pub async fn run_now(jobs: &dyn JobStore, name: &str) -> Result<(JobId, Hint)> {
+pub async fn run_now(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<(JobId, Hint)> {
     let (now, schedule) = existing(jobs, name).await?;
     let message = schedule.spec.extra(now);
     let (id, hint) = (message.id, hint(&message));
-    jobs.insert(&[message], None).await?;
+    let mut note = Note::new(by, "run-schedule", json!({ "schedule": name, "job": id }))?;
+    send(jobs, &[message], note.as_mut()).await?;
     Ok((id, hint))
+}
+
+async fn send(jobs: &dyn JobStore, messages: &[JobMessage], note: Option<&mut Note<'_>>) -> Result<u64> {
+    match note {
+        Some(note) => jobs.send_of_schedule(messages, note).await,
+        None => Ok(jobs.insert(messages, None).await?.rows),
+    }
 }
 
 /// Sends the jobs of all occurrences from `from` up to `to`, without that moment, also those that have happened: but not where
@@ -221,7 +255,7 @@ pub async fn backfill(
     jobs: &dyn JobStore,
     name: &str,
     (from, to): (Timestamp, Timestamp),
-    dry_run: bool,
+    Order { dry_run, by }: Order<'_>,
 ) -> Result<Backfilled> {
     let (now, schedule) = existing(jobs, name).await?;
     let spec = &schedule.spec;
@@ -248,10 +282,12 @@ pub async fn backfill(
         hint: hint(&spec.message),
     };
     if !dry_run {
+        let what = json!({ "schedule": name, "from": from, "to": to, "occurrences": done.occurrences });
+        let mut note = Note::new(by, "backfill-schedule", what)?;
         for batch in batches(spec, &occurrences) {
             let messages: Vec<JobMessage> = batch.iter().map(|at| spec.occurrence(*at)).collect();
             // Each batch may be repeated: an occurrence is one job.
-            done.jobs += jobs.insert(&messages, None).await?.rows;
+            done.jobs += send(jobs, &messages, note.as_mut()).await?;
         }
     }
     Ok(done)

@@ -12,7 +12,7 @@ use super::parts::{Statement, statement};
 use super::rows::{Micros, count, job_id, rank, terms};
 use crate::error::{Error, Result};
 use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, Wait, plan};
-use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
 
 const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
 const TAKE_OPENINGS: &str = include_str!("sql/take_openings.sql");
@@ -34,6 +34,7 @@ const COUNT_STARTS: &str = include_str!("sql/count_starts.sql");
 const WRITE_OPENING: &str = include_str!("sql/write_opening.sql");
 const PRUNE_RATE_LOG: &str = include_str!("sql/prune_rate_log.sql");
 const SLOT_FAULTS: &str = include_str!("sql/slot_faults.sql");
+const OVERDUE_OPENINGS: &str = include_str!("sql/overdue_openings.sql");
 
 /// Gates that one round looks at.
 const GATES: usize = 1000;
@@ -78,6 +79,21 @@ impl Admission for Sqlite {
             .query("check the slots", |connection, _| {
                 let mut statement = connection.prepare_cached(SLOT_FAULTS)?;
                 Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+            })
+            .await
+    }
+
+    async fn overdue_openings(&self) -> Result<Overdue> {
+        self.inner
+            .query("look for open gates", |connection, now| {
+                let mut statement = connection.prepare_cached(OVERDUE_OPENINGS)?;
+                Ok(statement.query_row(named_params! { ":now": now }, |row| {
+                    let longest: Micros = row.get(1)?;
+                    Ok(Overdue {
+                        openings: row.get::<_, i64>(0)?.unsigned_abs(),
+                        longest: Duration::from_micros(longest.max(0).unsigned_abs()),
+                    })
+                })?)
             })
             .await
     }

@@ -5,9 +5,10 @@ use rusqlite::{Connection, Row, named_params};
 use serde_json::Value;
 
 use super::Inner;
+use super::failure::Work;
 use super::rows::{Micros, broken, count, timestamp};
 use crate::error::Result;
-use crate::store::{AuditEntry, AuditFilter, Steered};
+use crate::store::{AuditEntry, AuditFilter, Note, Steered};
 
 const AUDIT: &str = include_str!("sql/audit.sql");
 const AUDIT_WRITE: &str = include_str!("sql/audit_write.sql");
@@ -26,6 +27,40 @@ pub(super) fn write(
         ":at": now, ":who": who, ":action": action, ":what": what.to_string(),
     })?;
     Ok(Some(connection.last_insert_rowid()))
+}
+
+/// What is to be noted, as a writer can take it along.
+pub(super) struct Noted {
+    by: String,
+    action: &'static str,
+    what: Value,
+    entry: Option<i64>,
+    sent: u64,
+}
+
+impl From<&Note<'_>> for Noted {
+    fn from(note: &Note<'_>) -> Self {
+        let Note { by, action, ref what, entry, sent } = *note;
+        Self { by: by.to_owned(), action, what: what.clone(), entry, sent }
+    }
+}
+
+impl Noted {
+    /// Writes or completes the entry of something that has just sent so many jobs, and returns its number.
+    pub(super) fn write(self, connection: &Connection, sent: u64, now: Micros) -> Work<i64> {
+        let Self { by, action, what, entry, sent: before } = self;
+        let note = Note { by: &by, action, what, entry, sent: before + sent };
+        let id = match entry {
+            Some(id) => id,
+            None => {
+                write(connection, Some(&by), action, &note.what, now)?;
+                connection.last_insert_rowid()
+            }
+        };
+        let counts = note.counts().to_string();
+        connection.prepare_cached(AUDIT_COUNT)?.execute(named_params! { ":id": id, ":counts": counts })?;
+        Ok(id)
+    }
 }
 
 /// Sets how many jobs the action of an entry has touched so far.

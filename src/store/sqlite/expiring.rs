@@ -7,10 +7,11 @@ use rusqlite::{Connection, named_params};
 
 use super::Sqlite;
 use super::failure::Work;
+use super::history::{Memory, Place};
 use super::rows::{Micros, count};
 use crate::error::Result;
 use crate::store::expiring::EXPIRED;
-use crate::store::{Expired, Expiring};
+use crate::store::{Ending, Expired, Expiring};
 
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
@@ -35,6 +36,7 @@ impl Expiring for Sqlite {
         if !over && next.is_none_or(|next| next > now) {
             return Ok(Expired { jobs: 0, next: next.map(|next| wait(next, now)) });
         }
+        let keep = self.inner.history.keep;
         self.inner
             .write(tried, move |connection, now| {
                 connection
@@ -43,7 +45,7 @@ impl Expiring for Sqlite {
                 let mut jobs = 0;
                 let mut full = false;
                 for place in PLACES {
-                    let gone = expire(connection, place, limit, now)?;
+                    let gone = expire(connection, place, limit, Memory { keep, now })?;
                     full |= gone == limit;
                     jobs += gone as u64;
                 }
@@ -82,13 +84,15 @@ fn next_after(connection: &Connection, now: Micros) -> Work<Option<Duration>> {
     Ok(next(connection)?.map(|at| wait(at, now)))
 }
 
-fn expire(connection: &Connection, place: (&str, &str), limit: usize, now: Micros) -> Work<usize> {
+fn expire(connection: &Connection, place: (&'static str, &str), limit: usize, memory: Memory) -> Work<usize> {
+    let now = memory.now;
     let mut statement = connection.prepare_cached(&about(EXPIRED_ROWS, place))?;
     let found = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, |row| row.get(0))?;
     let found = found.collect::<rusqlite::Result<Vec<i64>>>()?;
     let mut bury = connection.prepare_cached(&about(EXPIRED_TO_DEAD, place))?;
     let mut remove = connection.prepare_cached(&about(REMOVE_EXPIRED, place))?;
     for seq in &found {
+        memory.remember(connection, Place::idle(place.0), *seq, Ending::Expired, None)?;
         bury.execute(named_params! { ":seq": seq, ":now": now, ":reason": EXPIRED })?;
         remove.execute(named_params! { ":seq": seq })?;
     }

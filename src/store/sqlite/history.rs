@@ -38,8 +38,13 @@ impl Place {
         match table {
             "jobwright_job" => Self::JOB,
             "jobwright_external_job" => Self::EXTERNAL,
-            table => Self { table, started: "null", node: "null" },
+            table => Self::idle(table),
         }
+    }
+
+    /// A table whose rows that are meant are in nobody's hands.
+    pub(super) const fn idle(table: &'static str) -> Self {
+        Self { table, started: "null", node: "null" }
     }
 
     /// The statement that remembers the rows that match.

@@ -20,6 +20,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "history", sql: include_str!("../../../migrations/sqlite/0005_history.sql") },
     Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/sqlite/0006_steering.sql") },
     Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/sqlite/0007_unique.sql") },
+    Migration { version: 8, name: "send", sql: include_str!("../../../migrations/sqlite/0008_send.sql") },
 ];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.

@@ -12,7 +12,8 @@ use super::rows::{Micros, broken, count, micros, terms};
 use super::{Sqlite, audit};
 use crate::error::{Error, Result};
 use crate::job::Terms;
-use crate::store::{Rate, Rule, Rules, Scope};
+use crate::store::rules::{edited, named};
+use crate::store::{Rate, Rule, RuleEdit, Rules, Scope};
 
 const RULES: &str = include_str!("sql/rules.sql");
 const PUT_RULE: &str = include_str!("sql/put_rule.sql");
@@ -24,14 +25,14 @@ static ADOPT_EXTERNAL: Statement = statement!("sql/adopt_external.sql");
 
 #[async_trait]
 impl Rules for Sqlite {
-    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
-        rule.check()?;
-        let (rule, by) = (rule.clone(), by.map(str::to_owned));
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
+        let (name, by) = (name.to_owned(), by.map(str::to_owned));
         self.inner
             .write("set a rule", move |connection, now| {
+                let rule = edited(named(read(connection)?, scope, &name), edit)?;
                 put(connection, &rule, now)?;
                 audit::write(connection, by.as_deref(), "rule", &serde_json::json!(rule), now)?;
-                Ok(())
+                Ok(rule)
             })
             .await
     }

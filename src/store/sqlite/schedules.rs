@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, named_params};
 
 use super::Sqlite;
+use super::audit::Noted;
 use super::failure::Work;
 use super::insert::{content, headers, insert};
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
+use crate::store::Note;
 use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
@@ -63,23 +65,55 @@ impl Schedules for Sqlite {
         }
     }
 
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
-        let schedule = schedule.clone();
-        self.inner.write("change a schedule", move |connection, now| write(connection, &schedule, seen, now)).await
+    async fn write_schedule(
+        &self,
+        schedule: &ScheduleInfo,
+        seen: Option<i64>,
+        note: Option<&Note<'_>>,
+    ) -> Result<bool> {
+        let (schedule, note) = (schedule.clone(), note.map(Noted::from));
+        self.inner
+            .write("change a schedule", move |connection, now| {
+                let written = write(connection, &schedule, seen, now)?;
+                if written && let Some(note) = note {
+                    note.write(connection, 0, now)?;
+                }
+                Ok(written)
+            })
+            .await
     }
 
-    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
-        let names = names.to_vec();
+    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64> {
+        let (names, note) = (names.to_vec(), note.map(Noted::from));
         self.inner
-            .write("delete schedules", move |connection, _| {
+            .write("delete schedules", move |connection, now| {
                 let mut statement = connection.prepare_cached(DELETE)?;
                 let mut deleted = 0;
                 for name in &names {
                     deleted += statement.execute(named_params! { ":name": name })? as u64;
                 }
+                if deleted > 0
+                    && let Some(note) = note
+                {
+                    note.write(connection, 0, now)?;
+                }
                 Ok(deleted)
             })
             .await
+    }
+
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64> {
+        let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
+        let (rows, entry) = self
+            .inner
+            .write("send jobs of a schedule", move |connection, now| {
+                let rows = insert(connection, &jobs, None, now)?.rows;
+                Ok((rows, noted.write(connection, rows, now)?))
+            })
+            .await?;
+        // Only now is it there.
+        (note.entry, note.sent) = (Some(entry), note.sent + rows);
+        Ok(rows)
     }
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {

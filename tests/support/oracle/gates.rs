@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use jobwright::Result;
-use jobwright::store::{Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Rule, Rules};
+use jobwright::store::{
+    Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Overdue, Rule, RuleEdit, Rules, Scope,
+};
 
 use super::Oracle;
 
@@ -19,19 +21,26 @@ impl Admission for Oracle {
     async fn slot_faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
+
+    async fn overdue_openings(&self) -> Result<Overdue> {
+        Ok(Overdue::default())
+    }
 }
 
 #[async_trait]
 impl Rules for Oracle {
-    async fn put_rule_by(&self, rule: &Rule, _: Option<&str>) -> Result<()> {
-        rule.check()?;
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, _: Option<&str>) -> Result<Rule> {
         let mut state = self.lock();
+        let old = state.rules.iter().find(|known| (known.scope, known.name.as_str()) == (scope, name));
+        let mut rule = old.cloned().unwrap_or_else(|| Rule::new(scope, name));
+        edit(&mut rule);
+        rule.check()?;
         state.rules.retain(|known| (known.scope, &known.name) != (rule.scope, &rule.name));
         if !rule.is_empty() {
             state.rules.push(rule.clone());
         }
         state.rules.sort_by(|a, b| (a.scope.as_str(), &a.name).cmp(&(b.scope.as_str(), &b.name)));
-        Ok(())
+        Ok(rule)
     }
 
     async fn rules(&self) -> Result<Vec<Rule>> {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::Result;
+use jobwright::store::Note;
 use jobwright::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+use jobwright::{JobMessage, Result};
 
 use super::Oracle;
 use super::model::{Place, State};
@@ -39,7 +40,7 @@ impl Schedules for Oracle {
         Ok((now, found))
     }
 
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>) -> Result<bool> {
+    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>, _: Option<&Note<'_>>) -> Result<bool> {
         let mut state = self.lock();
         let name = schedule.spec.name.clone();
         let current = state.schedules.get(&name).map(|one| one.version);
@@ -49,9 +50,13 @@ impl Schedules for Oracle {
         Ok(current == seen)
     }
 
-    async fn delete_schedules(&self, names: &[String]) -> Result<u64> {
+    async fn delete_schedules(&self, names: &[String], _: Option<&Note<'_>>) -> Result<u64> {
         let mut state = self.lock();
         Ok(names.iter().filter(|name| state.schedules.remove(*name).is_some()).count() as u64)
+    }
+
+    async fn send_of_schedule(&self, _: &[JobMessage], _: &mut Note<'_>) -> Result<u64> {
+        panic!("the oracle keeps no audit")
     }
 
     async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {

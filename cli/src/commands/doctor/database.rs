@@ -5,7 +5,7 @@ use std::path::Path;
 use jobwright::config::Backend;
 use jobwright::{AnyStore, MessageServices, Store as _};
 
-use super::{Finding, postgres, sqlite};
+use super::{Finding, engine, postgres, sqlite};
 use crate::config::Settings;
 
 /// What all checks of the database share.
@@ -44,6 +44,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             findings.extend(postgres::rights(&messages, &settings.database.schema).await);
         }
         findings.push(nodes(&messages).await);
+        findings.extend(engine::check(&messages).await);
     }
     findings
 }
@@ -76,7 +77,7 @@ async fn nodes(messages: &Messages) -> Finding {
         Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
     };
     let alive = status.nodes.iter().filter(|node| !node.dead).count();
-    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.overdue).sum();
+    let waiting: u64 = status.queues.iter().map(|queue| queue.waiting + queue.blocked + queue.overdue).sum();
     match (alive, waiting) {
         (0, 0) => Finding::ok(CHECK, "none alive, and nothing waits"),
         (0, waiting) => {

@@ -3,6 +3,7 @@
 mod broker;
 mod configuration;
 mod database;
+mod engine;
 mod postgres;
 mod sqlite;
 mod version;

@@ -25,6 +25,7 @@ const NAMES: &[&str] = &[
     "ordered",
     "tenant",
     "limitKey",
+    "uniqueKey",
     "JMSCorrelationID",
     "cloudEvents_type",
     "replyTo",

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::broker::wire::{external, submission};
-use crate::job::{Due, JobId, Limits, Submission, Terms};
+use crate::job::{Due, JobId, Limits, Submission, Terms, UniqueConflict, UniqueHold};
 
 const UUID: &str = "0198c0de-0000-7000-8000-000000000001";
 
@@ -195,6 +195,11 @@ fn groups_tenants_limit_keys_and_times_to_live_are_terms() {
     let named_so = [("tenant", text("acme")), ("limitKey", text("printer"))];
     let expected = Terms { tenant: Some("acme".to_owned()), limit_key: Some("printer".to_owned()), ..Terms::default() };
     assert_eq!(terms(named(), &named_so), (expected, vec!["tenant".to_owned()]));
+    let (mut found, headers) = terms(named(), &[("uniqueKey", text("order-7"))]);
+    let term = found.unique.take().unwrap();
+    assert_eq!((found, headers), (Terms::default(), vec![]));
+    assert_eq!((term.hold, term.conflict), (UniqueHold::Done, UniqueConflict::Keep));
+    assert_eq!(terms(named(), &[("uniqueKey", text(""))]).0, Terms::default());
     let expected = Terms { ttl: Some(Duration::from_secs(60)), ..Terms::default() };
     assert_eq!(terms(named().with_expiration("60000".into()), &[]).0, expected);
 }
@@ -229,6 +234,8 @@ fn what_is_not_understood_is_refused() {
         ("JMSXGroupID", text("a\nb"), "bad-header"),
         ("tenant", text(&"t".repeat(201)), "bad-header"),
         ("limitKey", text(" padded"), "bad-header"),
+        ("uniqueKey", text(&"u".repeat(201)), "bad-header"),
+        ("uniqueKey", text("a\nb"), "bad-header"),
         ("jobPriority", AMQPValue::LongInt(-32_768), "bad-header"),
         ("jobKind", AMQPValue::FieldTable(FieldTable::default()), "bad-header"),
         ("list", AMQPValue::FieldArray(vec![].into()), "bad-header"),
@@ -266,7 +273,7 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
     assert_eq!(taken(&redelivered).digest, same);
 
     let mut seen = vec![same];
-    let changed: [(BasicProperties, (&str, AMQPValue), &str); 13] = [
+    let changed: [(BasicProperties, (&str, AMQPValue), &str); 15] = [
         (named(), ("tenant", text("acme")), "[2]"),
         (named(), ("tenant", text("other")), "[1]"),
         (named().with_type("other".into()), ("tenant", text("acme")), "[1]"),
@@ -278,6 +285,8 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
         (named(), ("maxAttempts", text("2")), "[1]"),
         (named(), ("groupId", text("acme")), "[1]"),
         (named(), ("limitKey", text("acme")), "[1]"),
+        (named(), ("uniqueKey", text("acme")), "[1]"),
+        (named(), ("uniqueKey", text("other")), "[1]"),
         (named().with_expiration("1000".into()), ("tenant", text("acme")), "[1]"),
         (named().with_expiration("2000".into()), ("tenant", text("acme")), "[1]"),
     ];

@@ -57,6 +57,10 @@ buried as (
     from gone
     on conflict (id) do nothing
 )
+--{failed} , remembered as (
+--{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, tenant)
+--{failed}     select id, seq, kind, queue, 'expired', attempt, created_at, terms ->> 'tenant' from gone
+--{failed} )
 select (select count(*) from gone),
        -- A full batch says that there may be more: look again at once.
        case when $1 in ((select count(*) from gone_waiting), (select count(*) from gone_blocked), (select count(*) from gone_timers)) then 0

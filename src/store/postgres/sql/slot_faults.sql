@@ -21,8 +21,15 @@ select 'the job ' || j.id || ' of group ' || (j.terms ->> 'group') || ' is among
 from {schema}.job j
 where j.terms ? 'group' and not j.admitted
 union all
+-- Whoever holds a place behind a gate opens it when it ends, and a rate says when it allows more. Else only a rule that lets nothing start
+-- is a reason to wait; what ends it opens the gate.
 select 'jobs wait at ' || b.gate || ', which nobody holds and nobody will open'
-from (select distinct gate from {schema}.blocked_job where gate like 'g:%') b
+from (select gate, substr(gate, 3) as name,
+             case left(gate, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
+      from (select distinct gate from {schema}.blocked_job) g) b
 where not exists (select from {schema}.slot s where s.key = b.gate)
   and not exists (select from {schema}.opening o where o.key = b.gate)
-  and not exists (select from {schema}.rule r where r.paused and r.scope = 'group' and (r.name = substr(b.gate, 3) or r.name = '*'))
+  and not exists (select from {schema}.rule r
+                  where r.scope = b.scope and (r.paused or r.running = 0)
+                    and (r.name = b.name
+                         or r.name = '*' and not exists (select from {schema}.rule own where own.scope = b.scope and own.name = b.name)))

@@ -21,8 +21,15 @@ select 'the job ' || hex(j.id) || ' of group ' || (j.terms ->> 'group') || ' is 
 from jobwright_job j
 where j.terms ->> 'group' is not null and not j.admitted
 union all
+-- Whoever holds a place behind a gate opens it when it ends, and a rate says when it allows more. Else only a rule that lets nothing start
+-- is a reason to wait; what ends it opens the gate.
 select 'jobs wait at ' || b.gate || ', which nobody holds and nobody will open'
-from (select distinct gate from jobwright_blocked_job where gate like 'g:%') b
+from (select gate, substr(gate, 3) as name,
+             case substr(gate, 1, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
+      from (select distinct gate from jobwright_blocked_job) g) b
 where not exists (select 1 from jobwright_slot s where s.key = b.gate)
   and not exists (select 1 from jobwright_opening o where o.key = b.gate)
-  and not exists (select 1 from jobwright_rule r where r.paused and r.scope = 'group' and (r.name = substr(b.gate, 3) or r.name = '*'))
+  and not exists (select 1 from jobwright_rule r
+                  where r.scope = b.scope and (r.paused or r.running = 0)
+                    and (r.name = b.name
+                         or r.name = '*' and not exists (select 1 from jobwright_rule own where own.scope = b.scope and own.name = b.name)))

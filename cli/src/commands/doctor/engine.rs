@@ -1,0 +1,86 @@
+//! What is kept beside the jobs: slots, gates and schedules.
+
+use std::time::Duration;
+
+use jobwright::store::schedules::Which;
+
+use super::Finding;
+use super::database::Messages;
+
+/// What is overdue for less may be under way.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at what others change all the time: what is wrong in both is no moment's picture.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How many are named.
+const NAMED: usize = 3;
+
+const SELECT: &str = "looking needs `select` on all tables of the schema";
+
+pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
+    let checks = [slots(messages).await, gates(messages).await, schedules(messages).await];
+    checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
+}
+
+type Checked = Result<Finding, (&'static str, jobwright::Error)>;
+
+/// Whether what holds groups and places under limits is there, and what waits for them will be started.
+async fn slots(messages: &Messages) -> Checked {
+    const CHECK: &str = "slots";
+    let look = async || messages.jobs().slot_faults().await.map_err(|error| (CHECK, error));
+    let mut faults = look().await?;
+    if !faults.is_empty() {
+        tokio::time::sleep(PAUSE).await;
+        let again = look().await?;
+        faults.retain(|fault| again.contains(fault));
+    }
+    if faults.is_empty() {
+        return Ok(Finding::ok(CHECK, "nothing is held by what is gone, nothing waits for ever"));
+    }
+    let todo = "somebody changed the tables by hand? Put the rule of what waits again (`jobwright rules put`), which opens its gate; \
+                `jobs suspend` and `jobs resume` send a job through admission anew";
+    Ok(Finding::warn(CHECK, some(&faults, "; "), todo))
+}
+
+/// Whether anybody admits what groups and limits hold back.
+async fn gates(messages: &Messages) -> Checked {
+    const CHECK: &str = "gates";
+    let overdue = messages.jobs().overdue_openings().await.map_err(|error| (CHECK, error))?;
+    if overdue.longest < PATIENCE {
+        return Ok(Finding::ok(CHECK, "none has been open for long"));
+    }
+    let found = format!(
+        "{} opened, the first {} ago, and nobody looked behind them: jobs of groups and limits do not start",
+        overdue.openings,
+        ago(overdue.longest)
+    );
+    Ok(Finding::warn(CHECK, found, "start `jobwright worker`; if one runs, its log says why it admits nothing"))
+}
+
+/// Whether anybody fires schedules.
+async fn schedules(messages: &Messages) -> Checked {
+    const CHECK: &str = "schedules";
+    let due = messages.jobs().read_schedules(Which::Due(100)).await;
+    let (now, due) = due.map_err(|error| (CHECK, error))?;
+    let overdue: Vec<String> = due
+        .iter()
+        .filter_map(|one| Some((one, Duration::try_from(now.duration_since(one.next_at?)).ok()?)))
+        .filter(|(_, late)| *late >= PATIENCE)
+        .map(|(one, late)| format!("{} has been due for {}", one.spec.name, ago(late)))
+        .collect();
+    if overdue.is_empty() {
+        return Ok(Finding::ok(CHECK, "none is overdue"));
+    }
+    let todo = "start `jobwright worker`; if one runs, its log says why it fires nothing (a zone it does not know?)";
+    Ok(Finding::warn(CHECK, some(&overdue, ", "), todo))
+}
+
+/// The first few, and how many there are.
+fn some(all: &[String], between: &str) -> String {
+    let more = all.len().saturating_sub(NAMED);
+    let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(between);
+    if more == 0 { named } else { format!("{named}{between}and {more} more") }
+}
+
+fn ago(time: Duration) -> String {
+    format!("{:?}", Duration::from_secs(time.as_secs()))
+}

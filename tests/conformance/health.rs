@@ -1,0 +1,81 @@
+//! What `doctor` asks of a store: whether anything waits that nobody will start.
+
+use std::time::Duration;
+
+use jobwright::store::{Rule, Scope};
+
+use crate::groups::sound;
+use crate::support::SqlDb;
+use crate::support::jobs::{job, jobs};
+
+/// A rule that somebody removed by hand leaves jobs behind its gate: there is nobody to open it.
+pub(crate) async fn a_gate_without_a_rule_is_a_fault<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    for (scope, name, gate) in [
+        (Scope::Queue, "default", "q:default"),
+        (Scope::Kind, "kind", "k:kind"),
+        (Scope::Tenant, "acme", "t:acme"),
+        (Scope::Tenant, "*", "t:acme"),
+        (Scope::Key, "printer", "l:printer"),
+        (Scope::Group, "g", "g:g"),
+    ] {
+        let rule = Rule::new(scope, name);
+        store.put_rule(&if scope == Scope::Group { rule.paused(true) } else { rule.running(0) }).await.unwrap();
+        store.send(job().tenant("acme").limit_key("printer").exclusive("g")).await;
+        store.admit_all().await;
+        sound(&store).await;
+        db.lose_rules().await;
+        let faults = store.slot_faults().await.unwrap();
+        assert!(faults.iter().any(|fault| fault.starts_with(&format!("jobs wait at {gate}, "))), "{scope}: {faults:?}");
+        // Whoever puts a rule again, or removes it by the library, opens the gate.
+        store.put_rule(&Rule::new(scope, name)).await.unwrap();
+        sound(&store).await;
+        assert_eq!(store.admit_all().await, 1, "{scope}");
+        let node = store.node().await;
+        let claimed = store.take_one(node).await;
+        store.finish(node, &claimed).await;
+        store.admit_all().await;
+    }
+}
+
+/// A limit that is not reached, and nothing that will say so.
+pub(crate) async fn a_gate_that_was_not_opened_is_a_fault<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Tenant, "*").running(1)).await.unwrap();
+    store.send_all(jobs(2).into_iter().map(|job| job.tenant("acme"))).await;
+    store.admit_all().await;
+    let claimed = store.take_one(node).await;
+    sound(&store).await;
+    store.finish(node, &claimed).await;
+    sound(&store).await;
+    db.age_openings(None).await;
+    assert_eq!(store.slot_faults().await.unwrap(), ["jobs wait at t:acme, which nobody holds and nobody will open"]);
+}
+
+/// Behind a rate something waits that opens by itself.
+pub(crate) async fn a_rate_is_no_fault<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Queue, "default").rate(1, Duration::from_secs(3600))).await.unwrap();
+    store.send_all(jobs(3)).await;
+    store.admit_all().await;
+    let claimed = store.take_one(node).await;
+    store.finish(node, &claimed).await;
+    store.admit_all().await;
+    sound(&store).await;
+    assert_eq!(store.overdue_openings().await.unwrap().openings, 0, "it opens in an hour");
+}
+
+pub(crate) async fn openings_that_nobody_looked_at_are_told<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    assert_eq!(store.overdue_openings().await.unwrap().openings, 0);
+    store.send(job().exclusive("g")).await;
+    let fresh = store.overdue_openings().await.unwrap();
+    assert!(fresh.openings == 1 && fresh.longest < Duration::from_secs(600), "{fresh:?}");
+    db.age_openings(Some(Duration::from_secs(7200))).await;
+    let old = store.overdue_openings().await.unwrap();
+    assert!(old.openings == 1 && old.longest >= Duration::from_secs(7190), "{old:?}");
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(store.overdue_openings().await.unwrap().openings, 0);
+}
