@@ -120,8 +120,9 @@ begin
                     return query select ask.n, 'replaced'::text, held.job_id;
                     exit;
                 end if;
-                -- It was just taken. What holds only while it waits is free now: ask again.
-                continue when held.hold = 'waiting';
+                -- It was just taken. What holds only while it waits is free now: ask again. One that is set aside waits on, and is kept.
+                continue when held.hold = 'waiting'
+                    and not exists (select from {schema}.suspended_job t where t.id = held.job_id);
             end if;
             return query select ask.n, 'kept'::text, held.job_id;
             exit;

@@ -210,6 +210,28 @@ pub(crate) async fn the_same_id_twice_is_one_job<T: TestDb>(db: &T) {
     }
 }
 
+/// Also when another one has its key by now: that one is neither replaced by what is not sent, nor a reason to fail.
+pub(crate) async fn an_id_that_is_there_takes_nothing_from_others<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let waiting = || job().unique(Unique::key("a").while_waiting());
+    let (node, first) = store.running(waiting().id(JobId::new())).await;
+    let (second, none) = try_send(&store, waiting()).await;
+    assert_eq!(none, None, "the first runs");
+    let again = |unique: Unique| job().id(first.id).unique(unique);
+    for unique in [Unique::key("a"), Unique::key("a").replace(), Unique::key("a").reject()] {
+        assert_eq!(store.insert(&messages([again(unique.clone())]), None).await.unwrap().rows, 0);
+        let mut transaction = db.store().begin().await.unwrap();
+        assert_eq!(transaction.insert(&messages([again(unique)]), None).await.unwrap().rows, 0);
+        transaction.commit().await.unwrap();
+        assert_eq!(store.state(second).await, Some(JobState::Waiting));
+    }
+    // Nor does it take a key that is free.
+    store.insert(&messages([again(Unique::key("b")), one("b")]), None).await.unwrap();
+    assert_eq!(store.all().await.len(), 3);
+    store.finish(node, &first).await;
+    assert_eq!(try_send(&store, waiting()).await.1, Some(second));
+}
+
 /// Many senders of overlapping batches in different orders: one job a key, nobody waits in a circle.
 pub(crate) async fn one_of_many_senders_wins<T: TestDb>(db: &T) {
     const KEYS: usize = 40;

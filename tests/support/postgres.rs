@@ -1,5 +1,6 @@
 //! A schema of its own on a PostgreSQL server, for each test.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -221,7 +222,8 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         self.raw(
             "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
              delete from {schema}.dead_letter_job; delete from {schema}.external_job;
-             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node",
+             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node;
+             delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.opening",
         )
         .await;
     }
@@ -235,6 +237,36 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     async fn remembering(&self, keep: jobwright::Keep) -> Postgres {
         let history = jobwright::HistoryConfig { keep, ..Default::default() };
         Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
+    }
+
+    async fn pass(&self, by: Duration) {
+        let micros = by.as_micros();
+        let by = format!("interval '{micros} microseconds'");
+        let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
+            .map(|table| {
+                let sooner =
+                    format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 - {micros}))");
+                format!("update {{schema}}.{table} set terms = {sooner} where terms ? 'expires';")
+            })
+            .concat();
+        self.raw(&format!(
+            "{lives}
+             update {{schema}}.timer_job set due_at = due_at - {by};
+             update {{schema}}.suspended_job set due_at = due_at - {by};
+             update {{schema}}.opening set opens_at = opens_at - {by};
+             update {{schema}}.rate_log set at = at - {by};
+             update {{schema}}.unique_key set expires_at = expires_at - {by};
+             update {{schema}}.schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
+                                            until_at = until_at - {by}"
+        ))
+        .await;
+    }
+
+    async fn admitted(&self) -> BTreeSet<JobId> {
+        let (job, external) = (format!("{}.job", self.schema.name), format!("{}.external_job", self.schema.name));
+        let sql = format!("select id from {job} where admitted union select id from {external} where admitted");
+        let rows = self.client().await.query(&sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, uuid::Uuid>(0).into()).collect()
     }
 
     async fn pretend_edited(&self) {
