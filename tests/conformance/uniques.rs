@@ -149,6 +149,16 @@ pub(crate) async fn replace<T: TestDb>(db: &T) {
     assert_eq!(try_send(&store, next(6)).await.1, None);
 }
 
+/// What was set aside is not replaced, however it holds its key.
+pub(crate) async fn what_is_set_aside_is_kept<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for unique in [Unique::key("a"), Unique::key("b").while_waiting(), Unique::key("c").for_period(LATER)] {
+        let (first, _) = try_send(&store, job().unique(unique.clone())).await;
+        db.suspend(first).await;
+        assert_eq!(try_send(&store, job().unique(unique.replace())).await.1, Some(first));
+    }
+}
+
 /// An error, and nothing of the flush is written; the transaction it was to be written in goes on.
 pub(crate) async fn reject<T: TestDb>(db: &T) {
     let store = db.jobs();

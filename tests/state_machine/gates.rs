@@ -134,6 +134,15 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     };
                 }
             }
+            op => self.operate(op).await?,
+        }
+        Ok(())
+    }
+
+    /// What operators do, and the clock.
+    async fn operate(&mut self, op: &Op) -> jobwright::Result<()> {
+        let jobs = self.jobs.clone();
+        match op {
             Op::Requeue => {
                 jobs.retry(&JobFilter::state(JobState::Dead), false).await?;
                 self.watch.requeued(&self.last);
@@ -196,6 +205,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     }
                 }
             }
+            _ => {}
         }
         Ok(())
     }

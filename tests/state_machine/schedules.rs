@@ -154,10 +154,10 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 self.schedules.insert(name, Model::new(plan, self.now, self.epochs));
                 PutOutcome::Created
             }
-            Some(model) => match model.put(plan, self.now, self.epochs) {
-                true => PutOutcome::Changed,
-                false => PutOutcome::Unchanged,
-            },
+            Some(model) => {
+                let changed = model.put(plan, self.now, self.epochs);
+                if changed { PutOutcome::Changed } else { PutOutcome::Unchanged }
+            }
         };
         let done = put(&*self.jobs.0, &spec, None).await.map_err(text)?;
         same("put", done.outcome, expected)

@@ -15,6 +15,8 @@ use super::{SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
 pub(crate) struct Pg<const POOLED: bool> {
     store: Postgres,
     config: DatabaseConfig,
+    /// For those who look at it past the store all the time.
+    aside: OnceCell<tokio_postgres::Client>,
     schema: Schema,
 }
 
@@ -31,7 +33,7 @@ impl Pg<false> {
         let schema = Schema { name: unique("t_"), url: url.to_owned() };
         let config = DatabaseConfig { schema: schema.name.clone(), ..DatabaseConfig::url(schema.session_url()) };
         let store = Postgres::connect(&config).await.unwrap();
-        let db = Self { store, config, schema };
+        let db = Self { store, config, aside: OnceCell::new(), schema };
         db.jobs().migrate().await.unwrap();
         db
     }
@@ -67,6 +69,10 @@ impl<const POOLED: bool> Pg<POOLED> {
     /// The schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
     pub(crate) fn schema(&self) -> &str {
         &self.schema.name
+    }
+
+    async fn aside(&self) -> &tokio_postgres::Client {
+        self.aside.get_or_init(|| self.client()).await
     }
 
     /// A connection past the store that sees the schema's tables. Not named after the schema, so that it is spared when all
@@ -170,7 +176,7 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
             ..DatabaseConfig::url(pooled)
         };
         let store = Postgres::connect(&config).await.unwrap();
-        Some(Self { store, config, schema })
+        Some(Self { store, config, aside: OnceCell::new(), schema })
     }
 
     fn store(&self) -> Postgres {
@@ -246,26 +252,26 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
             .map(|table| {
                 let sooner =
                     format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 - {micros}))");
-                format!("update {{schema}}.{table} set terms = {sooner} where terms ? 'expires';")
+                format!("update {table} set terms = {sooner} where terms ? 'expires';")
             })
             .concat();
-        self.raw(&format!(
+        let all = format!(
             "{lives}
-             update {{schema}}.timer_job set due_at = due_at - {by};
-             update {{schema}}.suspended_job set due_at = due_at - {by};
-             update {{schema}}.opening set opens_at = opens_at - {by};
-             update {{schema}}.rate_log set at = at - {by};
-             update {{schema}}.unique_key set expires_at = expires_at - {by};
-             update {{schema}}.schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
+             update timer_job set due_at = due_at - {by};
+             update suspended_job set due_at = due_at - {by};
+             update opening set opens_at = opens_at - {by};
+             update rate_log set at = at - {by};
+             update unique_key set expires_at = expires_at - {by};
+             update schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
                                             until_at = until_at - {by}"
-        ))
-        .await;
+        );
+        // One transaction.
+        self.aside().await.batch_execute(&all).await.unwrap();
     }
 
     async fn admitted(&self) -> BTreeSet<JobId> {
-        let (job, external) = (format!("{}.job", self.schema.name), format!("{}.external_job", self.schema.name));
-        let sql = format!("select id from {job} where admitted union select id from {external} where admitted");
-        let rows = self.client().await.query(&sql, &[]).await.unwrap();
+        let sql = "select id from job where admitted union select id from external_job where admitted";
+        let rows = self.aside().await.query(sql, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, uuid::Uuid>(0).into()).collect()
     }
 
