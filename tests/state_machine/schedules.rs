@@ -141,6 +141,11 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 self.looks.insert(*node, plans.collect());
             }
             Op::Strike(node) => self.strike(*node).await?,
+            Op::Anew { name, plan } => {
+                for op in [Op::Look(0), Op::Delete(*name), Op::Put { name: *name, plan: plan.clone() }, Op::Strike(0)] {
+                    Box::pin(self.play(&op)).await?;
+                }
+            }
             Op::Work(count, work) => self.work(*count, *work).await.map_err(text)?,
         }
         self.agree().await

@@ -32,6 +32,11 @@ pub(crate) enum Op {
     Look(usize),
     /// Then it fires.
     Strike(usize),
+    /// A node reads what is due, then one is deleted and put again, then the node fires.
+    Anew {
+        name: usize,
+        plan: Plan,
+    },
     Work(usize, Work),
 }
 
@@ -81,7 +86,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => name.clone().prop_map(Op::Pause),
         2 => name.clone().prop_map(Op::Resume),
         1 => name.clone().prop_map(Op::RunNow),
-        2 => name.prop_map(Op::Delete),
+        2 => name.clone().prop_map(Op::Delete),
+        2 => (name, plan()).prop_map(|(name, plan)| Op::Anew { name, plan }),
         6 => (1_i64..10).prop_map(Op::Pass),
         5 => nodes.prop_map(Op::Fire),
         2 => limit.prop_map(Op::Round),
