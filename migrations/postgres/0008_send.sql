@@ -125,3 +125,80 @@ $send$;
 
 comment on function {schema}.send is 'sends a job in the caller''s transaction and returns its id';
 comment on column {schema}.history.outcome is 'done; failed, lost (to be tried again); dead, expired, cancelled, deleted';
+
+-- As before, but a key that a suspended job holds while it waits is kept: asking again found it again, for ever.
+create or replace function {schema}.try_unique(keys bytea[], ids uuid[], holds text[], periods int8[], conflicts text[])
+returns table (n integer, verdict text, holder uuid)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $try$
+#variable_conflict use_column
+declare
+    ask record;
+    held record;
+    is_held boolean;
+begin
+    for ask in
+        select u.key, u.id, u.hold, clock_timestamp() + u.period * interval '1 microsecond' as until, u.conflict, u.n::int as n
+        from unnest(keys, ids, holds, periods, conflicts) with ordinality as u(key, id, hold, period, conflict, n)
+        order by u.key
+    loop
+        loop
+            insert into {schema}.unique_key as k (key, job_id, hold, expires_at) values (ask.key, ask.id, ask.hold, ask.until)
+            on conflict (key) do nothing;
+            if found then
+                return query select ask.n, 'free'::text, ask.id;
+                exit;
+            end if;
+            select k.job_id, k.hold, k.expires_at,
+                   exists (select from {schema}.job t where t.id = k.job_id and t.lock_owner is null)
+                   or exists (select from {schema}.blocked_job t where t.id = k.job_id)
+                   or exists (select from {schema}.timer_job t where t.id = k.job_id)
+                   or exists (select from {schema}.suspended_job t where t.id = k.job_id) as waits,
+                   exists (select from {schema}.job t where t.id = k.job_id)
+                   or exists (select from {schema}.external_job t where t.id = k.job_id)
+                   or exists (select from {schema}.dead_letter_job t where t.id = k.job_id) as goes_on
+            into held
+            from {schema}.unique_key k where k.key = ask.key;
+            -- Gone in between: ask again.
+            continue when not found;
+            is_held := case held.hold when 'period' then held.expires_at > clock_timestamp()
+                                      when 'waiting' then held.waits
+                                      else held.waits or held.goes_on end;
+            if not is_held then
+                update {schema}.unique_key k set job_id = ask.id, hold = ask.hold, expires_at = ask.until
+                where k.key = ask.key and k.job_id = held.job_id and k.expires_at is not distinct from held.expires_at;
+                -- Another one was faster: ask again.
+                continue when not found;
+                return query select ask.n, 'free'::text, ask.id;
+                exit;
+            end if;
+            if ask.conflict = 'reject' and held.job_id <> ask.id then
+                raise exception 'unique' using errcode = 'JWUNQ', detail = held.job_id::text, hint = ask.n::text;
+            end if;
+            if ask.conflict = 'replace' and held.waits and held.job_id <> ask.id then
+                perform from {schema}.unique_key k where k.key = ask.key and k.job_id = held.job_id for update;
+                continue when not found;
+                delete from {schema}.job t where t.id = held.job_id and t.lock_owner is null;
+                if not found then
+                    delete from {schema}.blocked_job t where t.id = held.job_id;
+                end if;
+                if not found then
+                    delete from {schema}.timer_job t where t.id = held.job_id;
+                end if;
+                if found then
+                    insert into {schema}.unique_key as k (key, job_id, hold, expires_at) values (ask.key, ask.id, ask.hold, ask.until)
+                    on conflict (key) do update set job_id = excluded.job_id, hold = excluded.hold, expires_at = excluded.expires_at;
+                    return query select ask.n, 'replaced'::text, held.job_id;
+                    exit;
+                end if;
+                -- It was just taken. What holds only while it waits is free now: ask again. One that is set aside waits on, and is kept.
+                continue when held.hold = 'waiting'
+                    and not exists (select from {schema}.suspended_job t where t.id = held.job_id);
+            end if;
+            return query select ask.n, 'kept'::text, held.job_id;
+            exit;
+        end loop;
+    end loop;
+end
+$try$;

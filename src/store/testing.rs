@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::schedules::{Firing, ScheduleInfo};
 use crate::error::Result;
 use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
 
@@ -19,6 +20,12 @@ pub fn message(job: NewJob) -> Result<JobMessage> {
 /// When the schedule is refused.
 pub fn schedule(schedule: NewSchedule) -> Result<ScheduleSpec> {
     schedule.validate(Limits::default())
+}
+
+/// What a node that has read this schedule at `now` is about to do, with at most so many jobs; `None`: nothing.
+pub fn firing(info: &ScheduleInfo, now: Timestamp, most: usize) -> Option<Firing> {
+    let due = info.next_at.filter(|at| *at <= now)?;
+    Some(Firing::plan(info, due, now, (most, usize::MAX)))
 }
 
 /// What a claim of this message hands out: for a store outside this crate.

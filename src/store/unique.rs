@@ -21,6 +21,14 @@ impl Taken {
     }
 }
 
+/// The ids that their senders chose, in a flush with unique messages: their jobs may be there already.
+pub(crate) fn given(messages: &[JobMessage]) -> Vec<JobId> {
+    if messages.iter().all(|message| message.terms.unique.is_none()) {
+        return Vec::new();
+    }
+    messages.iter().filter(|message| message.id_given).map(|message| message.id).collect()
+}
+
 /// The messages of a flush that ask for keys, each key once: of several with the same key the first counts.
 #[derive(Debug, Default)]
 pub(crate) struct Asked<'a> {
@@ -28,17 +36,24 @@ pub(crate) struct Asked<'a> {
     pub(crate) firsts: Vec<(usize, &'a JobMessage, &'a UniqueTerm)>,
     /// Position, id, and the position among the firsts of the one with the same key.
     again: Vec<(usize, JobId, usize)>,
+    /// Positions of those that are there already. They must not be written after another one of the flush has replaced them.
+    known: Vec<usize>,
 }
 
 impl<'a> Asked<'a> {
-    /// `None`: none is unique.
+    /// `None`: none is unique. Those whose ids are `known` are there already and ask for nothing: the same id twice is one job, and what
+    /// was sent with its key meanwhile stays.
     ///
     /// # Errors
     /// `Conflict` if two have the same key, and the later one is to be rejected then.
-    pub(crate) fn new(messages: &'a [JobMessage]) -> Result<Option<Self>> {
+    pub(crate) fn new(messages: &'a [JobMessage], known: &HashSet<JobId>) -> Result<Option<Self>> {
         let mut asked = Self::default();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (position, message) in messages.iter().enumerate() {
+            if known.contains(&message.id) {
+                asked.known.push(position);
+                continue;
+            }
             let Some(term) = &message.terms.unique else { continue };
             match seen.get(term.key.as_str()) {
                 Some(&first) => {
@@ -59,7 +74,7 @@ impl<'a> Asked<'a> {
 
     /// With the answers for the firsts: who else holds the key of each; `None`: it has it.
     pub(crate) fn taken(&self, holders: &[Option<JobId>]) -> Taken {
-        let mut taken = Taken::default();
+        let mut taken = Taken { skip: self.known.iter().copied().collect(), ..Taken::default() };
         for ((position, message, _), holder) in self.firsts.iter().zip(holders) {
             if let Some(holder) = holder {
                 taken.keep(*position, message.id, *holder);

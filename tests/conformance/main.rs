@@ -297,6 +297,7 @@ conformance! {
             put_at_once
             put_over_an_unseen_change
             changed_while_it_was_due
+            deleted_and_put_again_while_it_was_due
             run_now
             filled_in
             nothing_to_fill_in
@@ -436,10 +437,12 @@ conformance! {
             while_it_waits
             for_a_period
             replace
+            what_is_set_aside_is_kept
             reject
             in_bulk
             rolled_back_it_holds_nothing
             the_same_id_twice_is_one_job
+            an_id_that_is_there_takes_nothing_from_others
             one_of_many_senders_wins
             replacing_races_with_claims
         }

@@ -241,6 +241,7 @@ pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
     let firing = |seen| Firing {
         name: "s".to_owned(),
         seen,
+        due: first.next_at.unwrap(),
         jobs: vec![message.clone()],
         last_at: Some(days_ago(0)),
         unless_alive: None,
@@ -255,6 +256,21 @@ pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
     assert_eq!(read(&store, "s").await.next_at, first.next_at);
     assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [Fate::Sent]);
     assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [Fate::Lost], "once");
+}
+
+/// A node that has read one that is deleted and put again, before it comes to fire it: both begin with the same version.
+pub(crate) async fn deleted_and_put_again_while_it_was_due<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    daily(&store, "s", |new| new).await;
+    db.make_due("s", days_ago(0)).await;
+    let (now, due) = store.read_schedules(Which::Due(10)).await.unwrap();
+    let firing = testing::firing(&due[0], now, 10).unwrap();
+    store.delete_schedules(&["s".to_owned()]).await.unwrap();
+    let again = daily(&store, "s", |new| new).await;
+    assert_eq!(again.version, firing.seen);
+    assert_eq!(store.fire_schedules(&[firing]).await.unwrap(), [Fate::Lost]);
+    assert!(store.all().await.is_empty());
+    assert_eq!(read(&store, "s").await.next_at, again.next_at);
 }
 
 pub(crate) async fn run_now<T: TestDb>(db: &T) {

@@ -149,6 +149,16 @@ pub(crate) async fn replace<T: TestDb>(db: &T) {
     assert_eq!(try_send(&store, next(6)).await.1, None);
 }
 
+/// What was set aside is not replaced, however it holds its key.
+pub(crate) async fn what_is_set_aside_is_kept<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    for unique in [Unique::key("a"), Unique::key("b").while_waiting(), Unique::key("c").for_period(LATER)] {
+        let (first, _) = try_send(&store, job().unique(unique.clone())).await;
+        db.suspend(first).await;
+        assert_eq!(try_send(&store, job().unique(unique.replace())).await.1, Some(first));
+    }
+}
+
 /// An error, and nothing of the flush is written; the transaction it was to be written in goes on.
 pub(crate) async fn reject<T: TestDb>(db: &T) {
     let store = db.jobs();
@@ -208,6 +218,28 @@ pub(crate) async fn the_same_id_twice_is_one_job<T: TestDb>(db: &T) {
         assert_eq!(store.state(id).await, Some(JobState::Waiting));
         assert_eq!(store.all().await.len(), 1);
     }
+}
+
+/// Also when another one has its key by now: that one is neither replaced by what is not sent, nor a reason to fail.
+pub(crate) async fn an_id_that_is_there_takes_nothing_from_others<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let waiting = || job().unique(Unique::key("a").while_waiting());
+    let (node, first) = store.running(waiting().id(JobId::new())).await;
+    let (second, none) = try_send(&store, waiting()).await;
+    assert_eq!(none, None, "the first runs");
+    let again = |unique: Unique| job().id(first.id).unique(unique);
+    for unique in [Unique::key("a"), Unique::key("a").replace(), Unique::key("a").reject()] {
+        assert_eq!(store.insert(&messages([again(unique.clone())]), None).await.unwrap().rows, 0);
+        let mut transaction = db.store().begin().await.unwrap();
+        assert_eq!(transaction.insert(&messages([again(unique)]), None).await.unwrap().rows, 0);
+        transaction.commit().await.unwrap();
+        assert_eq!(store.state(second).await, Some(JobState::Waiting));
+    }
+    // Nor does it take a key that is free.
+    store.insert(&messages([again(Unique::key("b")), one("b")]), None).await.unwrap();
+    assert_eq!(store.all().await.len(), 3);
+    store.finish(node, &first).await;
+    assert_eq!(try_send(&store, waiting()).await.1, Some(second));
 }
 
 /// Many senders of overlapping batches in different orders: one job a key, nobody waits in a circle.

@@ -1,137 +1,22 @@
-//! Random histories of groups and limits. What is decided among equals is the store's business, so there is no oracle here, but what
-//! must hold after each step, and that in the end everything that is left can run.
+//! Random histories of groups and limits, of rates, times to live and what operators do. What is decided among equals is the store's
+//! business, so there is no oracle here, but what must hold after each step, and that in the end everything that is left can run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, ExternalDone, JobFilter, JobState, JobSummary, Rule, Scope, Settlement, Verdict};
+use jobwright::store::{
+    Action, Change, ClaimRequest, Due, ExternalDone, JobFilter, JobState, JobSummary, Order, Rule, Scope, Settlement,
+    Verdict,
+};
 use jobwright::{Fence, JobId, NewJob, NodeId};
-use proptest::collection::vec;
-use proptest::prelude::*;
-use serde_json::json;
 
+use crate::gates_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};
+use crate::gates_watch::Watch;
 use crate::player::Outcome;
 use crate::support::jobs::{LATER, messages, node_info};
-use crate::support::{Jobs, TestDb};
+use crate::support::{Jobs, SqlDb};
 
-const NODES: usize = 3;
-const QUEUES: [&str; 2] = ["default", "other"];
-
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    Send(Vec<Message>),
-    Admit,
-    Claim {
-        node: usize,
-        queue: usize,
-        limit: usize,
-    },
-    Complete {
-        claims: Vec<usize>,
-    },
-    Settle {
-        claim: usize,
-        verdict: Verdict,
-    },
-    Promote,
-    HandOut {
-        queue: usize,
-        limit: usize,
-    },
-    Report {
-        out: usize,
-        done: bool,
-    },
-    TakeBack {
-        out: usize,
-    },
-    /// A node dies; another one takes its place.
-    Perish {
-        node: usize,
-    },
-    ReleaseLost,
-    Retire {
-        node: usize,
-    },
-    Remove {
-        job: usize,
-        delete: bool,
-    },
-    Requeue,
-    Rule {
-        scope: usize,
-        running: Option<u32>,
-        paused: bool,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    group: Option<u8>,
-    ordered: bool,
-    tenant: Option<u8>,
-    queue: usize,
-    priority: i16,
-    later: bool,
-}
-
-fn message() -> impl Strategy<Value = Message> {
-    let group = prop::option::weighted(0.7, 0_u8..3);
-    let tenant = prop::option::weighted(0.6, 0_u8..2);
-    (group, any::<bool>(), tenant, prop::bool::weighted(0.2), -1_i16..=1, prop::bool::weighted(0.1)).prop_map(
-        |(group, ordered, tenant, other, priority, later)| Message {
-            group,
-            ordered,
-            tenant,
-            queue: usize::from(other),
-            priority,
-            later,
-        },
-    )
-}
-
-fn verdict() -> impl Strategy<Value = Verdict> {
-    prop_oneof![
-        3 => Just(Verdict::Retry(Duration::ZERO)),
-        1 => Just(Verdict::Retry(LATER)),
-        1 => Just(Verdict::Snooze(Duration::ZERO)),
-        1 => Just(Verdict::Release),
-        1 => Just(Verdict::Cancel),
-        1 => Just(Verdict::Dead),
-    ]
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        6 => vec(message(), 1..5).prop_map(Op::Send),
-        8 => Just(Op::Admit),
-        8 => (0..NODES, 0..QUEUES.len(), 1_usize..5).prop_map(|(node, queue, limit)| Op::Claim { node, queue, limit }),
-        4 => vec(0_usize..8, 1..4).prop_map(|claims| Op::Complete { claims }),
-        4 => (0_usize..8, verdict()).prop_map(|(claim, verdict)| Op::Settle { claim, verdict }),
-        3 => Just(Op::Promote),
-        2 => (0..QUEUES.len(), 1_usize..3).prop_map(|(queue, limit)| Op::HandOut { queue, limit }),
-        2 => (0_usize..4, any::<bool>()).prop_map(|(out, done)| Op::Report { out, done }),
-        1 => (0_usize..4).prop_map(|out| Op::TakeBack { out }),
-        2 => (0..NODES).prop_map(|node| Op::Perish { node }),
-        2 => Just(Op::ReleaseLost),
-        1 => (0..NODES).prop_map(|node| Op::Retire { node }),
-        1 => (0_usize..10, any::<bool>()).prop_map(|(job, delete)| Op::Remove { job, delete }),
-        1 => Just(Op::Requeue),
-        2 => (0_usize..4, prop::option::weighted(0.6, 0_u32..3), prop::bool::weighted(0.2))
-            .prop_map(|(scope, running, paused)| Op::Rule { scope, running, paused }),
-    ]
-}
-
-/// Up to `longest` things that happen one after the other.
-pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
-    vec(op(), longest / 4..=longest)
-}
-
-/// What rules are about in these histories.
-const RULES: [(Scope, &str); 4] =
-    [(Scope::Tenant, "t0"), (Scope::Tenant, "*"), (Scope::Queue, "default"), (Scope::Kind, "kind")];
-
-pub(crate) struct Player<'a, T: TestDb> {
+pub(crate) struct Player<'a, T: SqlDb> {
     db: &'a T,
     jobs: Jobs,
     nodes: [NodeId; NODES],
@@ -141,9 +26,12 @@ pub(crate) struct Player<'a, T: TestDb> {
     terms: BTreeMap<JobId, Message>,
     /// Most that may run under each rule: that, or what ran already when it was set.
     most: BTreeMap<(Scope, &'static str), usize>,
+    watch: Watch,
+    /// What was there after the last step.
+    last: Vec<JobSummary>,
 }
 
-impl<'a, T: TestDb> Player<'a, T> {
+impl<'a, T: SqlDb> Player<'a, T> {
     pub(crate) async fn new(db: &'a T) -> Self {
         let jobs = db.jobs();
         for rule in jobs.rules().await.unwrap() {
@@ -154,7 +42,17 @@ impl<'a, T: TestDb> Player<'a, T> {
             *node = jobs.register_node(&node_info("node")).await.unwrap();
         }
         let (claims, outs) = (Vec::new(), Vec::new());
-        Self { db, jobs, nodes, claims, outs, terms: BTreeMap::new(), most: BTreeMap::new() }
+        Self {
+            db,
+            jobs,
+            nodes,
+            claims,
+            outs,
+            terms: BTreeMap::new(),
+            most: BTreeMap::new(),
+            watch: Watch::default(),
+            last: Vec::new(),
+        }
     }
 
     pub(crate) async fn play(&mut self, op: &Op) -> Outcome<()> {
@@ -167,8 +65,10 @@ impl<'a, T: TestDb> Player<'a, T> {
         match op {
             Op::Send(sent) => {
                 let made: Vec<NewJob> = sent.iter().map(make).collect();
-                let sent = made.iter().map(NewJob::job_id).zip(sent.iter().cloned());
-                self.terms.extend(sent);
+                for (job, message) in made.iter().zip(sent) {
+                    self.watch.sent(job.job_id(), message);
+                    self.terms.insert(job.job_id(), message.clone());
+                }
                 jobs.insert(&messages(made), None).await?;
             }
             Op::Admit => drop(jobs.admit_all().await),
@@ -178,6 +78,7 @@ impl<'a, T: TestDb> Player<'a, T> {
                 let request = ClaimRequest { node, queue, kinds: None, limit: *limit, after: None, held_too: false };
                 let claimed = jobs.claim(&request).await?;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
+                self.watch.started(claimed.iter().map(|job| job.id));
             }
             Op::Complete { claims } => {
                 for claim in claims {
@@ -188,13 +89,18 @@ impl<'a, T: TestDb> Player<'a, T> {
             }
             Op::Settle { claim, verdict } => {
                 if let Some((node, fence)) = self.claim(*claim) {
-                    jobs.settle(node, &[Settlement::new(fence, verdict.clone()).error("oh", None)]).await?;
+                    let settled =
+                        jobs.settle(node, &[Settlement::new(fence, verdict.clone()).error("oh", None)]).await?;
+                    if *verdict == Verdict::Retry(LATER) {
+                        self.watch.later(&settled);
+                    }
                 }
             }
             Op::Promote => drop(jobs.promote().await),
             Op::HandOut { queue, limit } => {
                 let handed = jobs.hand_out(QUEUES[*queue], *limit, LATER).await?;
                 self.outs.extend(handed.iter().map(jobwright::Job::fence));
+                self.watch.started(handed.iter().map(|job| job.id));
             }
             Op::Report { out, done } => {
                 let Some(fence) = self.out(*out) else { return Ok(()) };
@@ -220,9 +126,7 @@ impl<'a, T: TestDb> Player<'a, T> {
                 self.nodes[*node] = jobs.register_node(&node_info("node")).await?;
             }
             Op::Remove { job, delete } => {
-                let all = jobs.all().await;
-                if let Some(row) = all.get(*job % all.len().max(1)) {
-                    let filter = JobFilter::ids([row.id]);
+                if let Some(filter) = self.nth(*job) {
                     if *delete {
                         jobs.delete(&filter, false).await?
                     } else {
@@ -230,10 +134,61 @@ impl<'a, T: TestDb> Player<'a, T> {
                     };
                 }
             }
-            Op::Requeue => drop(jobs.retry(&JobFilter::state(JobState::Dead), false).await?),
-            Op::Rule { scope, running, paused } => {
+            op => self.operate(op).await?,
+        }
+        Ok(())
+    }
+
+    /// What operators do, and the clock.
+    async fn operate(&mut self, op: &Op) -> jobwright::Result<()> {
+        let jobs = self.jobs.clone();
+        match op {
+            Op::Requeue => {
+                jobs.retry(&JobFilter::state(JobState::Dead), false).await?;
+                self.watch.requeued(&self.last);
+            }
+            Op::Suspend { job } => {
+                let Some(filter) = self.nth(*job) else { return Ok(()) };
+                jobs.steer(&filter, &Action::Suspend, Order::UNNAMED).await?;
+                self.watch.suspended(&self.last, &filter);
+            }
+            Op::Resume => {
+                jobs.steer(&JobFilter::default(), &Action::Resume, Order::UNNAMED).await?;
+                self.watch.resumed();
+            }
+            Op::RunNow => {
+                jobs.steer(&JobFilter::default(), &Action::RunNow, Order::UNNAMED).await?;
+                self.watch.hurried(&self.last);
+            }
+            Op::Change { job, priority, due, queue } => {
+                let Some(filter) = self.nth(*job) else { return Ok(()) };
+                let change = Change {
+                    priority: *priority,
+                    due: due.map(|minutes| Due::In(MINUTE * minutes)),
+                    queue: queue.map(|queue| QUEUES[queue].to_owned()),
+                    max_attempts: None,
+                };
+                jobs.steer(&filter, &Action::Change(change), Order::UNNAMED).await?;
+                if let Some(minutes) = due {
+                    self.watch.put_off(&self.last, &filter, *minutes);
+                }
+            }
+            Op::Expire => {
+                jobs.expire_jobs(100).await?;
+                self.watch.expired();
+            }
+            Op::Pass(minutes) => {
+                self.db.pass(MINUTE * *minutes).await;
+                self.watch.now += minutes;
+            }
+            Op::Rule { scope, running, paused, rate } => {
                 let (scope, name) = RULES[*scope];
-                jobs.put_rule(&Rule::new(scope, name).running(*running).paused(*paused)).await?;
+                let mut rule = Rule::new(scope, name).running(*running).paused(*paused);
+                if let Some((starts, minutes)) = rate {
+                    rule = rule.rate(*starts, MINUTE * *minutes);
+                }
+                jobs.put_rule(&rule).await?;
+                self.watch.rule((scope, name), *rate);
                 self.most.clear();
                 // What may run more than a rule says runs since before it was set, or was admitted before.
                 let all = jobs.all().await;
@@ -250,8 +205,14 @@ impl<'a, T: TestDb> Player<'a, T> {
                     }
                 }
             }
+            _ => {}
         }
         Ok(())
+    }
+
+    /// One of the jobs there were after the last step.
+    fn nth(&self, n: usize) -> Option<JobFilter> {
+        self.last.get(n % self.last.len().max(1)).map(|row| JobFilter::ids([row.id]))
     }
 
     fn claim(&self, n: usize) -> Option<(NodeId, Fence)> {
@@ -273,7 +234,7 @@ impl<'a, T: TestDb> Player<'a, T> {
         }
     }
 
-    async fn check(&self) -> Outcome<()> {
+    async fn check(&mut self) -> Outcome<()> {
         let faults = self.jobs.slot_faults().await.map_err(|error| error.to_string())?;
         if !faults.is_empty() {
             return Err(faults.join("; "));
@@ -293,13 +254,28 @@ impl<'a, T: TestDb> Player<'a, T> {
                 return Err(format!("{running} run under {key:?}, which allows {most}"));
             }
         }
+        let admitted = self.db.admitted().await;
+        // What runs already when a limit is set takes its place then; that is no start.
+        let ran: BTreeSet<JobId> = self.last.iter().filter(|row| busy(row)).map(|row| row.id).collect();
+        let started = |id: &JobId| admitted.contains(id) && !self.watch.admitted.contains(id) && !ran.contains(id);
+        let newly: Vec<&JobSummary> = all.iter().filter(|row| started(&row.id)).collect();
+        for key in RULES {
+            let starts = newly.iter().filter(|row| self.covers(key, row.id, &row.queue)).count();
+            self.watch.count(key, starts)?;
+        }
+        self.watch.admitted = admitted;
+        self.watch.look(&self.last, &all)?;
+        self.last = all;
         Ok(())
     }
 
-    /// Without rules, everything that is left runs: nothing was forgotten behind a gate.
+    /// Without rules but rates, and then without any, everything that is left runs, or is too late: nothing was forgotten behind a gate.
     pub(crate) async fn finish(mut self) -> Outcome<()> {
         for (scope, name) in RULES {
-            self.jobs.put_rule(&Rule::new(scope, name)).await.map_err(|error| error.to_string())?;
+            let rate = self.watch.rate((scope, name));
+            let rule = Rule::new(scope, name);
+            let rule = rate.map_or(rule.clone(), |(starts, minutes)| rule.rate(starts, MINUTE * minutes));
+            self.jobs.put_rule(&rule).await.map_err(|error| error.to_string())?;
         }
         self.most.clear();
         for node in self.nodes {
@@ -311,42 +287,57 @@ impl<'a, T: TestDb> Player<'a, T> {
             let done = ExternalDone { fence, result: None };
             self.jobs.complete_external(&[done]).await.map_err(|error| error.to_string())?;
         }
-        // Those that hold their groups as dead letters, or until much later.
-        for state in [JobState::Dead, JobState::Timer] {
-            self.jobs.retry(&JobFilter::state(state), false).await.map_err(|error| error.to_string())?;
+        self.check().await?;
+        // Those that hold their groups as dead letters, those that were set aside, and those that are to wait until much later.
+        for op in [Op::Requeue, Op::RunNow] {
+            self.play(&op).await?;
         }
-        for _ in 0..1000 {
+        let mut idle = 0;
+        while idle < PATIENCE && !self.last.is_empty() {
             self.jobs.admit_all().await;
+            // Before they are claimed: that is when they start.
+            self.check().await?;
             let mut any = false;
             for queue in QUEUES {
                 for job in self.jobs.take_from(queue, node, 10).await {
                     any = true;
+                    self.watch.started([job.id]);
                     self.jobs.finish(node, &job).await;
                 }
             }
             self.check().await?;
-            if !any {
-                break;
+            if any {
+                continue;
             }
+            idle += 1;
+            self.play(&Op::Expire).await?;
+            // One that is too late holds its group, if it is ordered.
+            self.jobs.delete(&JobFilter::state(JobState::Dead), false).await.map_err(|error| error.to_string())?;
+            if idle == PATIENCE / 2 {
+                for scope in 0..RULES.len() {
+                    self.play(&Op::Rule { scope, running: None, paused: false, rate: None }).await?;
+                }
+            } else if !self.watch.rates_are_over() {
+                self.play(&Op::Pass(5)).await?;
+            }
+            self.check().await?;
         }
-        let left = self.jobs.all().await;
-        if left.is_empty() { Ok(()) } else { Err(format!("these can't run any more: {left:#?}")) }
+        if self.last.is_empty() { Ok(()) } else { Err(format!("these can't run any more: {:#?}", self.last)) }
     }
 }
+
+/// Looks that find nothing to run, before what is left is given up.
+const PATIENCE: u32 = 12;
 
 fn busy(row: &JobSummary) -> bool {
     matches!(row.state, JobState::Running | JobState::External)
 }
 
-fn make(message: &Message) -> NewJob {
-    let mut job =
-        NewJob::json("kind", &json!(1)).queue(QUEUES[message.queue]).priority(message.priority).max_attempts(3);
-    if let Some(group) = message.group {
-        let group = format!("g{group}");
-        job = if message.ordered { job.ordered(group) } else { job.exclusive(group) };
+/// A history, from its start to its end.
+pub(crate) async fn play<T: SqlDb>(db: &T, history: &[Op]) -> Outcome<()> {
+    let mut player = Player::new(db).await;
+    for (n, op) in history.iter().enumerate() {
+        player.play(op).await.map_err(|why| format!("step {n}: {why}"))?;
     }
-    if let Some(tenant) = message.tenant {
-        job = job.tenant(format!("t{tenant}"));
-    }
-    if message.later { job.delay(LATER) } else { job }
+    player.finish().await.map_err(|why| format!("at the end: {why}"))
 }

@@ -1,4 +1,5 @@
-//! Random histories, played to a store and to the oracle at once: they must never tell different stories.
+//! Random histories. Some are played to a store and to the oracle at once: they must never tell different stories. Where a store decides
+//! among equals, or nodes act at the same moment, there is no oracle, but what must hold after each step.
 //!
 //! A failure is shrunk to a short history, and its seed kept in `proptest-regressions/`, from where it is tried first next
 //! time. `JOBWRIGHT_PROPTEST_CASES` sets how many histories are played.
@@ -11,13 +12,22 @@ mod support;
 mod delivering;
 mod expiry;
 mod gates;
+mod gates_ops;
+mod gates_watch;
 mod ops;
 mod player;
+mod schedules;
+mod schedules_model;
 mod snapshot;
+mod uniques;
+mod uniques_model;
 
+use std::fmt::Debug;
+
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
-use self::player::Player;
+use self::player::{Outcome, Player};
 use self::support::TestDb;
 use self::support::oracle::Oracle;
 
@@ -65,26 +75,28 @@ fn plays<T: TestDb>(cases: u32) {
     }
 }
 
-/// Histories of groups and limits, until one of them breaks a rule.
-fn gates<T: TestDb>(cases: u32) {
+/// Histories of one kind, each from its start to its end, until one of them breaks what must hold. `name` is that of the file that keeps
+/// the seeds of those that did.
+fn histories<T: TestDb, O: Debug>(
+    name: &'static str,
+    cases: u32,
+    strategy: &impl Strategy<Value = Vec<O>>,
+    play: impl AsyncFn(&T, &[O]) -> Outcome<()>,
+) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let Some(db) = runtime.block_on(T::create()) else { return };
     let cases = std::env::var("JOBWRIGHT_PROPTEST_CASES").ok().map_or(cases, |text| text.parse().unwrap());
     let mut runner = TestRunner::new(Config {
         cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/gates.txt"))),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(name))),
         max_shrink_time: 60_000,
         max_shrink_iters: 5_000,
         ..Config::default()
     });
-    let played = runner.run(&gates::history(2 * OPS), |history| {
+    let played = runner.run(strategy, |history| {
         runtime.block_on(async {
             db.clear().await;
-            let mut player = gates::Player::new(&db).await;
-            for (n, op) in history.iter().enumerate() {
-                player.play(op).await.map_err(|why| TestCaseError::fail(format!("step {n}: {why}")))?;
-            }
-            player.finish().await.map_err(|why| TestCaseError::fail(format!("at the end: {why}")))
+            play(&db, &history).await.map_err(TestCaseError::fail)
         })
     });
     match played {
@@ -106,7 +118,28 @@ macro_rules! state_machine {
             #[test]
             fn groups_and_limits() {
                 // Each step asks about all slots: half as many.
-                crate::gates::<$db>($cases / 2);
+                let strategy = crate::gates_ops::history(2 * crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/gates.txt", $cases / 2, &strategy, crate::gates::play);
+            }
+
+            #[test]
+            fn rates_and_times() {
+                // The same, about what was admitted too; and in the end, time goes by until all that may start has.
+                let strategy = crate::gates_ops::timed_history(2 * crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/times.txt", $cases / 6, &strategy, crate::gates::play);
+            }
+
+            #[test]
+            fn schedules() {
+                let strategy = crate::schedules_model::history(crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/schedules.txt", $cases / 2, &strategy, crate::schedules::play);
+            }
+
+            #[test]
+            fn unique_jobs() {
+                // Every key is tried at the end of each.
+                let strategy = crate::uniques_model::history(crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/uniques.txt", $cases / 4, &strategy, crate::uniques::play);
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -95,6 +95,12 @@ pub(crate) trait SqlDb: TestDb {
     /// Lets all openings be so much older; `None` removes them.
     async fn age_openings(&self, by: Option<Duration>);
 
+    /// Lets time pass for everything but leases: due dates, times to live, periods, rates and schedules come nearer by this much.
+    async fn pass(&self, by: Duration);
+
+    /// The jobs that were admitted and have not ended since.
+    async fn admitted(&self) -> std::collections::BTreeSet<JobId>;
+
     /// Makes it look as if a schema change had been edited after it was applied.
     async fn pretend_edited(&self);
 }

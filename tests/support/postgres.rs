@@ -1,5 +1,6 @@
 //! A schema of its own on a PostgreSQL server, for each test.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,6 +15,8 @@ use super::{SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
 pub(crate) struct Pg<const POOLED: bool> {
     store: Postgres,
     config: DatabaseConfig,
+    /// For those who look at it past the store all the time.
+    aside: OnceCell<tokio_postgres::Client>,
     schema: Schema,
 }
 
@@ -30,7 +33,7 @@ impl Pg<false> {
         let schema = Schema { name: unique("t_"), url: url.to_owned() };
         let config = DatabaseConfig { schema: schema.name.clone(), ..DatabaseConfig::url(schema.session_url()) };
         let store = Postgres::connect(&config).await.unwrap();
-        let db = Self { store, config, schema };
+        let db = Self { store, config, aside: OnceCell::new(), schema };
         db.jobs().migrate().await.unwrap();
         db
     }
@@ -66,6 +69,10 @@ impl<const POOLED: bool> Pg<POOLED> {
     /// The schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
     pub(crate) fn schema(&self) -> &str {
         &self.schema.name
+    }
+
+    async fn aside(&self) -> &tokio_postgres::Client {
+        self.aside.get_or_init(|| self.client()).await
     }
 
     /// A connection past the store that sees the schema's tables. Not named after the schema, so that it is spared when all
@@ -169,7 +176,7 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
             ..DatabaseConfig::url(pooled)
         };
         let store = Postgres::connect(&config).await.unwrap();
-        Some(Self { store, config, schema })
+        Some(Self { store, config, aside: OnceCell::new(), schema })
     }
 
     fn store(&self) -> Postgres {
@@ -221,7 +228,8 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         self.raw(
             "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
              delete from {schema}.dead_letter_job; delete from {schema}.external_job;
-             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node",
+             delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node;
+             delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.opening",
         )
         .await;
     }
@@ -249,6 +257,36 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
             }
             None => self.raw("delete from {schema}.opening").await,
         }
+    }
+
+    async fn pass(&self, by: Duration) {
+        let micros = by.as_micros();
+        let by = format!("interval '{micros} microseconds'");
+        let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
+            .map(|table| {
+                let sooner =
+                    format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 - {micros}))");
+                format!("update {table} set terms = {sooner} where terms ? 'expires';")
+            })
+            .concat();
+        let all = format!(
+            "{lives}
+             update timer_job set due_at = due_at - {by};
+             update suspended_job set due_at = due_at - {by};
+             update opening set opens_at = opens_at - {by};
+             update rate_log set at = at - {by};
+             update unique_key set expires_at = expires_at - {by};
+             update schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
+                                            until_at = until_at - {by}"
+        );
+        // One transaction.
+        self.aside().await.batch_execute(&all).await.unwrap();
+    }
+
+    async fn admitted(&self) -> BTreeSet<JobId> {
+        let sql = "select id from job where admitted union select id from external_job where admitted";
+        let rows = self.aside().await.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, uuid::Uuid>(0).into()).collect()
     }
 
     async fn pretend_edited(&self) {

@@ -1,5 +1,6 @@
 //! A file of its own for each test.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -132,7 +133,8 @@ impl TestDb for SqliteDb {
         self.raw(
             "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
              delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
-             delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node; commit",
+             delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node;
+             delete from jobwright_unique_key; delete from jobwright_rate_log; delete from jobwright_opening; commit",
         )
         .await;
     }
@@ -160,6 +162,37 @@ impl SqlDb for SqliteDb {
             Some(by) => self.raw(format!("update jobwright_opening set opens_at = unixepoch() * 1000000 - {by}")).await,
             None => self.raw("delete from jobwright_opening").await,
         }
+    }
+
+    async fn pass(&self, by: Duration) {
+        let by = by.as_micros();
+        let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
+            .map(|table| {
+                let sooner = format!("json_set(terms, '$.expires', (terms ->> 'expires') - {by})");
+                format!("update jobwright_{table} set terms = {sooner} where terms ->> 'expires' is not null;")
+            })
+            .concat();
+        self.raw(format!(
+            "begin immediate; {lives}
+             update jobwright_timer_job set due_at = due_at - {by};
+             update jobwright_suspended_job set due_at = due_at - {by};
+             update jobwright_opening set opens_at = opens_at - {by};
+             update jobwright_rate_log set at = at - {by};
+             update jobwright_unique_key set expires_at = expires_at - {by};
+             update jobwright_schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
+                                           until_at = until_at - {by};
+             commit"
+        ))
+        .await;
+    }
+
+    async fn admitted(&self) -> BTreeSet<JobId> {
+        let connection = self.connection();
+        let mut statement = connection
+            .prepare("select id from jobwright_job where admitted union select id from jobwright_external_job where admitted")
+            .unwrap();
+        let ids = statement.query_map([], |row| row.get::<_, [u8; 16]>(0)).unwrap();
+        ids.map(|id| uuid::Uuid::from_bytes(id.unwrap()).into()).collect()
     }
 
     async fn pretend_edited(&self) {

@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::error::{Doing, lost_connection};
 use super::statements::{Statement, Statements};
 use super::types::JsonParam;
-use super::unique::Keys;
+use super::unique::{Keys, given};
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
@@ -267,8 +267,8 @@ pub(super) async fn insert(
         return Ok(Inserted::default());
     }
     let texts = Texts::new(messages);
-    if let Some(keys) = Keys::new(messages)? {
-        return insert_unique(shared, messages, &texts, owned, &keys).await;
+    if messages.iter().any(|message| message.terms.unique.is_some()) {
+        return insert_unique(shared, messages, &texts, owned).await;
     }
     let columns = Columns::new(messages, &texts, owned, &HashSet::new());
     let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
@@ -281,10 +281,18 @@ async fn insert_unique(
     messages: &[JobMessage],
     texts: &Texts,
     owned: Option<&Preclaim>,
-    keys: &Keys<'_>,
 ) -> Result<Inserted> {
     let batch = Batch::begin(shared, FLUSH_ALONE).await?;
-    let taken = match keys.read(&batch.query(&shared.sql.take_unique, &keys.params()).await?) {
+    let known = match given(messages) {
+        Some(ids) => batch.query(&shared.sql.known_ids, &[&ids]).await?,
+        None => Vec::new(),
+    };
+    let taken = match Keys::new(messages, &known) {
+        Ok(Some(keys)) => keys.read(&batch.query(&shared.sql.take_unique, &keys.params()).await?),
+        Ok(None) => Ok(Taken::default()),
+        Err(conflict) => Err(conflict),
+    };
+    let taken = match taken {
         Ok(taken) => taken,
         Err(conflict) => {
             batch.roll_back().await?;
@@ -313,7 +321,11 @@ impl Postgres {
         }
         let texts = Texts::new(messages);
         let mut taken = Taken::default();
-        if let Some(keys) = Keys::new(messages)? {
+        let known = match given(messages) {
+            Some(ids) => self.run_in(transaction, &self.0.sql.known_ids, &[&ids]).await?,
+            None => Vec::new(),
+        };
+        if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run_in(transaction, &self.0.sql.take_unique, &keys.params()).await?)?;
         }
         let columns = Columns::new(messages, &texts, None, &taken.skip);

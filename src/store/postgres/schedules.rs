@@ -174,8 +174,10 @@ impl Postgres {
 async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[Firing]) -> Result<Vec<Fate>> {
     let names: Vec<&str> = firings.iter().map(|firing| firing.name.as_str()).collect();
     let seen: Vec<i64> = firings.iter().map(|firing| firing.seen).collect();
+    let due: Vec<Timestamp> = firings.iter().map(|firing| firing.due).collect();
     let previous: Vec<Option<Uuid>> = firings.iter().map(|firing| firing.unless_alive.map(JobId::into)).collect();
-    let locked = transaction.run("take due schedules", &shared.sql.schedule_lock, &[&names, &seen, &previous]).await?;
+    let locked =
+        transaction.run("take due schedules", &shared.sql.schedule_lock, &[&names, &seen, &previous, &due]).await?;
     let mut alive: HashMap<&str, bool> = HashMap::with_capacity(locked.len());
     for row in &locked {
         alive.insert(rows::get(row, 0)?, rows::get(row, 1)?);

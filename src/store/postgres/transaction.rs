@@ -16,7 +16,7 @@ use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
 use super::insert::{Columns, Texts};
 use super::types::JsonParam;
-use super::unique::Keys;
+use super::unique::{Keys, given};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
 use crate::store::unique::Taken;
@@ -120,7 +120,11 @@ impl UnitOfWork for PgTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let texts = Texts::new(messages);
         let mut taken = Taken::default();
-        if let Some(keys) = Keys::new(messages)? {
+        let known = match given(messages) {
+            Some(ids) => self.run("look for given ids", &self.shared.sql.known_ids, &[&ids]).await?,
+            None => Vec::new(),
+        };
+        if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run("ask for keys", &self.shared.sql.take_unique, &keys.params()).await?)?;
         }
         let columns = Columns::new(messages, &texts, owned, &taken.skip);

@@ -9,6 +9,12 @@ use crate::error::Result;
 use crate::job::{JobId, JobMessage, UniqueConflict};
 use crate::store::unique::{Asked, Taken, conflict};
 
+/// The parameter of `known_ids`, which is asked before the keys are; `None`: no id was chosen by its sender.
+pub(super) fn given(messages: &[JobMessage]) -> Option<Vec<Uuid>> {
+    let ids = crate::store::unique::given(messages);
+    (!ids.is_empty()).then(|| ids.into_iter().map(Uuid::from).collect())
+}
+
 /// The question, as one array a column.
 pub(super) struct Keys<'a> {
     asked: Asked<'a>,
@@ -20,9 +26,10 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// `None`: no message is unique.
-    pub(super) fn new(messages: &'a [JobMessage]) -> Result<Option<Self>> {
-        let Some(asked) = Asked::new(messages)? else { return Ok(None) };
+    /// `None`: no message asks for a key. `known` is the answer to [`given`].
+    pub(super) fn new(messages: &'a [JobMessage], known: &[Row]) -> Result<Option<Self>> {
+        let known = known.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<_>>()?;
+        let Some(asked) = Asked::new(messages, &known)? else { return Ok(None) };
         let terms = || asked.firsts.iter().map(|(_, _, term)| *term);
         Ok(Some(Self {
             hashes: terms().map(|term| bytes(&term.key)).collect(),

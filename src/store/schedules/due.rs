@@ -20,6 +20,9 @@ pub struct Firing {
     pub name: String,
     /// As it was seen: if it was changed since, nothing happens.
     pub seen: i64,
+    /// The occurrence that was due then. One that was deleted and put again meanwhile has a version that was seen before, but is never due
+    /// at a moment before it was put.
+    pub due: Timestamp,
     /// The jobs to send, earliest occurrence first. None: only the next occurrence is set.
     pub jobs: Vec<JobMessage>,
     /// The occurrence of the last of them.
@@ -58,7 +61,12 @@ impl ScheduleSpec {
 impl Firing {
     /// What is to happen at `now` with a schedule whose occurrence `due` has come, with at most `most` jobs of `bytes`
     /// altogether, but at least one.
-    pub(super) fn plan(info: &ScheduleInfo, due: Timestamp, now: Timestamp, (most, bytes): (usize, usize)) -> Self {
+    pub(in crate::store) fn plan(
+        info: &ScheduleInfo,
+        due: Timestamp,
+        now: Timestamp,
+        (most, bytes): (usize, usize),
+    ) -> Self {
         let spec = &info.spec;
         // None is after the end, but the latest could be looked for there.
         let end = spec.until.map_or(now, |until| until.min(now)).max(due);
@@ -84,6 +92,7 @@ impl Firing {
         Self {
             name: spec.name.clone(),
             seen: info.version,
+            due,
             jobs: occurrences.iter().map(|at| spec.occurrence(*at)).collect(),
             last_at: occurrences.last().copied(),
             unless_alive: (spec.overlap == Overlap::Forbid).then_some(info.last_job).flatten(),

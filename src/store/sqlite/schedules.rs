@@ -128,9 +128,10 @@ impl Schedules for Sqlite {
 
 /// The transaction has the write lock: nothing changes between the look and the change.
 fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<Fate> {
-    let unchanged: bool = connection
-        .prepare_cached(VERSION)?
-        .query_row(named_params! { ":name": firing.name, ":seen": firing.seen }, |row| row.get(0))?;
+    let unchanged: bool = connection.prepare_cached(VERSION)?.query_row(
+        named_params! { ":name": firing.name, ":seen": firing.seen, ":due": firing.due.as_microsecond() },
+        |row| row.get(0),
+    )?;
     if !unchanged {
         return Ok(Fate::Lost);
     }

@@ -1,11 +1,14 @@
 //! Keys of unique jobs, asked for before the jobs are inserted, in the same transaction. The one writer needs no locks.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::failure::Work;
+use super::insert::id_exists;
 use super::rows::{Micros, job_id};
 use crate::job::{JobId, JobMessage, UniqueConflict, UniqueTerm};
-use crate::store::unique::{Asked, Taken, conflict};
+use crate::store::unique::{Asked, Taken, conflict, given};
 
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
 const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
@@ -17,7 +20,13 @@ const UNIQUE_REPLACE: [&str; 3] = [
 
 /// Takes the keys of messages that ask for one, and says which are not to be written.
 pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros) -> Work<Taken> {
-    let Some(asked) = Asked::new(messages)? else { return Ok(Taken::default()) };
+    let mut known = HashSet::new();
+    for id in given(messages) {
+        if id_exists(connection, id)? {
+            known.insert(id);
+        }
+    }
+    let Some(asked) = Asked::new(messages, &known)? else { return Ok(Taken::default()) };
     let mut holders = Vec::with_capacity(asked.firsts.len());
     for (_, message, term) in &asked.firsts {
         holders.push(take_one(connection, message, term, now)?);

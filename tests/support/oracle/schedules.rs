@@ -67,7 +67,8 @@ impl Schedules for Oracle {
 
 impl State {
     fn fire(&mut self, firing: &Firing) -> Fate {
-        let unchanged = self.schedules.get(&firing.name).is_some_and(|one| one.version == firing.seen);
+        let seen = (firing.seen, Some(firing.due));
+        let unchanged = self.schedules.get(&firing.name).is_some_and(|one| (one.version, one.next_at) == seen);
         if !unchanged {
             return Fate::Lost;
         }

@@ -1,11 +1,12 @@
 -- Takes those that are still as they were seen, passing over what another node has in hand, and says whether the job before is
--- not over. In the transaction that sends the jobs. The lock reads a row as it is now, so the version is compared after it.
+-- not over. In the transaction that sends the jobs. The lock reads a row as it is now, so the version is compared after it; and the
+-- occurrence too: one that was put again after it had been deleted begins with the same versions.
 with asked as materialized (
-    select a.name, a.version, a.previous
-    from unnest($1::text[], $2::int8[], $3::uuid[]) as a(name, version, previous)
+    select a.name, a.version, a.previous, a.due
+    from unnest($1::text[], $2::int8[], $3::uuid[], $4::timestamptz[]) as a(name, version, previous, due)
 ),
 mine as materialized (
-    select name, version
+    select name, version, next_at
     from {schema}.schedule
     where name = any ($1)
     for update skip locked
@@ -18,4 +19,4 @@ select a.name,
             or exists (select from {schema}.external_job t where t.id = a.previous)
             or exists (select from {schema}.blocked_job t where t.id = a.previous))
 from asked a
-where exists (select from mine m where m.name = a.name and m.version = a.version)
+where exists (select from mine m where m.name = a.name and m.version = a.version and m.next_at = a.due)
