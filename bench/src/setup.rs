@@ -121,7 +121,15 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) async fn drop_database(&self, database: Database) -> Result<()> {
-        // FORCE: programs that were killed may still have connections.
+        // Connections to it that were just closed take a moment to end.
+        for _ in 0..20 {
+            let sql = format!("drop database if exists {}", database.name);
+            if self.server.client().batch_execute(&sql).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // FORCE: programs that were killed may still have some.
         let sql = format!("drop database if exists {} with (force)", database.name);
         Ok(self.server.client().batch_execute(&sql).await?)
     }

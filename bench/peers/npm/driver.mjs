@@ -50,14 +50,17 @@ export async function drive({ setup, connect, worker }) {
 
 async function paced(queue) {
   const sent = [];
-  const first = performance.now() + 500;
+  let next = performance.now() + 500;
   for (let n = 0; n < WARM_UP + count; n++) {
-    await sleep(Math.max(0, first + n * 20 - performance.now()));
+    await sleep(Math.max(0, next - performance.now()));
+    next = Math.max(next, performance.now() - 20) + 20;
     const before = performance.now();
     await queue.one({ n, text });
     sent.push([before, performance.now()]);
+    // The worker has to be awake before it counts, and to be through before the end.
+    const all = [WARM_UP, WARM_UP + count].includes(sent.length);
+    while (all && starts.size < sent.length) await sleep(10);
   }
-  while (starts.size < sent.length) await sleep(10);
   for (let n = WARM_UP; n < sent.length; n++) {
     const [before, after] = sent[n];
     say(`LATENCY ${Math.max(0, starts.get(n) - after)} ${starts.get(n) - before}`);

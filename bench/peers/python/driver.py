@@ -49,14 +49,16 @@ def work(concurrency):
 
 
 async def paced():
-    sent, first = [], time.perf_counter() + 0.5
+    sent, due = [], time.perf_counter() + 0.5
     for n in range(WARM_UP + COUNT):
-        await asyncio.sleep(max(0.0, first + n * 0.02 - time.perf_counter()))
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        due = max(due, time.perf_counter() - 0.02) + 0.02
         before = time.perf_counter()
         await bench.defer_async(text=TEXT, n=n)
         sent.append((before, time.perf_counter()))
-    while len(starts) < len(sent):
-        await asyncio.sleep(0.01)
+        # The worker has to be awake before it counts, and to be through before the end.
+        while len(sent) in (WARM_UP, WARM_UP + COUNT) and len(starts) < len(sent):
+            await asyncio.sleep(0.01)
     for n, (before, after) in list(enumerate(sent))[WARM_UP:]:
         say(f"LATENCY {max(0.0, starts[n] - after) * 1000} {(starts[n] - before) * 1000}")
 

@@ -95,7 +95,6 @@ pub(super) fn all() -> Vec<Peer> {
             bulk: "push_bulk",
             quick: "batches of 100, LISTEN/NOTIFY",
             done: "select count(*) from apalis.jobs where status = 'Done'",
-            ..graphile.clone()
         },
         Peer {
             case: "awa",
@@ -111,7 +110,6 @@ pub(super) fn all() -> Vec<Peer> {
             done: "select coalesce((select sum(completed_count) from awa.receipt_completion_batches), 0)::int8 \
                    + coalesce((select sum(pruned_completed_count) from awa.queue_terminal_rollups), 0)::int8 \
                    + (select count(*) from awa.done_entries)",
-            ..graphile.clone()
         },
         Peer {
             case: "underway",
@@ -125,7 +123,6 @@ pub(super) fn all() -> Vec<Peer> {
             bulk: "1,000 enqueue_using in a transaction",
             quick: "",
             done: "select count(*) from underway.task where state = 'succeeded'",
-            ..graphile.clone()
         },
         Peer {
             case: "procrastinate",

@@ -112,7 +112,8 @@ fn lines(report: &mut Report, peer: &Peer, counts: Counts, ours: &[Turn], kept: 
     let drains = each(theirs, &|turn| turn.drain);
     report.add(Line::new("… with all our ends kept in the history", Unit::PerSecond, kept).limit(same, drains));
     let thousand = |seconds: Option<f64>| seconds.map(|seconds| seconds / jobs as f64 * 1000.0);
-    let costs: [(&str, fn(&Turn) -> Option<f64>); 2] = [
+    type Cost = fn(&Turn) -> Option<f64>;
+    let costs: [(&str, Cost); 2] = [
         ("… PostgreSQL's CPU for 1,000 jobs", |turn| turn.server_cpu),
         ("… clients' CPU for 1,000 jobs", |turn| turn.client_cpu),
     ];

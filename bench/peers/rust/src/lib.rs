@@ -110,14 +110,18 @@ async fn paced<P: Peer>(mut peer: P, payload: impl Fn(Option<usize>) -> Payload,
     tokio::time::sleep(Duration::from_millis(500)).await;
     let mut sent = Vec::new();
     let mut ticks = tokio::time::interval(PACE);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for n in 0..WARM_UP + count {
         ticks.tick().await;
         let before = Instant::now();
         peer.one(payload(Some(n))).await?;
         sent.push((before, Instant::now()));
-    }
-    while STARTS.lock().expect("not poisoned").len() < sent.len() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // The worker has to be awake before it counts, and to be through before the end.
+        while [WARM_UP, WARM_UP + count].contains(&sent.len())
+            && STARTS.lock().expect("not poisoned").len() < sent.len()
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
     let starts = STARTS.lock().expect("not poisoned");
     for (n, (before, after)) in sent.into_iter().enumerate().skip(WARM_UP) {

@@ -24,8 +24,7 @@ impl Peer for Apalis {
     }
 
     async fn connect(latency: bool) -> Result<Self> {
-        let config =
-            Config::default().queue("bench").batch_size(if latency { 100 } else { 500 }).lock_tasks(false);
+        let config = Config::default().queue("bench").batch_size(if latency { 100 } else { 500 }).lock_tasks(false);
         let storage = PostgresStorage::new(&PgPool::connect(&url()).await?).with_config(config);
         Ok(Self { storage, latency })
     }

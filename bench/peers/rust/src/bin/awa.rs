@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use awa::{Client, InsertOpts, JobArgs, JobResult, QueueConfig, QueueStorage, QueueStorageConfig, insert_with, migrations};
 use awa::model::InsertParams;
+use awa::{
+    Client, InsertOpts, JobArgs, JobResult, QueueConfig, QueueStorage, QueueStorageConfig, insert_with, migrations,
+};
 use jobwright_bench_peers::{Payload, Peer, Result, drive, handled, url};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;

@@ -9,7 +9,7 @@ use graphile_worker::{
 use jobwright_bench_peers::{Payload, Peer, Result, drive, handled, url};
 use serde::{Deserialize, Serialize};
 
-#[derive(Deserialize, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(transparent)]
 struct Bench(Payload);
 
