@@ -265,7 +265,7 @@ pub(crate) async fn deleted_and_put_again_while_it_was_due<T: TestDb>(db: &T) {
     db.make_due("s", days_ago(0)).await;
     let (now, due) = store.read_schedules(Which::Due(10)).await.unwrap();
     let firing = testing::firing(&due[0], now, 10).unwrap();
-    store.delete_schedules(&["s".to_owned()]).await.unwrap();
+    store.delete_schedules(&["s".to_owned()], None).await.unwrap();
     let again = daily(&store, "s", |new| new).await;
     assert_eq!(again.version, firing.seen);
     assert_eq!(store.fire_schedules(&[firing]).await.unwrap(), [Fate::Lost]);

@@ -81,7 +81,7 @@ fn histories<T: TestDb, O: Debug>(
     name: &'static str,
     cases: u32,
     strategy: &impl Strategy<Value = Vec<O>>,
-    play: impl AsyncFn(&T, &[O]) -> Outcome<()>,
+    play: &impl AsyncFn(&T, &[O]) -> Outcome<()>,
 ) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let Some(db) = runtime.block_on(T::create()) else { return };
@@ -119,27 +119,27 @@ macro_rules! state_machine {
             fn groups_and_limits() {
                 // Each step asks about all slots: half as many.
                 let strategy = crate::gates_ops::history(2 * crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/gates.txt", $cases / 2, &strategy, crate::gates::play);
+                crate::histories::<$db, _>("proptest-regressions/gates.txt", $cases / 2, &strategy, &crate::gates::play);
             }
 
             #[test]
             fn rates_and_times() {
                 // The same, about what was admitted too; and in the end, time goes by until all that may start has.
                 let strategy = crate::gates_ops::timed_history(2 * crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/times.txt", $cases / 6, &strategy, crate::gates::play);
+                crate::histories::<$db, _>("proptest-regressions/times.txt", $cases / 6, &strategy, &crate::gates::play);
             }
 
             #[test]
             fn schedules() {
                 let strategy = crate::schedules_model::history(crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/schedules.txt", $cases / 2, &strategy, crate::schedules::play);
+                crate::histories::<$db, _>("proptest-regressions/schedules.txt", $cases / 2, &strategy, &crate::schedules::play);
             }
 
             #[test]
             fn unique_jobs() {
                 // Every key is tried at the end of each.
                 let strategy = crate::uniques_model::history(crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/uniques.txt", $cases / 4, &strategy, crate::uniques::play);
+                crate::histories::<$db, _>("proptest-regressions/uniques.txt", $cases / 4, &strategy, &crate::uniques::play);
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -103,11 +103,11 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Pause(name) => {
                 let model = self.schedules.get_mut(NAMES[*name]);
                 let expected = model.map(|model| !std::mem::replace(&mut model.paused, true));
-                let changed = missing("pause", pause(store, NAMES[*name]).await)?;
+                let changed = missing("pause", pause(store, NAMES[*name], None).await)?;
                 same("pause", changed, expected)?;
             }
             Op::Resume(name) => {
-                let changed = missing("resume", resume(store, NAMES[*name]).await)?;
+                let changed = missing("resume", resume(store, NAMES[*name], None).await)?;
                 let now = self.now;
                 let model = self.schedules.get_mut(NAMES[*name]);
                 let expected = model.map(|model| {
@@ -117,14 +117,14 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 });
                 same("resume", changed, expected)?;
             }
-            Op::RunNow(name) => match run_now(store, NAMES[*name]).await {
+            Op::RunNow(name) => match run_now(store, NAMES[*name], None).await {
                 Ok((id, _)) => same("one more", self.known.insert(id), true)?,
                 Err(error) if error.is_invalid() => same("there", self.schedules.contains_key(NAMES[*name]), false)?,
                 Err(error) => return Err(text(error)),
             },
             Op::Delete(name) => {
                 let there = self.schedules.remove(NAMES[*name]).is_some();
-                let deleted = store.delete_schedules(&[NAMES[*name].to_owned()]).await.map_err(text)?;
+                let deleted = store.delete_schedules(&[NAMES[*name].to_owned()], None).await.map_err(text)?;
                 same("deleted", deleted, u64::from(there))?;
             }
             Op::Pass(ticks) => self.pass(*ticks).await,
@@ -164,7 +164,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 if changed { PutOutcome::Changed } else { PutOutcome::Unchanged }
             }
         };
-        let done = put(&*self.jobs.0, &spec, None).await.map_err(text)?;
+        let done = put(&*self.jobs.0, &spec, None, None).await.map_err(text)?;
         same("put", done.outcome, expected)
     }
 
@@ -325,6 +325,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the values are made where it is called")]
 fn same<V: PartialEq + std::fmt::Debug>(what: &str, is: V, expected: V) -> Outcome<()> {
     if is == expected { Ok(()) } else { Err(format!("{what}: {is:?} instead of {expected:?}")) }
 }

@@ -250,7 +250,9 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 self.db.pass(MINUTE * *minutes).await;
                 self.ledger.now += *minutes;
             }
-            Op::Expire => drop(jobs.expire_jobs(100).await?),
+            Op::Expire => {
+                jobs.expire_jobs(100).await?;
+            }
         }
         Ok(())
     }

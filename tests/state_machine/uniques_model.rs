@@ -194,7 +194,7 @@ impl Message {
         let payload = match by {
             By::Key => Payload::json(&serial),
             By::Fields => Payload::json(&json!({ "customer": { "id": n }, "why": serial })),
-            By::Payload if serial % 2 == 0 => Payload::json_text(format!("{{\"n\":{n},\"m\":[1,2]}}")),
+            By::Payload if serial.is_multiple_of(2) => Payload::json_text(format!("{{\"n\":{n},\"m\":[1,2]}}")),
             By::Payload => Payload::json_text(format!("{{ \"m\": [1, 2],\n \"n\": {n} }}")),
         };
         let mut job = NewJob::new("kind", payload.unwrap()).queue(QUEUES[self.queue]).max_attempts(3);
