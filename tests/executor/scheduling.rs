@@ -121,7 +121,13 @@ async fn looks_at_schedules_walk_the_index_whatever_the_statistics_say() {
     let prepared = [
         ("next", "", NEXT, "execute next", "schedule_due"),
         ("due", "(int8)", DUE, "execute due (100)", "schedule_due"),
-        ("lock", "(text[], int8[], uuid[])", LOCK, "execute lock ('{1,2}', '{0,0}', '{null,null}')", "schedule_pkey"),
+        (
+            "lock",
+            "(text[], int8[], uuid[], timestamptz[])",
+            LOCK,
+            "execute lock ('{1,2}', '{0,0}', '{null,null}', '{now,now}')",
+            "schedule_pkey",
+        ),
     ];
     for (name, types, sql, ..) in prepared {
         let sql = sql.replace("{schema}", &format!("\"{}\"", db.schema()));

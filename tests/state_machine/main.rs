@@ -152,7 +152,7 @@ macro_rules! state_machine {
 
 state_machine! {
     #[cfg(feature = "sqlite")]
-    sqlite: crate::support::sqlite::SqliteDb, 64
-    postgres: crate::support::postgres::Pg<false>, 48
-    pgbouncer: crate::support::postgres::Pg<true>, 16
+    sqlite: crate::support::sqlite::SqliteDb, 48
+    postgres: crate::support::postgres::Pg<false>, 30
+    pgbouncer: crate::support::postgres::Pg<true>, 10
 }

@@ -63,8 +63,14 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     });
     report.step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), None));
 
-    run_examples(&environment, report);
-    run_night(&environment, report);
+    // All members and in one command: cargo then chooses the same features as for the tests, so that next to nothing is built anew.
+    let built = report.step("build the examples and the program", || {
+        run::run(&mut run::cargo(["build", "--workspace", "--bins", "--examples"]), None)
+    });
+    if built {
+        run_examples(&environment, report);
+        run_night(&environment, report);
+    }
 }
 
 fn run_examples(environment: &Environment, report: &mut Report) {
@@ -75,17 +81,10 @@ fn run_examples(environment: &Environment, report: &mut Report) {
             return;
         }
     };
-    // Built first, so that the time for each is the time it runs.
-    if names.is_empty()
-        || !report.step("build the examples", || {
-            run::run(&mut run::cargo(["build", "--package", "jobwright", "--examples"]), None)
-        })
-    {
-        return;
-    }
     for name in names {
         report.step(&format!("example {name}"), || {
-            let mut command = run::cargo(["run", "--quiet", "--package", "jobwright", "--example", &name]);
+            let mut command = Command::new(built("examples").join(&name));
+            command.current_dir(run::workspace());
             run::run(environment.set(&mut command), Some(EXAMPLE_DEADLINE))
         });
     }
@@ -93,16 +92,11 @@ fn run_examples(environment: &Environment, report: &mut Report) {
 
 /// A night on call by the program's commands: on an embedded database, and on the server if there is one.
 fn run_night(environment: &Environment, report: &mut Report) {
-    if !report.step("build the program", || {
-        run::run(&mut run::cargo(["build", "--package", "jobwright-cli", "--bin", "jobwright"]), None)
-    }) {
-        return;
-    }
     let stores = if environment.urls.is_some() { &["sqlite", "postgres"][..] } else { &["sqlite"] };
     for store in stores {
         report.step(&format!("{NIGHT} on {store}"), || {
             let mut command = Command::new("sh");
-            environment.set(command.arg(NIGHT).current_dir(run::workspace()).env("JOBWRIGHT", program()));
+            environment.set(command.arg(NIGHT).current_dir(run::workspace()).env("JOBWRIGHT", built("jobwright")));
             if *store == "sqlite" {
                 command.env_remove("DATABASE_URL");
             }
@@ -119,10 +113,10 @@ fn run_night(environment: &Environment, report: &mut Report) {
     }
 }
 
-/// The program `jobwright` as cargo has just built it.
-fn program() -> PathBuf {
+/// What cargo has just built.
+fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    run::workspace().join(target).join("debug").join("jobwright")
+    run::workspace().join(target).join("debug").join(name)
 }
 
 /// What the tests and the examples find in their environment.

@@ -2,7 +2,7 @@
 //! keys and of schedules run. What each handler did is in a book; by it nothing overlapped that must not, no limit was exceeded,
 //! no key had two jobs, each occurrence fired once, everything took effect exactly once, and nothing is left.
 //!
-//! `JOBWRIGHT_KILLED_SECONDS` says how long (default 15), `JOBWRIGHT_KILLED_SEED` repeats the choice of jobs and faults of an
+//! `JOBWRIGHT_KILLED_SECONDS` says how long (default 10), `JOBWRIGHT_KILLED_SEED` repeats the choice of jobs and faults of an
 //! earlier run.
 
 mod attempts;
@@ -75,7 +75,7 @@ async fn killed_at_random<W: Book>(
     messages: &MessageServices<W::Store>,
     broker: Option<&BrokerConfig>,
 ) -> Past {
-    let seconds = number("JOBWRIGHT_KILLED_SECONDS").unwrap_or(15);
+    let seconds = number("JOBWRIGHT_KILLED_SECONDS").unwrap_or(10);
     let seed =
         number("JOBWRIGHT_KILLED_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
     println!("killed at random for {seconds} s: JOBWRIGHT_KILLED_SEED={seed}");
