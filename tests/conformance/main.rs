@@ -324,6 +324,7 @@ conformance! {
             what_is_due_later_is_a_timer
             all_or_nothing
             names_may_be_long_and_foreign
+            each_of_a_batch_keeps_what_is_its_own
         }
         settling {
             retry_goes_round_with_everything

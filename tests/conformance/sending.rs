@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::NewJob;
 use jobwright::store::JobState;
+use jobwright::{NewJob, Payload};
+use serde_json::json;
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, ids, job, jobs, messages};
@@ -138,5 +139,43 @@ pub(crate) async fn names_may_be_long_and_foreign<T: TestDb>(db: &T) {
         let claimed = store.take_from(&name, node, 10).await;
         assert_eq!(ids(&claimed), [id]);
         assert_eq!((&claimed[0].kind, &claimed[0].queue), (&name, &name));
+    }
+}
+
+/// A batch whose jobs differ in one thing alone, for each thing in turn, and in everything: a store may write those that are alike in a
+/// shorter way, and must not take for alike what is not.
+pub(crate) async fn each_of_a_batch_keeps_what_is_its_own<T: TestDb>(db: &T) {
+    const BATCH: usize = 70;
+    let differ: [fn(usize, NewJob) -> NewJob; 7] = [
+        |n, _| NewJob::json(format!("kind-{n}"), &json!({ "n": 1 })),
+        |n, job| job.queue(format!("queue-{n}")),
+        |n, job| job.priority(n as i16 - 30),
+        |n, job| job.max_attempts(n as u32 + 1),
+        |n, job| if n % 2 == 0 { job.header("n", n.to_string()) } else { job },
+        |n, _| if n % 2 == 0 { job() } else { NewJob::new("kind", Payload::bytes("text/n", vec![n as u8; n])) },
+        |n, job| if n % 2 == 0 { job.tenant(format!("tenant-{n}")) } else { job },
+    ];
+    let one = |what: usize| move |n| differ[what](n, job());
+    let everything = |n| {
+        let first = if n % 3 == 0 { differ[5](n, job()) } else { differ[0](n, job()) };
+        [1, 2, 3, 4, 6].into_iter().fold(first, |job, what| differ[what](n, job))
+    };
+    let store = db.jobs();
+    let mut batches: Vec<Vec<NewJob>> = (0..differ.len()).map(|what| (0..BATCH).map(one(what)).collect()).collect();
+    batches.push((0..BATCH).map(everything).collect());
+    for sent in batches {
+        store.send_all(sent.clone()).await;
+        for (n, sent) in messages(sent).into_iter().enumerate() {
+            let stored = store.show(sent.id).await.unwrap().unwrap();
+            let summary = &stored.summary;
+            assert_eq!((&summary.kind, &summary.queue), (&sent.kind, &sent.queue), "{n}");
+            assert_eq!((summary.priority, summary.max_attempts), (sent.priority, sent.max_attempts), "{n}");
+            assert_eq!((&stored.headers, &stored.terms), (&sent.headers, &sent.terms), "{n}");
+            let content = |payload: &Payload| match payload {
+                Payload::Json(_) => (None, payload.decode::<serde_json::Value>().unwrap().to_string().into_bytes()),
+                Payload::Bytes { content_type, body } => (Some(content_type.clone()), body.clone()),
+            };
+            assert_eq!(content(&stored.payload), content(&sent.payload), "{n}");
+        }
     }
 }
