@@ -22,8 +22,8 @@ pub(crate) fn svg(report: &Report) -> String {
          aria-label=\"ratios to the limits\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     for power in scale.ticks() {
-        let tick = 2.0_f64.powi(power);
-        let x = scale.x(tick);
+        let x = scale.x(2.0_f64.powi(power));
+        let tick = if power < 0 { format!("1/{}", 1_u64 << -power) } else { (1_u64 << power).to_string() };
         let (colour, weight) = if power == 0 { ("#333", 1.5) } else { ("#ddd", 1.0) };
         let _ = writeln!(
             svg,

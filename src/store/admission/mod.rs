@@ -83,8 +83,9 @@ pub trait Admission: Send + Sync {
     /// many were raised.
     async fn age_jobs(&self, limit: usize) -> Result<u64>;
 
-    /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something
-    /// waits behind a gate of any kind that nobody holds and nobody will open. Empty when all is well and nobody is at work. For tests and `doctor`: it reads everything.
+    /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something waits
+    /// behind a gate of any kind that nobody holds and nobody will open. Empty when all is well and nobody is at work. For tests and
+    /// `doctor`: it reads everything.
     async fn slot_faults(&self) -> Result<Vec<String>>;
 
     /// Gates that opened and that nobody has looked behind since. Some are ordinary for a moment.

@@ -42,14 +42,16 @@ pub(super) struct Columns<'a> {
     holds: Vec<i64>,
     terms: Vec<Option<JsonParam<'a>>>,
     node: Option<i64>,
+    shape: Shape,
 }
 
 /// What a flush needs of its statement.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
     /// Fresh ids, all due now, and alike in everything but their JSON.
     Alike,
     /// Fresh ids, all due now.
+    #[default]
     Ready,
     /// The same, and some are held for their delivery.
     Held,
@@ -97,6 +99,8 @@ impl<'a> Columns<'a> {
             }
             columns.push(message, &texts.0[position], own.contains(&position));
         }
+        // Once: it looks at every message.
+        columns.shape = columns.simplest();
         columns
     }
 
@@ -133,7 +137,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Which statement will do: the simplest one.
-    fn shape(&self) -> Shape {
+    fn simplest(&self) -> Shape {
         if self.node.is_some() {
             Shape::Owned
         } else if self.given.contains(&true)
@@ -202,15 +206,14 @@ impl<'a> Columns<'a> {
 
     /// The parameters of the statement that fits.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let shape = self.shape();
-        if shape == Shape::Alike
+        if self.shape == Shape::Alike
             && let (Some(kind), Some(queue), Some(rank), Some(attempts)) =
                 (self.kinds.first(), self.queues.first(), self.ranks.first(), self.max_attempts.first())
         {
             return vec![&self.ids, &self.payloads, kind, queue, rank, attempts];
         }
         let mut params = self.content();
-        match shape {
+        match self.shape {
             Shape::Alike | Shape::Ready => {}
             Shape::Held => params.push(&self.holds),
             Shape::Any => {
@@ -228,7 +231,7 @@ impl<'a> Columns<'a> {
 
     /// The statement that fits, and what its answer means.
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
-        match self.shape() {
+        match self.shape {
             Shape::Alike => &sql.insert_alike,
             Shape::Ready => &sql.insert_ready,
             Shape::Held => &sql.insert_held,
@@ -240,7 +243,7 @@ impl<'a> Columns<'a> {
     /// What was inserted, and by which transaction.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
-        if matches!(self.shape(), Shape::Alike | Shape::Ready | Shape::Held) {
+        if matches!(self.shape, Shape::Alike | Shape::Ready | Shape::Held) {
             return Ok((Inserted { rows: self.ids.len() as u64, ..Inserted::default() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
