@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// Result with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -67,7 +68,7 @@ impl ErrorKind {
 struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What went wrong, for people and for programs.
@@ -79,8 +80,14 @@ impl Error {
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
+    }
+
+    /// The same for somebody else who is hit by it too.
+    pub(crate) fn for_another(&self) -> Self {
+        let Inner { kind, message, source } = &*self.0;
+        Self(Box::new(Inner { kind: *kind, message: message.clone(), source: source.clone() }))
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

@@ -280,7 +280,12 @@ pub(crate) fn reset_peak_memory() {
 
 /// The largest resident memory of this process, in bytes.
 pub(crate) fn peak_memory() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    memory_of("self", "VmHWM:")
+}
+
+/// A process's memory as the system keeps it, in bytes: `VmRSS:` now, `VmHWM:` at most.
+pub(crate) fn memory_of(process: &str, field: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.split_whitespace().next()?.parse::<f64>().ok().map(|kib| kib * 1024.0)
 }

@@ -18,6 +18,8 @@ use crate::store::{Hint, JobStore, Settlement, Verdict};
 
 /// Outcomes recorded with one statement.
 const BATCH: usize = 1000;
+/// How often workers may run before an outcome is recorded, so that theirs are recorded with it.
+const GATHER_TURNS: usize = 16;
 /// Outcomes that may wait. When it is full, workers wait with theirs and hold their slots: a slow database slows the claims.
 const BACKLOG: usize = 4 * BATCH;
 
@@ -64,7 +66,6 @@ impl Completer {
         let mut batch = Vec::with_capacity(BATCH);
         let mut finishing = false;
         loop {
-            gather(&reports).await;
             tokio::select! {
                 received = reports.recv_many(&mut batch, BATCH) => if received == 0 { return },
                 () = self.lost.cancelled() => return,
@@ -73,7 +74,24 @@ impl Completer {
                     reports.close();
                 }
             }
+            self.gather(&mut reports, &mut batch).await;
             self.write(&mut batch).await;
+        }
+    }
+
+    /// Lets what ends at the same time join in: fewer statements record the same. The only job in hand is recorded at once; beside long
+    /// ones it costs a few turns of the scheduler, no time.
+    async fn gather(&self, reports: &mut mpsc::Receiver<Report>, batch: &mut Vec<Report>) {
+        for _ in 0..GATHER_TURNS {
+            if batch.len() >= self.in_flight.len().min(BATCH) {
+                return;
+            }
+            tokio::task::yield_now().await;
+            while batch.len() < BATCH
+                && let Ok(report) = reports.try_recv()
+            {
+                batch.push(report);
+            }
         }
     }
 
@@ -168,15 +186,6 @@ impl Completer {
             }
         }
         accepted
-    }
-}
-
-/// While outcomes keep coming in, lets workers add to them: fewer statements record the same. Costs nothing when idle.
-async fn gather(reports: &mpsc::Receiver<Report>) {
-    let mut seen = 0;
-    while reports.len() > seen && reports.len() < BATCH {
-        seen = reports.len();
-        tokio::task::yield_now().await;
     }
 }
 

@@ -11,16 +11,15 @@ use super::incarnation::Incarnation;
 use super::jitter;
 use super::queue::Queue;
 use super::registry::{Kind, Slots};
+use super::scan::Scan;
 use super::stats::add;
 use super::worker;
 use crate::backoff::Reconnect;
 use crate::job::Job;
-use crate::store::{ClaimRequest, ScanMark, Store};
+use crate::store::{ClaimRequest, Store};
 
 /// Jobs claimed with one statement at most.
 const BATCH: usize = 500;
-/// How long a flood may be scanned from the mark alone: what became claimable before the mark waits at most this long.
-const FULL_LOOK: Duration = Duration::from_secs(1);
 
 /// Longest time between two looks while this node is cut off from a broker that others may reach.
 const CUT_OFF_POLL: Duration = Duration::from_millis(800);
@@ -30,10 +29,7 @@ const CUT_OFF_POLL: Duration = Duration::from_millis(800);
 struct Group<S: Store> {
     kinds: Vec<String>,
     limited: Option<Arc<Kind<S>>>,
-    /// Where the next look starts while the queue is flooded.
-    mark: Option<ScanMark>,
-    full_look: Instant,
-    flooded: bool,
+    scan: Scan,
 }
 
 /// The dispatcher of one queue.
@@ -45,7 +41,7 @@ pub(super) struct Dispatcher<S: Store> {
 
 impl<S: Store> Dispatcher<S> {
     pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
-        let group = |kinds, limited| Group { kinds, limited, mark: None, full_look: Instant::now(), flooded: false };
+        let group = |kinds, limited| Group { kinds, limited, scan: Scan::new(Instant::now()) };
         let mut groups = Vec::new();
         let mut unlimited = Vec::new();
         let mut limited: Vec<(Arc<Kind<S>>, Vec<String>)> = Vec::new();
@@ -77,6 +73,9 @@ impl<S: Store> Dispatcher<S> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
             let heard = self.queue.heard();
+            if self.queue.take_rescan() {
+                self.groups.iter_mut().for_each(|group| group.scan.owe());
+            }
             let mut more = false;
             let mut failed = false;
             for index in 0..self.groups.len() {
@@ -105,22 +104,29 @@ impl<S: Store> Dispatcher<S> {
     }
 
     /// Waits for a sign of work, or until it is time to look anyway.
-    async fn idle(&self) {
+    async fn idle(&mut self) {
         let mut pause = self.node.poll_interval;
         if self.node.cut_off() {
             // Others may still send by the broker, and wake nobody for what they hold.
             pause = pause.min(CUT_OFF_POLL);
         }
+        let now = Instant::now();
+        let poll = now + jitter(pause);
+        // What could have been looked at by now has no free slot. The end of one of its jobs is a sign.
+        let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
         tokio::select! {
             () = self.queue.woken() => {}
-            () = tokio::time::sleep(jitter(pause)) => {}
+            () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
+                // A poll is to find what nobody told of, wherever it is.
+                self.groups.iter_mut().for_each(|group| group.scan.owe());
+            }
         }
     }
 
     /// Claims once for a group and starts what was claimed. Returns whether there may be more.
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
         let group = &mut self.groups[index];
-        if group.flooded {
+        if group.scan.is_flooded() {
             self.queue.gather(BATCH).await;
         }
         let Some(mut slots) = self.queue.take(BATCH).await else {
@@ -136,31 +142,24 @@ impl<S: Store> Dispatcher<S> {
             kind_slots = Some(free);
         }
         let limit = slots.num_permits();
-        let now = Instant::now();
-        let from_mark = group.flooded && now.duration_since(group.full_look) < FULL_LOOK;
+        let look = group.scan.next(Instant::now());
         let request = ClaimRequest {
             node: self.node.id,
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
-            after: if from_mark { group.mark } else { None },
+            after: &look.after,
             // Nothing is delivered at the moment, so nothing is kept back for it.
             held_too: self.node.cut_off(),
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
-        let jobs = self.node.store.claim(&request).await?;
+        let answer = self.node.store.claim(&request).await;
+        let now = Instant::now();
+        let jobs = answer.inspect_err(|_| group.scan.failed(&look, now))?;
         self.node.in_flight.add(jobs.iter());
         drop(claiming);
 
-        if !from_mark {
-            group.full_look = now;
-        }
-        if let Some(last) = jobs.last() {
-            group.mark = Some(ScanMark { rank: -last.priority, seq: last.seq });
-        }
-        // A short answer from the mark may have passed over something before it: look again from the start.
-        let more = jobs.len() >= limit || from_mark;
-        group.flooded = jobs.len() >= limit;
+        let more = group.scan.found(&look, &jobs, limit, now);
         add(&self.node.counters.claimed, jobs.len());
         for job in jobs {
             // As many as were asked for, so there is one for each.

@@ -267,7 +267,7 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
         match hint {
             Hint::Queue(name) | Hint::Rescan(name) => {
                 if let Some(queue) = self.queues.get(name) {
-                    queue.wake();
+                    if matches!(hint, Hint::Queue(_)) { queue.wake() } else { queue.wake_to_rescan() }
                 } else if let Some(bell) = self.bells.get(name) {
                     bell.notify_one();
                 }
@@ -281,7 +281,7 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
             Hint::Gate => self.in_flight.gate.notify_one(),
             Hint::Expiry => self.expiry_hint.notify_one(),
             Hint::Any => {
-                self.queues.values().for_each(|queue| queue.wake());
+                self.queues.values().for_each(|queue| queue.wake_to_rescan());
                 self.bells.values().for_each(Notify::notify_one);
                 self.timer_hint.notify_one();
                 self.expiry_hint.notify_one();

@@ -40,6 +40,7 @@ mod progress;
 mod pruner;
 mod queue;
 mod registry;
+mod scan;
 mod scheduler;
 mod stats;
 mod timers;

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -18,6 +18,8 @@ pub(super) struct Queue {
     wake: Notify,
     /// How many signs of work there were.
     heard: AtomicU64,
+    /// One of them was of rows that are not at the end.
+    rescan: AtomicBool,
     /// The count of them when the last look began, if that found less than it asked for. As long as it is still the count,
     /// nothing waits: what is sent now is the next to run.
     drained_at: AtomicU64,
@@ -31,6 +33,7 @@ impl Queue {
             slots: Arc::new(Semaphore::new(concurrency)),
             wake: Notify::new(),
             heard: AtomicU64::new(0),
+            rescan: AtomicBool::new(false),
             drained_at: AtomicU64::new(NEVER),
         }
     }
@@ -40,7 +43,18 @@ impl Queue {
         self.concurrency
     }
 
-    /// There may be work.
+    /// There may be work anywhere in the queue.
+    pub(super) fn wake_to_rescan(&self) {
+        self.rescan.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether there was such a sign since this was last asked.
+    pub(super) fn take_rescan(&self) -> bool {
+        self.rescan.swap(false, Ordering::AcqRel)
+    }
+
+    /// There may be work at the end of the queue.
     pub(super) fn wake(&self) {
         self.heard.fetch_add(1, Ordering::AcqRel);
         self.wake.notify_one();

@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::local::Offer;
 use super::pipe::{Pipe, Pointer};
 use super::room::make_room;
+use super::together::Together;
 use super::{Collected, Handoff, WakeUp, WentTo, WhenFull};
 use crate::error::Result;
 use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
@@ -17,10 +18,19 @@ use crate::store::{Hint, Inserted, JobStore, Preclaim, UnitOfWork};
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(super) jobs: Arc<dyn JobStore>,
+    /// For contexts that open no transaction.
+    pub(super) together: Arc<Together>,
     pub(super) wakeup: Arc<WakeUp>,
     pub(super) limits: Limits,
     /// To the broker, if there is one.
     pub(super) pipe: Option<Arc<Pipe>>,
+}
+
+impl Means {
+    /// Without a broker.
+    pub(super) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, limits: Limits) -> Self {
+        Self { together: Together::new(jobs.clone()), jobs, wakeup, limits, pipe: None }
+    }
 }
 
 /// The messages of one context, from the first `send` until after the commit.
@@ -101,7 +111,11 @@ impl Flush {
     pub(super) async fn alone(&mut self) -> Result<()> {
         make_room(&*self.means.jobs, self.collected.messages(), self.when_full, false).await?;
         let (handover, preclaim) = self.plan();
-        let inserted = self.means.jobs.insert(self.collected.messages(), preclaim.as_ref()).await?;
+        let messages = self.collected.messages();
+        let inserted = match &preclaim {
+            Some(_) => self.means.jobs.insert(messages, preclaim.as_ref()).await?,
+            None => self.means.together.insert(messages).await?,
+        };
         self.inserted(handover, inserted);
         Ok(())
     }

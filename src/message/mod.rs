@@ -25,6 +25,7 @@ mod results;
 mod room;
 mod schedules;
 mod services;
+mod together;
 mod wakeup;
 
 use async_trait::async_trait;

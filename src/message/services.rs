@@ -54,7 +54,7 @@ impl<S: Store> MessageServices<S> {
         let jobs = store.jobs();
         let wakeup = Arc::new(WakeUp::new(jobs.clone()));
         let limits = Limits { payload: config.max_payload.max(1) };
-        let means = Means { jobs: jobs.clone(), wakeup: wakeup.clone(), limits, pipe: None };
+        let means = Means::new(jobs.clone(), wakeup.clone(), limits);
         let factory = Arc::new(DbMessageServiceFactory::new(means));
         Self {
             store,
@@ -94,7 +94,7 @@ impl<S: Store> MessageServices<S> {
             }
         }
         let pipe = Pipe::new(broker, self.jobs.clone(), self.wakeup.clone(), config.depth);
-        let means = Means { jobs: self.jobs.clone(), wakeup: self.wakeup.clone(), limits: self.limits, pipe: None };
+        let means = Means::new(self.jobs.clone(), self.wakeup.clone(), self.limits);
         self.factory = Arc::new(AmqpMessageServiceFactory::new(means, pipe.clone()));
         self.pipe = Some(pipe);
         self.intake = config.intake;

@@ -154,10 +154,11 @@ pub struct OwnedInsert {
     pub created_at: jiff::Timestamp,
 }
 
-/// Where the next scan of a queue may start: everything before it was taken, gone or not ours when it was last looked at.
+/// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
+/// it was last looked at.
 ///
-/// A scan that starts at the mark does not walk the same dead prefix again and again. It can miss rows that became claimable
-/// before the mark (released, promoted, committed late, of a higher priority), so a full look is due now and then.
+/// A scan that starts at its marks does not walk the same dead prefix again and again. It can miss rows that became claimable
+/// before a mark (released, promoted, committed late), so a look without marks is due now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScanMark {
     /// `-priority` of the last row taken.
@@ -177,8 +178,9 @@ pub struct ClaimRequest<'a> {
     pub kinds: Option<&'a [String]>,
     /// At most this many: the free slots.
     pub limit: usize,
-    /// Scan from here; `None` = from the start.
-    pub after: Option<ScanMark>,
+    /// Of the rank of each of these, only rows after it need be looked at; of other ranks, all. Best rank first, one for a rank;
+    /// empty = everything. A store may look at more than it needs to.
+    pub after: &'a [ScanMark],
     /// Also rows that are held for a delivery ([`JobMessage::hold`]): nothing is delivered at the moment.
     pub held_too: bool,
 }

@@ -57,7 +57,7 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
     let take = async |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
         let request =
-            ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 10, after: None, held_too: false };
+            ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 10, after: &[], held_too: false };
         let mut claimed = store.claim(&request).await.unwrap();
         claimed.sort_by_key(|job| job.seq);
         ids(&claimed)
@@ -75,13 +75,13 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let ours = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let kinds = ["kind".to_owned()];
-    let request = ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 3, after: None, held_too: false };
+    let request = ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 3, after: &[], held_too: false };
     let mut claimed = store.claim(&request).await.unwrap();
     claimed.sort_by_key(|job| job.seq);
     assert_eq!(ids(&claimed), ours);
 }
 
-async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: Option<ScanMark>) -> Vec<Job> {
+async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]) -> Vec<Job> {
     let mut claimed = store
         .claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after, held_too: false })
         .await
@@ -94,31 +94,57 @@ pub(crate) async fn from_the_mark_on<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(6)).await;
     let node = store.node().await;
-    let first = take_after(&store, node, 2, None).await;
-    let second = take_after(&store, node, 2, Some(mark(&first[1]))).await;
+    let first = take_after(&store, node, 2, &[]).await;
+    let second = take_after(&store, node, 2, &[mark(&first[1])]).await;
     assert_eq!(ids(&second), sent[2..4]);
     // What came back before the mark is missed from the mark, and found by a full look.
     assert!(store.settle_one(node, first[0].fence(), Verdict::Release).await);
     assert!(store.settle_one(node, second[1].fence(), Verdict::Release).await);
-    let third = take_after(&store, node, 10, Some(mark(&second[1]))).await;
+    let third = take_after(&store, node, 10, &[mark(&second[1])]).await;
     assert_eq!(ids(&third), sent[4..], "the marked row itself lies before the mark");
-    assert_eq!(take_after(&store, node, 10, Some(mark(&third[1]))).await.len(), 0);
-    assert_eq!(ids(&take_after(&store, node, 10, None).await), [sent[0], sent[3]]);
+    assert_eq!(take_after(&store, node, 10, &[mark(&third[1])]).await.len(), 0);
+    assert_eq!(ids(&take_after(&store, node, 10, &[]).await), [sent[0], sent[3]]);
 }
 
-/// The mark is a place in the order (-priority, seq), not a row: a better job lies before it although it was sent later.
+/// A mark is one of its rank: what is better or worse is looked at whole.
 pub(crate) async fn the_mark_knows_priorities<T: TestDb>(db: &T) {
     let store = db.jobs();
     let high = store.send_all(jobs(2).into_iter().map(|job| job.priority(5))).await;
     let low = store.send_all(jobs(2).into_iter().map(|job| job.priority(-5))).await;
     let node = store.node().await;
-    let first = take_after(&store, node, 1, None).await;
+    let first = take_after(&store, node, 1, &[]).await;
     assert_eq!(ids(&first), [high[0]]);
     let urgent = store.send(job().priority(6)).await;
     let last = store.send(job().priority(5)).await;
-    let rest = take_after(&store, node, 10, Some(mark(&first[0]))).await;
-    assert_eq!(ids(&rest), [high[1], last, low[0], low[1]], "lower priorities follow, higher ones are missed");
-    assert_eq!(ids(&take_after(&store, node, 10, None).await), [urgent]);
+    let rest = take_after(&store, node, 10, &[mark(&first[0])]).await;
+    assert_eq!(ids(&rest), [urgent, high[1], last, low[0], low[1]]);
+    assert_eq!(take_after(&store, node, 10, &[]).await.len(), 0);
+}
+
+/// A store may look at more than it must, but never misses what comes after the mark of its rank, or of a rank that has none.
+pub(crate) async fn from_the_marks_of_several_ranks<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let of = async |priority: i16| store.send(job().priority(priority)).await;
+    let (mut marks, mut before) = (Vec::new(), Vec::new());
+    for priority in [7, 0, -7] {
+        of(priority).await;
+        let claimed = store.take_one(node).await;
+        marks.push(mark(&claimed));
+        before.push(claimed);
+    }
+    let mut expected = Vec::new();
+    for priority in [9, 7, 7, 3, 0, -1, -7, -9] {
+        expected.push(of(priority).await);
+    }
+    // The limit holds for all ranks together, best first.
+    assert_eq!(ids(&take_after(&store, node, 3, &marks).await), expected[..3]);
+    assert_eq!(ids(&take_after(&store, node, 1, &marks).await), expected[3..4]);
+    assert_eq!(ids(&take_after(&store, node, 10, &marks).await), expected[4..]);
+    for job in &before {
+        assert!(store.settle_one(node, job.fence(), Verdict::Release).await);
+    }
+    assert_eq!(take_after(&store, node, 10, &[]).await.len(), 3);
 }
 
 pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {

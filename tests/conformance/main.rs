@@ -91,6 +91,7 @@ conformance! {
             other_kinds_are_not_in_the_way
             from_the_mark_on
             the_mark_knows_priorities
+            from_the_marks_of_several_ranks
             nothing_for_who_is_not_alive
             raises_version_and_attempt
             hands_out_the_whole_job

@@ -8,6 +8,7 @@ mod support;
 mod commits;
 mod enlisted;
 mod lost_commits;
+mod together;
 mod units;
 
 /// A test for each case, run against one kind of database.
@@ -51,5 +52,9 @@ cases! {
         a_handler_commits_its_messages_with_its_job
         a_handler_that_fails_sends_nothing
         a_handler_that_lost_its_job_leaves_nothing
+    }
+    together {
+        each_is_there_once_whoever_else_sends
+        each_keeps_its_order
     }
 }

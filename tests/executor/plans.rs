@@ -17,10 +17,10 @@ const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; se
 /// The plan of a claim, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
     client
-        .batch_execute(&format!("prepare claim (int8, text, int2, int8, text[], int8, bool) as {claim}"))
+        .batch_execute(&format!("prepare claim (int8, text, int2[], int8[], int2[], text[], int8, bool) as {claim}"))
         .await
         .unwrap();
-    let explain = "explain (costs off) execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10, false)";
+    let explain = "explain (costs off) execute claim (1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false)";
     let rows = client.query(explain, &[]).await.unwrap();
     client.batch_execute("deallocate claim").await.unwrap();
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
@@ -63,7 +63,7 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
 /// What a claim of ten reads: its plan with the rows of each step, and pages.
 async fn reads(client: &tokio_postgres::Client) -> (String, u64) {
     let explain = "explain (analyze, buffers, costs off, timing off, summary off)
-                   execute claim (1, 'default', -32768, -9223372036854775808, '{kind}', 10, false)";
+                   execute claim (1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false)";
     client.batch_execute("begin").await.unwrap();
     let lines: Vec<String> =
         client.query(explain, &[]).await.unwrap().iter().map(|row| row.get::<_, String>(0)).collect();
@@ -93,7 +93,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
         client.batch_execute(command).await.unwrap();
     }
     let claim = postgres_statement(CLAIM, db.schema());
-    let prepare = format!("prepare claim (int8, text, int2, int8, text[], int8, bool) as {claim}");
+    let prepare = format!("prepare claim (int8, text, int2[], int8[], int2[], text[], int8, bool) as {claim}");
     client.batch_execute(&prepare).await.unwrap();
     let (before, pages_before) = reads(&client).await;
     assert!(before.contains("job_acquire on job c (actual rows=10 "), "{before}");

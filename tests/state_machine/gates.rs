@@ -75,7 +75,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Claim { node, queue, limit } => {
                 let node = self.nodes[*node];
                 let queue = QUEUES[*queue];
-                let request = ClaimRequest { node, queue, kinds: None, limit: *limit, after: None, held_too: false };
+                let request = ClaimRequest { node, queue, kinds: None, limit: *limit, after: &[], held_too: false };
                 let claimed = jobs.claim(&request).await?;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
                 self.watch.started(claimed.iter().map(|job| job.id));

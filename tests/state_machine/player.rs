@@ -273,7 +273,7 @@ impl Player {
                 queue: QUEUES[queue],
                 kinds: kinds.as_deref(),
                 limit,
-                after,
+                after: after.as_slice(),
                 held_too,
             };
             side.jobs.claim(&request).await

@@ -28,7 +28,62 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         );
         report.add(Line::new("… p50", Unit::Milliseconds, middle(&ours)).limit("the same", middle(&limit)));
     }
+    let jobs = bench.args.count(SENDERS * 300, SENDERS * 10);
+    let (mut ours, mut limit) = (Vec::new(), Vec::new());
+    for _ in 0..bench.args.runs {
+        limit.push(bare_at_once(bench, jobs).await?);
+        ours.push(at_once(bench, jobs).await?);
+    }
+    report.add(
+        Line::new(format!("send alone and commit, {SENDERS} at a time"), Unit::PerSecond, ours)
+            .limit(format!("insert a job, commit, on {CONNECTIONS} connections"), limit),
+    );
     Ok(())
+}
+
+/// Tasks that send one job after the other, each job in a context of its own.
+const SENDERS: usize = 64;
+/// More connections make the bare inserts no faster on a few cores.
+const CONNECTIONS: usize = 16;
+
+async fn at_once(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
+    let schema = prepared(bench).await?;
+    let services = schema.services().await?;
+    let start = Instant::now();
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..SENDERS {
+        let (services, payload) = (services.clone(), raw_payload()?);
+        senders.spawn(async move {
+            for _ in 0..jobs / SENDERS {
+                let mut context = services.begin();
+                context.send(job(&payload))?;
+                context.commit().await?;
+            }
+            Ok::<_, jobwright::Error>(())
+        });
+    }
+    while let Some(sender) = senders.join_next().await {
+        sender??;
+    }
+    let rate = per_second(jobs, start.elapsed());
+    drop(services);
+    bench.drop(schema).await?;
+    Ok(rate)
+}
+
+async fn bare_at_once(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
+    let schema = prepared(bench).await?;
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        clients.push(bench.connect().await?);
+    }
+    let start = Instant::now();
+    let each = clients.iter().map(|client| limits::send::alone(client, &schema, jobs / CONNECTIONS));
+    futures_util::future::try_join_all(each).await?;
+    let rate = per_second(jobs, start.elapsed());
+    drop(clients);
+    bench.drop(schema).await?;
+    Ok(rate)
 }
 
 fn p50(times: &[Duration]) -> f64 {

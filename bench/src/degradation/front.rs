@@ -73,8 +73,14 @@ impl Front {
         let (mut spent, mut mark): (Duration, Option<ScanMark>) = (Duration::ZERO, None);
         for n in 0..=BATCHES {
             let start = Instant::now();
-            let request =
-                ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, after: mark, held_too: false };
+            let request = ClaimRequest {
+                node,
+                queue: QUEUE,
+                kinds: Some(&kinds),
+                limit: BATCH,
+                after: mark.as_slice(),
+                held_too: false,
+            };
             let claimed = jobs.claim(&request).await?;
             let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
             let removed = jobs.complete(node, &fences).await?.len();

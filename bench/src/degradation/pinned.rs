@@ -1,52 +1,80 @@
 //! Somebody holds a snapshot, so that nothing that died since can be cleaned up.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, Job, MessageServices, Outcome};
+use jobwright::{CommandExecutor, Job, JobId, MessageServices, NewJob, Outcome};
 use serde_json::json;
+use tokio::sync::{mpsc, watch};
 
 use super::PINNED;
 use crate::Result;
-use crate::cases::{per_second, wait_done};
+use crate::cases::{PATIENCE, millis, per_second, wait_done};
 use crate::load::{BATCH, KIND, QUEUE, SEND_BATCH, job, raw_payload};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::{Bench, Schema};
+use crate::stats::percentile;
 
 /// Jobs that are drained again and again: first without, then with a snapshot that is as old as the measurement.
 const ROUND: usize = 50_000;
+/// Jobs that come one by one between two drains, and their pace.
+const STEADY: usize = 150;
+const PACE: Duration = Duration::from_millis(20);
+const STEADY_KIND: &str = "steady";
+
+/// What one turn showed.
+struct Turn {
+    rate: f64,
+    p50: f64,
+    p99: f64,
+}
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let time = if bench.args.quick { Duration::from_secs(20) } else { PINNED };
     let schema = bench.schema().await?;
-    let services = schema.services().await?;
-    let mut free = Vec::new();
+    let mut worker = Worker::start(&schema).await?;
+    let (mut free, mut pinned, mut samples) = (Vec::new(), Vec::new(), Vec::new());
+    // The first one connects, and prepares.
+    worker.turn().await?;
     for _ in 0..bench.args.runs {
-        free.push(round(&services).await?);
+        free.push(worker.turn().await?);
     }
     let holder = bench.connect().await?;
     holder.batch_execute("begin isolation level repeatable read; select txid_current()").await?;
     let start = Instant::now();
-    let (mut pinned, mut samples) = (Vec::new(), Vec::new());
     while start.elapsed() < time {
-        let rate = round(&services).await?;
+        let turn = worker.turn().await?;
         let (dead, bytes) = sizes(bench, &schema).await?;
-        samples.push(json!({ "seconds": start.elapsed().as_secs(), "rate": rate, "dead": dead, "bytes": bytes }));
-        pinned.push(rate);
+        samples.push(json!({
+            "seconds": start.elapsed().as_secs(), "rate": turn.rate, "p50": turn.p50, "p99": turn.p99,
+            "dead": dead, "bytes": bytes,
+        }));
+        pinned.push(turn);
     }
     let (dead, bytes) = sizes(bench, &schema).await?;
     holder.batch_execute("rollback").await?;
-    drop(services);
+    worker.stop().await?;
     bench.drop(schema).await?;
     report.raw(json!({ "case": "pinned", "samples": samples }));
-    let jobs = ROUND * pinned.len();
+    let jobs = (ROUND + STEADY) * pinned.len();
     // The last ones, when most is dead.
     let last = pinned.split_off(pinned.len().saturating_sub(free.len()));
     free.truncate(last.len());
+    let held = format!("after {} s with a snapshot held", time.as_secs());
+    let each = |turns: &[Turn], of: fn(&Turn) -> f64| turns.iter().map(of).collect::<Vec<f64>>();
     report.add(
-        Line::new(format!("drain after {} s with a snapshot held", time.as_secs()), Unit::PerSecond, last)
-            .limit("the same before it", free)
+        Line::new(format!("drain {held}"), Unit::PerSecond, each(&last, |turn| turn.rate))
+            .limit("the same before it", each(&free, |turn| turn.rate))
             .required(Required::Ratio(0.9)),
     );
+    let mut steady = |name: &str, of: fn(&Turn) -> f64| {
+        report.add(
+            Line::new(format!("… commit to start at 50/s, {name}"), Unit::Milliseconds, each(&last, of))
+                .limit("the same before it", each(&free, of)),
+        );
+    };
+    steady("p50", |turn| turn.p50);
+    steady("p99", |turn| turn.p99);
     report.note(format!(
         "While the snapshot was held, {jobs} jobs came and went; then the job table had {dead} dead rows and {} MiB with its indexes.",
         bytes / 1_048_576
@@ -54,26 +82,93 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Sends and drains; the rate of the drain.
-async fn round(services: &MessageServices) -> Result<f64> {
-    let payload = raw_payload()?;
-    for _ in 0..ROUND / SEND_BATCH {
-        let mut context = services.begin();
-        for _ in 0..SEND_BATCH {
-            context.send(job(&payload))?;
-        }
-        context.commit().await?;
+/// One executor that lives as long as the measurement, and somebody elsewhere who sends.
+struct Worker {
+    executor: CommandExecutor,
+    sender: MessageServices,
+    /// Handlers of the jobs to be drained wait until it is open.
+    gate: watch::Sender<bool>,
+    starts: mpsc::UnboundedReceiver<(JobId, Instant)>,
+    done: usize,
+}
+
+impl Worker {
+    async fn start(schema: &Schema) -> Result<Self> {
+        let (gate, open) = watch::channel(true);
+        let (started, starts) = mpsc::unbounded_channel();
+        let executor = CommandExecutor::builder(schema.services().await?)
+            .handle(KIND, move |_: Job| {
+                let mut open = open.clone();
+                async move {
+                    open.wait_for(|open| *open).await?;
+                    Ok(Outcome::Done)
+                }
+            })
+            .handle(STEADY_KIND, move |job: Job| {
+                let started = started.clone();
+                async move {
+                    let _ = started.send((job.id, Instant::now()));
+                    Ok(Outcome::Done)
+                }
+            })
+            .queue(QUEUE, 2 * BATCH)
+            .start()
+            .await?;
+        Ok(Self { executor, sender: schema.services().await?, gate, starts, done: 0 })
     }
-    let start = Instant::now();
-    let executor = CommandExecutor::builder(services.clone())
-        .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
-        .queue(QUEUE, 2 * BATCH)
-        .start()
-        .await?;
-    wait_done(&executor, ROUND).await?;
-    let rate = per_second(ROUND, start.elapsed());
-    executor.shutdown(Duration::from_secs(5)).await?;
-    Ok(rate)
+
+    async fn turn(&mut self) -> Result<Turn> {
+        let rate = self.drain().await?;
+        let times = self.steady().await?;
+        Ok(Turn { rate, p50: percentile(&times, 0.5), p99: percentile(&times, 0.99) })
+    }
+
+    /// Jobs a second, from when the first of them may end.
+    async fn drain(&mut self) -> Result<f64> {
+        let payload = raw_payload()?;
+        self.gate.send(false)?;
+        for _ in 0..ROUND / SEND_BATCH {
+            let mut context = self.sender.begin();
+            for _ in 0..SEND_BATCH {
+                context.send(job(&payload))?;
+            }
+            context.commit().await?;
+        }
+        let start = Instant::now();
+        self.gate.send(true)?;
+        self.done += ROUND;
+        wait_done(&self.executor, self.done).await?;
+        Ok(per_second(ROUND, start.elapsed()))
+    }
+
+    /// Milliseconds from the return of each commit to the start of its job.
+    async fn steady(&mut self) -> Result<Vec<f64>> {
+        let payload = raw_payload()?;
+        let mut ticks = tokio::time::interval(PACE);
+        let mut sent = HashMap::with_capacity(STEADY);
+        for _ in 0..STEADY {
+            ticks.tick().await;
+            let mut context = self.sender.begin();
+            let id = context.send(NewJob::json(STEADY_KIND, &payload).queue(QUEUE))?;
+            context.commit().await?;
+            sent.insert(id, Instant::now());
+        }
+        let mut times = Vec::with_capacity(STEADY);
+        for _ in 0..STEADY {
+            let (id, start) =
+                tokio::time::timeout(PATIENCE, self.starts.recv()).await?.ok_or("the executor is gone")?;
+            let committed = sent.get(&id).ok_or("a job was run that was not sent")?;
+            times.push(millis(start.saturating_duration_since(*committed)));
+        }
+        self.done += STEADY;
+        wait_done(&self.executor, self.done).await?;
+        Ok(times)
+    }
+
+    async fn stop(self) -> Result<()> {
+        self.executor.shutdown(Duration::from_secs(5)).await?;
+        Ok(())
+    }
 }
 
 /// Dead rows as the server believes, and bytes of the table with its indexes.

@@ -13,6 +13,7 @@ use crate::Result;
 use crate::cases::{PATIENCE, emptied, per_second};
 use crate::load::{BATCH, KIND, QUEUE, fill, left};
 use crate::report::{Line, Report, Required, Unit};
+use crate::server::memory_of;
 use crate::setup::Bench;
 
 const COUNTS: [usize; 4] = [1, 2, 4, 8];
@@ -29,6 +30,17 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     }
     let best: Vec<f64> =
         (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
+    let (mut idle, mut most) = (Vec::new(), Vec::new());
+    for _ in 0..bench.args.runs {
+        let memory = memory(bench, jobs).await?;
+        idle.push(memory.0);
+        most.push(memory.1);
+    }
+    report.add(Line::new("memory of an idle worker process", Unit::MebiBytes, idle).required(Required::AtMost(15.0)));
+    report.add(
+        Line::new(format!("… at most, while it drains {jobs} jobs"), Unit::MebiBytes, most)
+            .required(Required::AtMost(60.0)),
+    );
     for (count, rates) in COUNTS.into_iter().zip(rates) {
         eprintln!("  {count}: {rates:.0?}");
         let line = Line::new(format!("drain of {jobs} jobs, {count} processes"), Unit::PerSecond, rates)
@@ -70,6 +82,28 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
     Ok(rate)
 }
 
+/// MiB of one worker: when it has had nothing to do for a second, and the most until a drain is over.
+async fn memory(bench: &Bench<'_>, jobs: usize) -> Result<(f64, f64)> {
+    let schema = bench.schema().await?;
+    let mut worker = Worker::start(bench, &schema.name).await?;
+    worker.say("go").await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let idle = worker.memory("VmRSS:")?;
+    let loader = bench.connect().await?;
+    fill(&bench.server, &loader, &schema, jobs).await?;
+    let start = Instant::now();
+    while left(bench.server.client(), &schema).await? > 0 {
+        if start.elapsed() > PATIENCE {
+            return Err(format!("a worker did not finish {jobs} jobs").into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let most = worker.memory("VmHWM:")?;
+    worker.stop().await?;
+    bench.drop(schema).await?;
+    Ok((idle, most))
+}
+
 struct Worker {
     child: Child,
     told: ChildStdin,
@@ -95,6 +129,12 @@ impl Worker {
 
     async fn say(&mut self, word: &str) -> Result<()> {
         Ok(self.told.write_all(format!("{word}\n").as_bytes()).await?)
+    }
+
+    fn memory(&self, field: &str) -> Result<f64> {
+        let pid = self.child.id().ok_or("a worker ended early")?;
+        let bytes = memory_of(&pid.to_string(), field).ok_or("this system does not say what memory a process has")?;
+        Ok(bytes / 1_048_576.0)
     }
 
     async fn stop(mut self) -> Result<()> {

@@ -59,7 +59,7 @@ impl<S: Store> Relay<S> {
             queue: self.queue,
             kinds: None,
             limit: BATCH,
-            after: None,
+            after: &[],
             held_too: true,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;

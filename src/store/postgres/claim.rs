@@ -7,16 +7,14 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::range::Ranges;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, NodeId};
-use crate::store::{ClaimRequest, ScanMark, Settlement, Verdict};
-
-/// Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
-const START: ScanMark = ScanMark { rank: i16::MIN, seq: i64::MIN };
+use crate::store::{ClaimRequest, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
-    let after = request.after.unwrap_or(START);
+    let ranges = Ranges::after(request.after);
     let rows = shared
         .engine_once(
             "claim jobs",
@@ -24,8 +22,9 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
             &[
                 &request.node.0,
                 &request.queue,
-                &after.rank,
-                &after.seq,
+                &ranges.ranks,
+                &ranges.after,
+                &ranges.last_ranks,
                 &request.kinds,
                 &rows::count(request.limit),
                 &request.held_too,

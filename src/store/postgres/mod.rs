@@ -22,6 +22,7 @@ mod history;
 mod insert;
 mod migrate;
 mod progress;
+mod range;
 mod receive;
 mod retry;
 mod rows;

@@ -18,7 +18,8 @@ const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
 const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
 const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
 
-/// Before every row: ranks are those of priorities, which are 16 bits wide.
+/// Before every row: ranks are those of priorities, which are 16 bits wide. Of several marks only the last one is used: the index
+/// holds nothing but waiting rows, so a scan that walks over more has little to walk over.
 const START: (i64, i64) = (-32_769, 0);
 
 impl Inner {
@@ -28,7 +29,7 @@ impl Inner {
         }
         let tried = "claim jobs";
         let (node, queue, limit) = (request.node.0, request.queue.to_owned(), count(request.limit));
-        let (rank, seq) = request.after.map_or(START, |ScanMark { rank, seq }| (rank.into(), seq));
+        let (rank, seq) = request.after.last().map_or(START, |ScanMark { rank, seq }| ((*rank).into(), *seq));
         let kinds = request
             .kinds
             .map(serde_json::to_string)

@@ -68,7 +68,7 @@ impl JobStore for Oracle {
             row.message.queue == request.queue
                 && (request.held_too || !row.is_held())
                 && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
-                && request.after.is_none_or(|mark| (row.rank(), row.seq) > (mark.rank, mark.seq))
+                && request.after.iter().all(|mark| row.rank() != mark.rank || row.seq > mark.seq)
         }))
     }
 

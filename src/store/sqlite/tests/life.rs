@@ -22,8 +22,8 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
     let jobs = store.claim(&request).await.unwrap();
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [sent[1].id, sent[0].id]);
     assert_eq!((jobs[0].version, jobs[0].attempt, jobs[0].priority), (1, 1, 9));
-    let after = Some(ScanMark { rank: 5, seq: jobs[1].seq + 2 });
-    assert!(store.claim(&ClaimRequest { after, ..claim(owner, 10) }).await.unwrap().is_empty());
+    let after = [ScanMark { rank: 5, seq: jobs[1].seq + 2 }];
+    assert!(store.claim(&ClaimRequest { after: &after, ..claim(owner, 10) }).await.unwrap().is_empty());
     assert!(store.claim(&claim(NodeId(99), 10)).await.unwrap().is_empty());
     let last = store.claim(&claim(owner, 10)).await.unwrap().remove(0);
     assert_eq!((&last.payload, &last.headers), (&sent[2].payload, &sent[2].headers));
