@@ -32,11 +32,20 @@ struct Group<S: Store> {
     scan: Scan,
 }
 
+/// A claimed job with its slots.
+struct Ready {
+    job: Job,
+    slot: OwnedSemaphorePermit,
+    kind_slot: Option<OwnedSemaphorePermit>,
+}
+
 /// The dispatcher of one queue.
 pub(super) struct Dispatcher<S: Store> {
     node: Arc<Incarnation<S>>,
     queue: Arc<Queue>,
     groups: Vec<Group<S>>,
+    /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
+    ready: Vec<Ready>,
 }
 
 impl<S: Store> Dispatcher<S> {
@@ -57,7 +66,7 @@ impl<S: Store> Dispatcher<S> {
             groups.push(group(unlimited, None));
         }
         groups.extend(limited.into_iter().map(|(kind, names)| group(names, Some(kind))));
-        Self { node, queue, groups }
+        Self { node, queue, groups, ready: Vec::new() }
     }
 
     /// Runs until the node stops claiming.
@@ -67,6 +76,7 @@ impl<S: Store> Dispatcher<S> {
             () = stop.cancelled() => {}
             () = self.dispatch() => {}
         }
+        start_all(&self.node, &mut self.ready);
     }
 
     async fn dispatch(&mut self) {
@@ -129,13 +139,21 @@ impl<S: Store> Dispatcher<S> {
         if group.scan.is_flooded() {
             self.queue.gather(BATCH).await;
         }
-        let Some(mut slots) = self.queue.take(BATCH).await else {
-            return Ok(false);
+        let mut slots = match self.queue.try_take(BATCH) {
+            Some(slots) => slots,
+            None => {
+                start_all(&self.node, &mut self.ready);
+                let Some(slots) = self.queue.take(BATCH).await else {
+                    return Ok(false);
+                };
+                slots
+            }
         };
         let mut kind_slots = None;
         if let Some(kind) = &group.limited {
             // Not waited for, because the queue's slots are in hand. The end of a job of this kind wakes the dispatcher.
             let Some(free) = free_slots(kind, slots.num_permits()) else {
+                start_all(&self.node, &mut self.ready);
                 return Ok(false);
             };
             drop(slots.split(slots.num_permits() - free.num_permits()));
@@ -153,7 +171,15 @@ impl<S: Store> Dispatcher<S> {
             held_too: self.node.cut_off(),
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
-        let answer = self.node.store.claim(&request).await;
+        let ready = &mut self.ready;
+        let start_others = async {
+            if !ready.is_empty() {
+                // After the claim is on its way.
+                tokio::task::yield_now().await;
+                start_all(&self.node, ready);
+            }
+        };
+        let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
         let jobs = answer.inspect_err(|_| group.scan.failed(&look, now))?;
         self.node.in_flight.add(jobs.iter());
@@ -165,9 +191,19 @@ impl<S: Store> Dispatcher<S> {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            start(&self.node, job, slot, kind_slot);
+            self.ready.push(Ready { job, slot, kind_slot });
+        }
+        // The next claim must not have to wait for what these hold.
+        if !group.scan.is_flooded() || self.queue.free() < limit {
+            start_all(&self.node, &mut self.ready);
         }
         Ok(more)
+    }
+}
+
+fn start_all<S: Store>(node: &Arc<Incarnation<S>>, ready: &mut Vec<Ready>) {
+    for Ready { job, slot, kind_slot } in ready.drain(..) {
+        start(node, job, slot, kind_slot);
     }
 }
 

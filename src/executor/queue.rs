@@ -88,22 +88,29 @@ impl Queue {
         let enough = most.min(self.concurrency / 2);
         for _ in 0..GATHER_TURNS {
             tokio::task::yield_now().await;
-            if self.slots.available_permits() >= enough {
+            if self.free() >= enough {
                 return;
             }
         }
     }
 
+    /// Slots that are free at the moment.
+    pub(super) fn free(&self) -> usize {
+        self.slots.available_permits()
+    }
+
     /// Waits for a free slot, then takes all that are free, at most `most`.
     pub(super) async fn take(&self, most: usize) -> Option<OwnedSemaphorePermit> {
         let mut taken = self.slots.clone().acquire_owned().await.ok()?;
-        let more = self.slots.available_permits().min(most.saturating_sub(1));
-        if more > 0
-            && let Ok(count) = u32::try_from(more)
-            && let Ok(rest) = self.slots.clone().try_acquire_many_owned(count)
-        {
+        if let Some(rest) = self.try_take(most.saturating_sub(1)) {
             taken.merge(rest);
         }
         Some(taken)
+    }
+
+    /// Takes all slots that are free, at most `most`. `None`: there is none.
+    pub(super) fn try_take(&self, most: usize) -> Option<OwnedSemaphorePermit> {
+        let count = u32::try_from(self.free().min(most)).ok().filter(|count| *count > 0)?;
+        self.slots.clone().try_acquire_many_owned(count).ok()
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, Job, NewJob, Outcome};
+use tokio::sync::Semaphore;
 
-use crate::support::world::{Gate, World, at_once, quick};
+use crate::support::eventually;
+use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
 
 /// Counts who is there, by name, and remembers the most there ever were.
 #[derive(Clone, Debug, Default)]
@@ -163,4 +165,52 @@ pub(crate) async fn by_priority_then_order<W: World>(db: &W) {
     db.drained().await;
     executor.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!(*order.lock().unwrap(), [4, 1, 3, 0, 5, 2, 6]);
+}
+
+/// A scan that goes on where the last one ended must not go on past what is better.
+pub(crate) async fn an_urgent_job_is_next_in_a_flood<W: World>(db: &W) {
+    const SLOTS: usize = 2;
+    let (messages, elsewhere) = (db.messages().await, db.messages().await);
+    let send = async |kind: &str, priority: i16, count: usize| {
+        let mut cx = elsewhere.begin();
+        for _ in 0..count {
+            cx.send(NewJob::json(kind, &1).priority(priority)).unwrap();
+        }
+        cx.commit().await.unwrap();
+    };
+    send("job", 0, 300).await;
+    let (order, may_end) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+    let (noted, ends) = (order.clone(), may_end.clone());
+    let executor = CommandExecutor::builder(messages)
+        .config(quick())
+        .queue("default", SLOTS)
+        .handle("job", move |job: Job| {
+            let (noted, ends) = (noted.clone(), ends.clone());
+            async move {
+                noted.lock().unwrap().push(job.priority);
+                ends.acquire().await.unwrap().forget();
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let begun = || order.lock().unwrap().len();
+    // As many have begun as may end, and one in each slot.
+    let mut permits = 0;
+    for urgent in 1..=10 {
+        permits += 20;
+        may_end.add_permits(20);
+        eventually(PATIENCE, async || begun() == permits + SLOTS).await;
+        let before = begun();
+        send("job", urgent, 1).await;
+        permits += 10;
+        may_end.add_permits(10);
+        eventually(PATIENCE, async || begun() == permits + SLOTS).await;
+        let place = order.lock().unwrap().iter().position(|priority| *priority == urgent);
+        assert!(place.is_some_and(|place| place < before + SLOTS), "{place:?} after {before}");
+    }
+    may_end.add_permits(300);
+    db.drained().await;
+    executor.shutdown(PATIENCE).await.unwrap();
 }

@@ -133,6 +133,7 @@ cases! {
         a_kind_never_runs_or_holds_more_than_its_concurrency
         a_full_kind_does_not_hold_up_others
         by_priority_then_order
+        an_urgent_job_is_next_in_a_flood
     }
     progressing {
         the_next_attempt_goes_on_from_the_checkpoint
