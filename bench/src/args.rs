@@ -26,6 +26,8 @@ DATABASE_URL names the PostgreSQL server, as postgres://user:password@host:5432/
 amqp://user:password@host:5672/vhost.
 ";
 
+const NAMES: &str = "`core`, `amqp`, `engine`, `degradation` and `peers`";
+
 /// The measurements, in the order they are taken.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
@@ -102,9 +104,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
         Some("peers") => (&PEER_CASES, Command::Peers),
         Some("--help" | "-h" | "help") => return Ok(Command::Help),
         Some(other) => {
-            return Err(format!("unknown benchmark {other:?}; there are `core`, `amqp`, `engine` and `peers`"));
+            return Err(format!("unknown benchmark {other:?}; there are {NAMES}"));
         }
-        None => return Err("which benchmark? There are `core`, `amqp`, `engine` and `peers`".to_owned()),
+        None => return Err(format!("which benchmark? There are {NAMES}")),
     };
     let mut core = Args::default();
     while let Some(arg) = args.next() {

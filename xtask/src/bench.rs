@@ -1,10 +1,45 @@
-//! One benchmark of the harness, against the servers.
+//! Benchmarks of the harness, against the servers.
+
+use std::path::Path;
 
 use crate::run::{self, Result};
-use crate::services;
+use crate::services::{self, Urls};
 
+/// All of them, in the order of their tables in docs/performance.md.
+const ALL: [&str; 5] = ["core", "amqp", "engine", "degradation", "peers"];
+
+/// `args` as for the harness; or only options, or `all` and options, for all benchmarks one after the other. `--dir DIR` then keeps the values
+/// and the chart of each there.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let urls = services::up()?;
+    match args {
+        [name, ..] if name != "all" && !name.starts_with("--") => one(&urls, args),
+        args => all(&urls, args.iter().filter(|arg| arg.as_str() != "all").cloned().collect()),
+    }
+}
+
+fn all(urls: &Urls, mut options: Vec<String>) -> Result<()> {
+    let mut dir = None;
+    if let Some(place) = options.iter().position(|option| option == "--dir") {
+        let named = options.drain(place..(place + 2).min(options.len())).nth(1);
+        dir = Some(named.ok_or("--dir needs a directory")?);
+    }
+    for name in ALL {
+        let mut args = vec![name.to_owned()];
+        args.extend(options.iter().cloned());
+        if let Some(dir) = &dir {
+            std::fs::create_dir_all(dir).map_err(|error| format!("--dir: {dir} can't be made: {error}"))?;
+            for (option, ending) in [("--json", "json"), ("--chart", "svg")] {
+                let file = Path::new(dir).join(name).with_extension(ending);
+                args.extend([option.to_owned(), file.display().to_string()]);
+            }
+        }
+        one(urls, &args)?;
+    }
+    Ok(())
+}
+
+fn one(urls: &Urls, args: &[String]) -> Result<()> {
     let mut command = run::cargo(["run", "--release", "--package", "jobwright-bench", "--"]);
     run::run(command.args(args).envs(urls.variables()), None)
 }

@@ -29,8 +29,10 @@ Commands:
   ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`, `counts`
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
-  bench NAME [ARGS...]
-                    one benchmark of the harness in bench/, against the servers: core, amqp, engine or peers
+  bench [NAME] [ARGS...]
+                    a benchmark of the harness in bench/, against the servers: core, amqp, engine, degradation or peers;
+                    without a name all of them, which takes two hours. `bench help` tells the ARGS; --dir DIR keeps the
+                    values and the charts of all there
   help              this text
 
 Servers are looked for in this order: the URL in the environment; what an earlier `services up` started; the usual
@@ -99,7 +101,6 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["counts"] => Ok(Command::Counts { write: false }),
         ["counts", "--write"] => Ok(Command::Counts { write: true }),
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
-        ["bench"] => Err("bench: say which, for example: cargo xtask bench help".to_owned()),
         ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),
     }
@@ -144,7 +145,6 @@ mod tests {
             &["services", "pu"],
             &["test", "name"],
             &["ci", "fast"],
-            &["bench"],
             &["counts", "x"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");
