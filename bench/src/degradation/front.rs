@@ -48,9 +48,11 @@ impl Front {
     async fn open(bench: &Bench<'_>, backlog: usize) -> Result<Self> {
         let schema = bench.schema().await?;
         let client = bench.server.client();
+        // Ids that grow, as UUIDv7s do: the removal of neighbours finds them side by side in the index.
         let sql = format!(
             "insert into {0} (id, kind, queue, rank, max_attempts, payload) \
-             select gen_random_uuid(), '{KIND}', '{QUEUE}', 0, 10, '{1}'::jsonb from generate_series(1, {backlog})",
+             select (lpad(to_hex(1760000000000 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
+                    '{KIND}', '{QUEUE}', 0, 10, '{1}'::jsonb from generate_series(1, {backlog}) n",
             schema.table(),
             payload()
         );
