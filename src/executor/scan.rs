@@ -8,7 +8,7 @@
 //! * the first one, when nothing is known;
 //! * when a hint says that rows changed elsewhere than at the end ([`Hint::Rescan`], [`Hint::Any`]), when a poll is due, and
 //!   when a flood seems to end: at once;
-//! * after a second without one.
+//! * a second after the last one, if there were other looks since.
 //!
 //! A full look that was expensive is followed by a rest, so that full looks take a small share of the time whatever they cost.
 //!
@@ -38,6 +38,10 @@ const REST: u32 = 16;
 /// is not missed; what died meanwhile is walked over.
 const SLACK: Duration = Duration::from_millis(500);
 
+/// Ranks that have a mark. Each is a scan of its own, so a program with hundreds of priorities must not have hundreds of them; a rank
+/// without a mark is merely looked at whole.
+const RANKS: usize = 16;
+
 /// The last row taken of each rank.
 type Marks = BTreeMap<i16, i64>;
 
@@ -53,6 +57,8 @@ pub(super) struct Scan {
     flooded: bool,
     /// A full look is wanted as soon as it may be.
     owed: bool,
+    /// There were other looks since the last full one.
+    partial: bool,
     /// One may be.
     allowed_at: Instant,
     /// One is due, wanted or not.
@@ -77,6 +83,7 @@ impl Scan {
             turned: now,
             flooded: false,
             owed: true,
+            partial: false,
             allowed_at: now,
             due_at: now,
         }
@@ -91,9 +98,13 @@ impl Scan {
         self.flooded
     }
 
-    /// When a full look that is wanted may be.
+    /// When there is to be a full look, if nothing else happens.
     pub(super) fn wanted_at(&self) -> Option<Instant> {
-        self.owed.then_some(self.allowed_at)
+        if self.owed {
+            return Some(self.allowed_at);
+        }
+        // What the others passed over does not wait for a poll.
+        self.partial.then_some(self.due_at)
     }
 
     /// How to look now.
@@ -114,10 +125,8 @@ impl Scan {
 
     /// What it found, of how many it asked for. Returns whether to look again at once.
     pub(super) fn found(&mut self, look: &Look, jobs: &[Job], asked: usize, now: Instant) -> bool {
-        for job in jobs {
-            let newest = self.newest.entry(-job.priority).or_insert(job.seq);
-            *newest = job.seq.max(*newest);
-        }
+        self.note(jobs);
+        self.partial = !look.full;
         if look.full {
             self.rest(now.duration_since(look.begun), now);
         }
@@ -133,6 +142,20 @@ impl Scan {
         if look.full {
             self.owed = true;
             self.rest(now.duration_since(look.begun), now);
+        }
+    }
+
+    fn note(&mut self, jobs: &[Job]) {
+        for job in jobs {
+            let newest = self.newest.entry(-job.priority).or_insert(job.seq);
+            *newest = job.seq.max(*newest);
+        }
+        if self.newest.len() > RANKS {
+            // Those at work matter.
+            self.newest.retain(|rank, _| jobs.iter().any(|job| -job.priority == *rank));
+            while self.newest.len() > RANKS {
+                self.newest.pop_first();
+            }
         }
     }
 
@@ -224,10 +247,38 @@ mod tests {
         scan.owe();
         assert_eq!(scan.wanted_at().map(|at| at <= now), Some(true));
         assert!(look(&mut scan, &mut now, MS, &[(0, 3)], 1).0.full);
-        assert_eq!(scan.wanted_at(), None);
+        assert_eq!(scan.wanted_at(), None, "an idle queue is left alone");
         assert!(!look(&mut scan, &mut now, 500 * MS, &[(0, 4)], 1).0.full);
         now += 800 * MS;
         assert!(look(&mut scan, &mut now, MS, &[(0, 5)], 1).0.full);
+    }
+
+    #[test]
+    fn what_a_look_from_the_marks_passed_over_waits_for_a_second_at_most() {
+        let mut now = Instant::now();
+        let mut scan = Scan::new(now);
+        look(&mut scan, &mut now, MS, &[(0, 1)], 10);
+        let full = now;
+        now += 300 * MS;
+        assert!(!look(&mut scan, &mut now, MS, &[], 10).0.full);
+        let at = scan.wanted_at().unwrap();
+        assert!(at > now && at <= full + 1200 * MS);
+        now = at;
+        assert!(look(&mut scan, &mut now, MS, &[], 10).0.full);
+        assert_eq!(scan.wanted_at(), None);
+    }
+
+    #[test]
+    fn marks_are_kept_for_few_ranks() {
+        let mut now = Instant::now();
+        let mut scan = Scan::new(now);
+        for rank in 0..200 {
+            look(&mut scan, &mut now, MS, &[(rank, 7), (-1, i64::from(rank))], 2);
+        }
+        assert!((1..=RANKS).contains(&scan.newest.len()) && scan.newest.contains_key(&-1), "{:?}", scan.newest);
+        let many: Vec<_> = (0..200).map(|rank| (rank, 9)).collect();
+        look(&mut scan, &mut now, MS, &many, 200);
+        assert_eq!(scan.newest.len(), RANKS);
     }
 
     #[test]

@@ -122,10 +122,19 @@ impl Together {
         }
     }
 
-    /// One by one: the database refused something of them.
+    /// One by one: the database refused something of them. If it stops answering meanwhile, the rest does not wait to find that out.
     async fn write_each(&self, all: &[JobMessage], answers: Vec<(Range<usize>, oneshot::Sender<Result<Inserted>>)>) {
+        let mut down = false;
         for (part, answer) in answers {
-            let _ = answer.send(self.jobs.insert(&all[part], None).await);
+            let written = if down {
+                let why = "the job messages were not written: the database stopped answering while those of others were; try again";
+                Err(Error::new(ErrorKind::Unreachable, why))
+            } else {
+                self.jobs.insert(&all[part], None).await
+            };
+            // A conflict that was lost is that one's own.
+            down |= written.as_ref().is_err_and(|error| error.is_retryable() && error.kind() != ErrorKind::Aborted);
+            let _ = answer.send(written);
         }
     }
 

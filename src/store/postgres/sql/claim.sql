@@ -3,7 +3,7 @@
 -- one claims is always answered for. It does not wait for, or block, the node's own heartbeat.
 -- The rows are picked and locked by a subselect and found again by ctid: one pass over the index, and no join that could
 -- take more rows than the limit. A ctid can't go stale in between, because the lock is already held.
--- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($7).
+-- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($8).
 -- What is paused, limited or expired stays (part/may_start.sql).
 -- The queue is looked at in ranges (store/postgres/range.rs), best rank first: each is a scan of its own, from the mark of its rank to
 -- the next rank that has a mark. Both ends are conditions of the index, so what lies before a mark is not walked over. The last limit

@@ -1,5 +1,6 @@
 -- Three arms, merged by the index: better ranks than the mark's, the rest of its own, and worse ones. SQLite would use only the first
--- half of (rank, seq) > (:rank, :seq), as seq is its rowid, and walk what the mark is meant to skip. The one writer needs no SKIP LOCKED. The rows returned have no order: the caller sorts.
+-- half of (rank, seq) > (:rank, :seq), as seq is its rowid, and walk what the mark is meant to skip. The one writer needs no
+-- SKIP LOCKED. The rows returned have no order: the caller sorts.
 update jobwright_job
 set lock_owner = :node, claimed_at = :now, held_until = null, version = version + 1, attempt = attempt + 1
 where exists (select 1 from jobwright_node where id = :node and dead_at is null)
