@@ -15,7 +15,7 @@ use crate::{Result, limits};
 type Rates = (f64, f64);
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
-    let jobs = bench.args.count(20_000, 4_000);
+    let jobs = bench.args.count(100_000, 4_000);
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
     for n in 0..bench.args.runs {
         limit.push(bare(&Directory::new(&bench.args.sqlite_dir, n * 2)?, jobs).await?);
@@ -96,7 +96,7 @@ async fn executor(directory: &Directory, jobs: usize) -> Result<Rates> {
     let start = Instant::now();
     let executor = CommandExecutor::builder(services)
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
-        .queue(QUEUE, BATCH)
+        .queue(QUEUE, 2 * BATCH)
         .start()
         .await?;
     wait_done(&executor, jobs).await?;
