@@ -113,7 +113,15 @@ impl<S: Store> ByHand<S> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let request = ClaimRequest { node: self.node.id, queue, kinds: Some(kinds), limit, after: &[], held_too: true };
+        let request = ClaimRequest {
+            node: self.node.id,
+            queue,
+            kinds: Some(kinds),
+            limit,
+            after: &[],
+            front: None,
+            held_too: true,
+        };
         let jobs = self.node.store.claim(&request).await?;
         self.node.in_flight.add(jobs.iter());
         Ok(jobs)

@@ -160,13 +160,14 @@ impl<S: Store> Dispatcher<S> {
             kind_slots = Some(free);
         }
         let limit = slots.num_permits();
-        let look = group.scan.next(Instant::now());
+        let look = group.scan.next(Instant::now(), limit);
         let request = ClaimRequest {
             node: self.node.id,
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
             after: &look.after,
+            front: look.front,
             // Nothing is delivered at the moment, so nothing is kept back for it.
             held_too: self.node.cut_off(),
         };

@@ -28,6 +28,7 @@ mod completer;
 mod dispatcher;
 mod expiry;
 mod failing;
+mod flow;
 mod in_flight;
 mod incarnation;
 mod job_context;

@@ -16,6 +16,9 @@
 //! While a queue is flooded they wait for the next full look, like everything else waits its turn. When it is not, they are
 //! next: then a look starts where the scan was half a second to a second ago, which only longer transactions miss.
 //!
+//! Several processes that drain a queue together would each walk over what the others took. So while they are flooded they also share
+//! how far they have come ([`ScanFront`], by `flow.rs`).
+//!
 //! [`Hint::Rescan`]: crate::store::Hint::Rescan
 //! [`Hint::Any`]: crate::store::Hint::Any
 
@@ -24,9 +27,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::flow::Flow;
 use super::jitter;
 use crate::job::Job;
-use crate::store::ScanMark;
+use crate::store::{ScanFront, ScanMark};
 
 /// Longest time without a full look while there are looks at all.
 const FULL_LOOK: Duration = Duration::from_secs(1);
@@ -55,6 +59,8 @@ pub(super) struct Scan {
     turned: Instant,
     /// The last look found all that it asked for.
     flooded: bool,
+    /// How dense the flood is, if that is known.
+    flow: Option<Flow>,
     /// A full look is wanted as soon as it may be.
     owed: bool,
     /// There were other looks since the last full one.
@@ -70,6 +76,8 @@ pub(super) struct Scan {
 pub(super) struct Look {
     /// Where it starts, for each rank that has been looked at; empty for a full one.
     pub(super) after: Vec<ScanMark>,
+    /// What it shares with other processes.
+    pub(super) front: Option<ScanFront>,
     full: bool,
     begun: Instant,
 }
@@ -82,6 +90,7 @@ impl Scan {
             earliest: Marks::new(),
             turned: now,
             flooded: false,
+            flow: None,
             owed: true,
             partial: false,
             allowed_at: now,
@@ -107,8 +116,8 @@ impl Scan {
         self.partial.then_some(self.due_at)
     }
 
-    /// How to look now.
-    pub(super) fn next(&mut self, now: Instant) -> Look {
+    /// How to look now, for so many jobs.
+    pub(super) fn next(&mut self, now: Instant, limit: usize) -> Look {
         let full = now >= self.due_at || (self.owed && now >= self.allowed_at);
         if full {
             // What is told from here on may be missed by it.
@@ -120,7 +129,12 @@ impl Scan {
             (false, true) => &self.newest,
             (false, false) => &self.earliest,
         };
-        Look { after: marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect(), full, begun: now }
+        Look {
+            after: marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect(),
+            front: self.flow.filter(|_| !full).map(|flow| flow.front(limit)),
+            full,
+            begun: now,
+        }
     }
 
     /// What it found, of how many it asked for. Returns whether to look again at once.
@@ -131,6 +145,12 @@ impl Scan {
             self.rest(now.duration_since(look.begun), now);
         }
         let all = jobs.len() >= asked;
+        self.flow = match (all, look.full) {
+            (false, _) => None,
+            // It finds old rows beside new ones, which says nothing of what comes next.
+            (true, true) => self.flow,
+            (true, false) => Flow::seen(self.flow, look.front, jobs),
+        };
         // It ends, unless something was passed over.
         self.owed |= self.flooded && !all && !look.full;
         self.flooded = all;
@@ -140,9 +160,11 @@ impl Scan {
     /// It failed. If it was a full one that took too long, looks from the marks go on meanwhile.
     pub(super) fn failed(&mut self, look: &Look, now: Instant) {
         if look.full {
-            self.owed = true;
             self.rest(now.duration_since(look.begun), now);
         }
+        // What was set aside for it was not taken.
+        self.owed |= look.full || look.front.is_some();
+        self.flow = None;
     }
 
     fn note(&mut self, jobs: &[Job]) {
@@ -198,7 +220,7 @@ mod tests {
 
     /// One look that takes `cost` and finds these of so many asked for.
     fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)], asked: usize) -> (Look, bool) {
-        let look = scan.next(*now);
+        let look = scan.next(*now, asked);
         *now += cost;
         let again = scan.found(&look, &jobs(places), asked, *now);
         (look, again)
@@ -304,12 +326,42 @@ mod tests {
         let mut scan = Scan::new(now);
         look(&mut scan, &mut now, MS, &[(0, 1)], 1);
         now += 2000 * MS;
-        let full = scan.next(now);
+        let full = scan.next(now, 1);
         assert!(full.full);
         now += 30_000 * MS;
         scan.failed(&full, now);
-        let next = scan.next(now);
+        let next = scan.next(now, 1);
         assert_eq!(after(&next), [(0, 1)]);
         assert!(scan.wanted_at() > Some(now + 60_000 * MS), "the full one is still owed");
+    }
+
+    #[test]
+    fn a_flood_is_shared_but_by_full_looks() {
+        let mut now = Instant::now();
+        let mut scan = Scan::new(now);
+        let flood = |from: i64| (from..from + 100).map(|seq| (0, seq)).collect::<Vec<_>>();
+        assert_eq!(look(&mut scan, &mut now, MS, &flood(0), 100).0.front, None);
+        assert_eq!(look(&mut scan, &mut now, MS, &flood(100), 100).0.front, None, "nothing is known yet");
+        let shared = look(&mut scan, &mut now, MS, &flood(200), 100).0.front;
+        assert_eq!(shared, Some(ScanFront { rank: 0, span: 100, ours_until: None }));
+        scan.owe();
+        let (full, _) = look(&mut scan, &mut now, MS, &flood(0), 100);
+        assert_eq!((full.full, full.front), (true, None));
+        assert_eq!(look(&mut scan, &mut now, MS, &flood(300), 100).0.front, shared, "it is still known");
+        look(&mut scan, &mut now, MS, &[(0, 400)], 100);
+        assert_eq!(scan.next(now, 100).front, None, "it is over");
+    }
+
+    #[test]
+    fn what_was_set_aside_for_a_look_that_failed_is_looked_for() {
+        let mut now = Instant::now();
+        let mut scan = Scan::new(now);
+        let flood: Vec<_> = (0..100).map(|seq| (0, seq)).collect();
+        look(&mut scan, &mut now, MS, &flood, 100);
+        look(&mut scan, &mut now, MS, &flood, 100);
+        let failed = scan.next(now, 100);
+        assert!(!failed.full && failed.front.is_some());
+        scan.failed(&failed, now);
+        assert!(scan.next(now, 100).full);
     }
 }

@@ -56,8 +56,15 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
     let node = store.node().await;
     let take = async |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        let request =
-            ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 10, after: &[], held_too: false };
+        let request = ClaimRequest {
+            node,
+            queue: "default",
+            kinds: Some(&kinds),
+            limit: 10,
+            after: &[],
+            front: None,
+            held_too: false,
+        };
         let mut claimed = store.claim(&request).await.unwrap();
         claimed.sort_by_key(|job| job.seq);
         ids(&claimed)
@@ -75,7 +82,15 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let ours = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let kinds = ["kind".to_owned()];
-    let request = ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 3, after: &[], held_too: false };
+    let request = ClaimRequest {
+        node,
+        queue: "default",
+        kinds: Some(&kinds),
+        limit: 3,
+        after: &[],
+        front: None,
+        held_too: false,
+    };
     let mut claimed = store.claim(&request).await.unwrap();
     claimed.sort_by_key(|job| job.seq);
     assert_eq!(ids(&claimed), ours);
@@ -83,7 +98,7 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
 
 async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]) -> Vec<Job> {
     let mut claimed = store
-        .claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after, held_too: false })
+        .claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after, front: None, held_too: false })
         .await
         .unwrap();
     claimed.sort_by_key(|job| (-job.priority, job.seq));

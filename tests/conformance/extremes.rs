@@ -23,8 +23,15 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
 
     let node = store.node().await;
     let first = store.take(node, 2).await;
-    let request =
-        ClaimRequest { node, queue: "default", kinds: None, limit: 10, after: &[mark(&first[1])], held_too: false };
+    let request = ClaimRequest {
+        node,
+        queue: "default",
+        kinds: None,
+        limit: 10,
+        after: &[mark(&first[1])],
+        front: None,
+        held_too: false,
+    };
     let rest = store.claim(&request).await.unwrap();
     assert_eq!(rest.len(), 2);
     store.fail(node, &first[1], Duration::ZERO, "error").await;

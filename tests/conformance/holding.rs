@@ -27,7 +27,8 @@ pub(crate) async fn send(store: &Jobs, messages: &[JobMessage]) -> Vec<JobId> {
 
 /// A claim while nothing is delivered.
 async fn take_all(store: &Jobs, node: NodeId) -> Vec<Job> {
-    let request = ClaimRequest { node, queue: "default", kinds: None, limit: 100, after: &[], held_too: true };
+    let request =
+        ClaimRequest { node, queue: "default", kinds: None, limit: 100, after: &[], front: None, held_too: true };
     store.claim(&request).await.unwrap()
 }
 

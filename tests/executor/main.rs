@@ -12,6 +12,7 @@ mod cancelling;
 mod conflicts;
 mod expiry;
 mod failing;
+mod fronts;
 mod gates;
 mod hot_path;
 mod limits;
@@ -152,6 +153,7 @@ cases! {
         other_queues_are_left_alone
         not_before_it_is_due
         timers_are_promoted_once_by_many_nodes
+        many_nodes_drain_a_flood
         many_nodes_run_each_job_once
         numbers_beyond_32_bits
     }

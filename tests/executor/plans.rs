@@ -11,19 +11,30 @@ use crate::support::{TestDb, eventually};
 
 const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 
+/// The types of its parameters.
+const CLAIM_TYPES: &str = "int8, text, int2[], int8[], int2[], text[], int8, bool, text, int8, int8, int8, int8[]";
+
+/// A claim of ten from the whole queue.
+const CLAIM_ALL: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false, \
+                         null, null, null, null, '{9223372036854775807}'";
+
+/// The same from a front on.
+const CLAIM_FROM_FRONT: &str = "1, 'default', '{-32768,0}', '{-9223372036854775808,null}', '{-1,32767}', '{kind}', 10, false, \
+                                'front_0', 7, 0, 10, '{9223372036854775807,9223372036854775807}'";
+
 /// As the engine sets its connections.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
 
-/// The plan of a claim, as one text.
+/// The plans of both, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
-    client
-        .batch_execute(&format!("prepare claim (int8, text, int2[], int8[], int2[], text[], int8, bool) as {claim}"))
-        .await
-        .unwrap();
-    let explain = "explain (costs off) execute claim (1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false)";
-    let rows = client.query(explain, &[]).await.unwrap();
+    client.batch_execute(&format!("prepare claim ({CLAIM_TYPES}) as {claim}")).await.unwrap();
+    let mut plans = String::new();
+    for values in [CLAIM_ALL, CLAIM_FROM_FRONT] {
+        let rows = client.query(&format!("explain (costs off) execute claim ({values})"), &[]).await.unwrap();
+        plans.extend(rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))));
+    }
     client.batch_execute("deallocate claim").await.unwrap();
-    rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n")
+    plans
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,11 +73,10 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
 
 /// What a claim of ten reads: its plan with the rows of each step, and pages.
 async fn reads(client: &tokio_postgres::Client) -> (String, u64) {
-    let explain = "explain (analyze, buffers, costs off, timing off, summary off)
-                   execute claim (1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false)";
+    let explain = format!("explain (analyze, buffers, costs off, timing off, summary off) execute claim ({CLAIM_ALL})");
     client.batch_execute("begin").await.unwrap();
     let lines: Vec<String> =
-        client.query(explain, &[]).await.unwrap().iter().map(|row| row.get::<_, String>(0)).collect();
+        client.query(&explain, &[]).await.unwrap().iter().map(|row| row.get::<_, String>(0)).collect();
     client.batch_execute("rollback").await.unwrap();
     let (buffers, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.contains("Buffers:"));
     // Those of the whole statement come first.
@@ -93,7 +103,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
         client.batch_execute(command).await.unwrap();
     }
     let claim = postgres_statement(CLAIM, db.schema());
-    let prepare = format!("prepare claim (int8, text, int2[], int8[], int2[], text[], int8, bool) as {claim}");
+    let prepare = format!("prepare claim ({CLAIM_TYPES}) as {claim}");
     client.batch_execute(&prepare).await.unwrap();
     let (before, pages_before) = reads(&client).await;
     assert!(before.contains("job_acquire on job c (actual rows=10 "), "{before}");

@@ -263,6 +263,42 @@ pub(crate) async fn many_nodes_run_each_job_once<W: World>(db: &W) {
     assert_eq!(done, 500);
 }
 
+/// Each takes its part of the flood; what comes back behind all of them is found too.
+pub(crate) async fn many_nodes_drain_a_flood<W: World>(db: &W) {
+    let messages = db.messages().await;
+    for _ in 0..4 {
+        let mut cx = messages.begin();
+        for n in 0..750 {
+            cx.send(if n % 10 == 0 { NewJob::json("comes-back", &n) } else { NewJob::json("once", &n) }).unwrap();
+        }
+        cx.commit().await.unwrap();
+    }
+    let mut executors = Vec::new();
+    for _ in 0..4 {
+        let executor = CommandExecutor::builder(db.messages().await)
+            .config(quick())
+            .handle("once", |_| async { Ok(Outcome::Done) })
+            .handle("comes-back", |job| async move {
+                Ok(if job.attempt == 1 && job.version == 1 { Outcome::Snooze(Duration::ZERO) } else { Outcome::Done })
+            })
+            .queue("default", 40)
+            .start();
+        executors.push(executor);
+    }
+    let mut running = Vec::new();
+    for executor in executors {
+        running.push(executor.await.unwrap());
+    }
+    db.drained().await;
+    let mut done = 0;
+    for executor in running {
+        let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+        assert_eq!((stats.refused, stats.failed), (0, 0));
+        done += stats.done;
+    }
+    assert_eq!(done, 3000);
+}
+
 /// Another executor stopped for good after 2,147,483,647 jobs.
 pub(crate) async fn numbers_beyond_32_bits<W: World>(db: &W) {
     db.restart_sequence(5_000_000_000).await;

@@ -77,7 +77,15 @@ async fn zombie() {
     let store = messages.jobs();
     let info = jobwright::store::NodeInfo { lease: Duration::from_secs(1), ..node_info("zombie") };
     let node = store.register_node(&info).await.unwrap();
-    let claim = ClaimRequest { node, queue: "default", kinds: None, limit: PATHS.len(), after: &[], held_too: false };
+    let claim = ClaimRequest {
+        node,
+        queue: "default",
+        kinds: None,
+        limit: PATHS.len(),
+        after: &[],
+        front: None,
+        held_too: false,
+    };
     let jobs = store.claim(&claim).await.unwrap();
     assert_eq!(jobs.len(), PATHS.len());
     let fences: BTreeMap<&str, Fence> = PATHS.into_iter().zip(jobs.iter().map(jobwright::Job::fence)).collect();

@@ -75,7 +75,8 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Claim { node, queue, limit } => {
                 let node = self.nodes[*node];
                 let queue = QUEUES[*queue];
-                let request = ClaimRequest { node, queue, kinds: None, limit: *limit, after: &[], held_too: false };
+                let request =
+                    ClaimRequest { node, queue, kinds: None, limit: *limit, after: &[], front: None, held_too: false };
                 let claimed = jobs.claim(&request).await?;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
                 self.watch.started(claimed.iter().map(|job| job.id));

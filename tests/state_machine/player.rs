@@ -274,6 +274,7 @@ impl Player {
                 kinds: kinds.as_deref(),
                 limit,
                 after: after.as_slice(),
+                front: None,
                 held_too,
             };
             side.jobs.claim(&request).await

@@ -161,7 +161,15 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let (made, named) = self.made(std::slice::from_ref(sent), true);
         let aside = Jobs(self.db.store().jobs());
         let node = self.nodes[node];
-        let request = ClaimRequest { node, queue: QUEUES[queue], kinds: None, limit: 10, after: &[], held_too: false };
+        let request = ClaimRequest {
+            node,
+            queue: QUEUES[queue],
+            kinds: None,
+            limit: 10,
+            after: &[],
+            front: None,
+            held_too: false,
+        };
         let (answer, claimed) = tokio::join!(aside.insert(&made, None), self.jobs.claim(&request));
         let claimed = claimed.map_err(|error| error.to_string())?;
         self.claims.extend(claimed.iter().map(|job| (node, job.fence())));

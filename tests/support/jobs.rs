@@ -107,7 +107,7 @@ impl Jobs {
 
     /// Claims from a queue, any kind.
     pub(crate) async fn take_from(&self, queue: &str, node: NodeId, limit: usize) -> Vec<Job> {
-        let request = ClaimRequest { node, queue, kinds: None, limit, after: &[], held_too: false };
+        let request = ClaimRequest { node, queue, kinds: None, limit, after: &[], front: None, held_too: false };
         let mut jobs = self.claim(&request).await.unwrap();
         assert!(jobs.len() <= limit, "{} jobs were claimed where {limit} were asked for", jobs.len());
         // "Best first" says which are taken; the executor sorts what it got.

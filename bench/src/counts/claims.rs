@@ -22,7 +22,15 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     let info = NodeInfo { name: "counts".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];
-    let request = ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, after: &[], held_too: false };
+    let request = ClaimRequest {
+        node,
+        queue: QUEUE,
+        kinds: Some(&kinds),
+        limit: BATCH,
+        after: &[],
+        front: None,
+        held_too: false,
+    };
 
     let (mut claims, mut removals) = (Counted::default(), Counted::default());
     // The first pair prepares its statements, and is not counted.

@@ -81,6 +81,7 @@ impl Front {
                 kinds: Some(&kinds),
                 limit: BATCH,
                 after: mark.as_slice(),
+                front: None,
                 held_too: false,
             };
             let claimed = jobs.claim(&request).await?;

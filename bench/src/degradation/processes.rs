@@ -21,7 +21,7 @@ const COUNTS: [usize; 4] = [1, 2, 4, 8];
 const SCHEMA: &str = "BENCH_SCHEMA";
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
-    let jobs = bench.args.count(200_000, 20_000);
+    let jobs = bench.args.count(400_000, 20_000);
     let mut rates: [Vec<f64>; 4] = Default::default();
     for _ in 0..bench.args.runs {
         for (count, rates) in COUNTS.into_iter().zip(&mut rates) {

@@ -60,6 +60,7 @@ impl<S: Store> Relay<S> {
             kinds: None,
             limit: BATCH,
             after: &[],
+            front: None,
             held_too: true,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;

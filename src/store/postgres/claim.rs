@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::front::{Front, usable};
 use super::range::Ranges;
 use super::{Shared, rows};
 use crate::error::Result;
@@ -14,7 +15,8 @@ use crate::job::{Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
-    let ranges = Ranges::after(request.after);
+    let front = Front::of(request, &shared.config.schema);
+    let ranges = Ranges::after(request.after, usable(request));
     let rows = shared
         .engine_once(
             "claim jobs",
@@ -28,6 +30,11 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
                 &request.kinds,
                 &rows::count(request.limit),
                 &request.held_too,
+                &front.as_ref().map(|front| &front.register),
+                &front.as_ref().map(|front| front.tag),
+                &front.as_ref().map(|front| front.own),
+                &front.as_ref().map(|front| front.span),
+                &ranges.last_seqs,
             ],
         )
         .await?;

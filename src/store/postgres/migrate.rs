@@ -22,6 +22,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/postgres/0006_steering.sql") },
     Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/postgres/0007_unique.sql") },
     Migration { version: 8, name: "send", sql: include_str!("../../../migrations/postgres/0008_send.sql") },
+    Migration { version: 9, name: "fronts", sql: include_str!("../../../migrations/postgres/0009_fronts.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

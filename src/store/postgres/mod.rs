@@ -17,6 +17,7 @@ mod error;
 mod expiring;
 mod external;
 mod fate;
+mod front;
 mod hints;
 mod history;
 mod insert;

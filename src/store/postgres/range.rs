@@ -1,28 +1,44 @@
 //! The parts of a queue that a claim looks at.
 
-use crate::store::ScanMark;
+use crate::store::{ScanFront, ScanMark};
 
-/// Parts of the order (rank, seq), as one array a column. Each begins after a place and ends with a rank.
+/// Parts of the order (rank, seq), as one array a column. Each begins after a place, and ends with one.
+#[derive(Default)]
 pub(super) struct Ranges {
     pub(super) ranks: Vec<i16>,
-    pub(super) after: Vec<i64>,
+    /// `None`: the front that processes share.
+    pub(super) after: Vec<Option<i64>>,
     pub(super) last_ranks: Vec<i16>,
+    pub(super) last_seqs: Vec<i64>,
 }
 
 impl Ranges {
-    /// All but what lies before the mark of its rank. `marks` are in the order of their ranks.
-    pub(super) fn after(marks: &[ScanMark]) -> Self {
+    /// All but what lies before the mark of its rank, or before the front. `marks` are in the order of their ranks.
+    pub(super) fn after(marks: &[ScanMark], front: Option<&ScanFront>) -> Self {
         // Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
         let start = ScanMark { rank: i16::MIN, seq: i64::MIN };
         let starts = std::iter::once(&start).chain(marks);
         let ends = marks.iter().map(|next| next.rank.saturating_sub(1)).chain(std::iter::once(i16::MAX));
-        let mut ranges = Self { ranks: Vec::new(), after: Vec::new(), last_ranks: Vec::new() };
+        let mut ranges = Self::default();
         for (start, last) in starts.zip(ends) {
-            ranges.ranks.push(start.rank);
-            ranges.after.push(start.seq);
-            ranges.last_ranks.push(last);
+            match front.filter(|front| front.rank == start.rank) {
+                Some(front) => {
+                    if let Some(until) = front.ours_until.filter(|until| *until > start.seq) {
+                        ranges.push(start.rank, Some(start.seq), (start.rank, until));
+                    }
+                    ranges.push(start.rank, None, (last, i64::MAX));
+                }
+                None => ranges.push(start.rank, Some(start.seq), (last, i64::MAX)),
+            }
         }
         ranges
+    }
+
+    fn push(&mut self, rank: i16, after: Option<i64>, last: (i16, i64)) {
+        self.ranks.push(rank);
+        self.after.push(after);
+        self.last_ranks.push(last.0);
+        self.last_seqs.push(last.1);
     }
 }
 
@@ -30,20 +46,40 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    fn ranges(marks: &[(i16, i64)]) -> Vec<(i16, i64, i16)> {
+    const END: i64 = i64::MAX;
+
+    fn ranges(marks: &[(i16, i64)], front: Option<ScanFront>) -> Vec<(i16, Option<i64>, i16, i64)> {
         let marks: Vec<_> = marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect();
-        let Ranges { ranks, after, last_ranks } = Ranges::after(&marks);
-        ranks.into_iter().zip(after).zip(last_ranks).map(|((rank, after), last)| (rank, after, last)).collect()
+        let Ranges { ranks, after, last_ranks, last_seqs } = Ranges::after(&marks, front.as_ref());
+        let (starts, ends) = (ranks.into_iter().zip(after), last_ranks.into_iter().zip(last_seqs));
+        starts.zip(ends).map(|((rank, after), (last_rank, last_seq))| (rank, after, last_rank, last_seq)).collect()
     }
 
     #[test]
     fn everything_without_marks() {
-        assert_eq!(ranges(&[]), [(i16::MIN, i64::MIN, i16::MAX)]);
+        assert_eq!(ranges(&[], None), [(i16::MIN, Some(i64::MIN), i16::MAX, END)]);
     }
 
     #[test]
     fn ranks_without_a_mark_are_whole() {
-        assert_eq!(ranges(&[(-3, 7), (0, 40)]), [(i16::MIN, i64::MIN, -4), (-3, 7, -1), (0, 40, i16::MAX)],);
-        assert_eq!(ranges(&[(1, 7), (2, 40)]), [(i16::MIN, i64::MIN, 0), (1, 7, 1), (2, 40, i16::MAX)]);
+        assert_eq!(
+            ranges(&[(-3, 7), (0, 40)], None),
+            [(i16::MIN, Some(i64::MIN), -4, END), (-3, Some(7), -1, END), (0, Some(40), i16::MAX, END)],
+        );
+        assert_eq!(
+            ranges(&[(1, 7), (2, 40)], None),
+            [(i16::MIN, Some(i64::MIN), 0, END), (1, Some(7), 1, END), (2, Some(40), i16::MAX, END)]
+        );
+    }
+
+    #[test]
+    fn the_front_comes_after_what_was_set_aside() {
+        let front = |ours_until| Some(ScanFront { rank: 0, span: 10, ours_until });
+        let first = (i16::MIN, Some(i64::MIN), -1, END);
+        assert_eq!(ranges(&[(0, 40)], front(None)), [first, (0, None, i16::MAX, END)]);
+        assert_eq!(ranges(&[(0, 40)], front(Some(45))), [first, (0, Some(40), 0, 45), (0, None, i16::MAX, END)]);
+        assert_eq!(ranges(&[(0, 40)], front(Some(40))), [first, (0, None, i16::MAX, END)], "all of it was taken");
+        // Without a mark of its rank there is nothing to begin at.
+        assert_eq!(ranges(&[(3, 40)], front(None)).iter().filter(|range| range.1.is_none()).count(), 0);
     }
 }

@@ -8,8 +8,22 @@
 -- The queue is looked at in ranges (store/postgres/range.rs), best rank first: each is a scan of its own, from the mark of its rank to
 -- the next rank that has a mark. Both ends are conditions of the index, so what lies before a mark is not walked over. The last limit
 -- ends the scans: a row beyond it is not even locked.
+-- A range without a start begins at the front that processes share (store/postgres/front.rs): the sequence $9, if what it holds is about
+-- these rows ($10). `place` is asked and moved on by $12 before a row is read, so another claim that is under way begins behind this one. Never
+-- beyond the last number given out, because what is sent later must not lie before it. OFFSET 0: each sequence is asked once.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
+),
+front as materialized (
+    select place.start, setval($9::text::regclass, ($10::int8 << 48) | least(place.start + $12::int8, place.newest))
+    from (
+        select least(greatest($11::int8, case when held >> 48 = $10 then held & 281474976710655 end), newest) as start, newest
+        from (
+            select pg_sequence_last_value($9::text::regclass) as held, pg_sequence_last_value('{schema}.job_seq') as newest
+            offset 0
+        ) as registers
+        offset 0
+    ) as place
 )
 update {schema}.job j
 set lock_owner = me.id,
@@ -20,13 +34,13 @@ set lock_owner = me.id,
 from me
 where j.ctid = any (array(
     select found.ctid
-    from unnest($3::int2[], $4::int8[], $5::int2[]) as range (rank, after, last_rank)
+    from unnest($3::int2[], $4::int8[], $5::int2[], $13::int8[]) as range (rank, after, last_rank, last_seq)
     cross join lateral (
         select c.ctid
         from {schema}.job c
         where c.queue = $2
-          and (c.rank, c.seq) > (range.rank, range.after)
-          and c.rank <= range.last_rank
+          and (c.rank, c.seq) > (range.rank, coalesce(range.after, (select start from front)))
+          and (c.rank, c.seq) <= (range.last_rank, range.last_seq)
           and c.lock_owner is null
           and {queue_open:$2}
           and {may_start}

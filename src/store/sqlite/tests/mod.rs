@@ -72,5 +72,5 @@ async fn node(store: &Sqlite) -> NodeId {
 }
 
 fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
-    ClaimRequest { node, queue: "default", kinds: None, limit, after: &[], held_too: false }
+    ClaimRequest { node, queue: "default", kinds: None, limit, after: &[], front: None, held_too: false }
 }

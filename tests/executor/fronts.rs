@@ -1,0 +1,123 @@
+//! How claims of several processes keep out of each other's way on PostgreSQL.
+
+use jobwright::store::{ClaimRequest, ScanFront, ScanMark, Verdict};
+use jobwright::{Job, JobId, NewJob, NodeId};
+
+use crate::support::jobs::ids;
+use crate::support::postgres::Pg;
+use crate::support::{Jobs, TestDb};
+
+/// A claim in the flood of a rank that has been looked at up to a mark.
+struct Flood<'a> {
+    store: &'a Jobs,
+    node: NodeId,
+    kinds: Option<&'a [String]>,
+    mark: i64,
+}
+
+impl Flood<'_> {
+    async fn take(&mut self, limit: usize, span: i64, ours_until: Option<i64>) -> Vec<Job> {
+        let after = [ScanMark { rank: 0, seq: self.mark }];
+        let front = Some(ScanFront { rank: 0, span, ours_until });
+        let request = ClaimRequest {
+            node: self.node,
+            queue: "default",
+            kinds: self.kinds,
+            limit,
+            after: &after,
+            front,
+            held_too: false,
+        };
+        let jobs = self.store.claim(&request).await.unwrap();
+        self.mark = jobs.last().map_or(self.mark, |job| job.seq);
+        jobs
+    }
+}
+
+fn flood(store: &Jobs, node: NodeId) -> Flood<'_> {
+    Flood { store, node, kinds: None, mark: 0 }
+}
+
+fn jobs(n: usize) -> Vec<NewJob> {
+    (0..n).map(|n| NewJob::json("kind", &n)).collect()
+}
+
+async fn give_back(store: &Jobs, node: NodeId, jobs: &[Job]) {
+    for job in jobs {
+        assert!(store.settle_one(node, job.fence(), Verdict::Release).await);
+    }
+}
+
+async fn waiting(store: &Jobs) -> Vec<JobId> {
+    let node = store.node().await;
+    ids(&store.take(node, 1000).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_process_begins_behind_what_others_set_aside() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let sent = store.send_all(jobs(60)).await;
+    let (mut a, mut b) = (flood(&store, store.node().await), flood(&store, store.node().await));
+    let first = a.take(10, 10, None).await;
+    assert_eq!(ids(&first), sent[..10]);
+    // They wait again, and b has seen nothing yet: it is the front that lets it begin behind them.
+    give_back(&store, a.node, &first).await;
+    assert_eq!(ids(&b.take(10, 10, None).await), sent[10..20]);
+    // Less was taken than set aside; the others begin behind it all the same, and whose it is comes back for it first.
+    let part = a.take(5, 10, None).await;
+    assert_eq!(ids(&part), sent[20..25]);
+    assert_eq!(ids(&b.take(10, 10, None).await), sent[30..40]);
+    assert_eq!(ids(&a.take(10, 5, Some(part[0].seq + 9)).await), [&sent[25..30], &sent[40..45]].concat());
+    // More was taken than set aside: what is locked or owned is passed over.
+    assert_eq!(ids(&a.take(10, 5, None).await), sent[45..55]);
+    assert_eq!(ids(&b.take(10, 10, None).await), sent[55..60]);
+    assert_eq!(waiting(&store).await, sent[..10], "nothing but a look without marks finds these");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sent_later_is_never_set_aside() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let sent = store.send_all(jobs(3)).await;
+    let (mut a, mut b) = (flood(&store, store.node().await), flood(&store, store.node().await));
+    assert_eq!(ids(&a.take(2, i64::MAX, None).await), sent[..2]);
+    let later = store.send_all(jobs(2)).await;
+    assert_eq!(ids(&b.take(10, 10, None).await), later);
+    assert_eq!(waiting(&store).await, sent[2..]);
+    // A mark from before somebody set the sequence back.
+    a.mark = 1 << 40;
+    let last = store.send_all(jobs(1)).await;
+    assert_eq!(ids(&a.take(10, 10, None).await), []);
+    assert_eq!(waiting(&store).await, last);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_front_is_for_claims_of_the_same_rows() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let [x, y] = ["x", "y"].map(|kind| [kind.to_owned()]);
+    let mixed = store.send_all((0..20).map(|n| NewJob::json(if n % 2 == 0 { "x" } else { "y" }, &n))).await;
+    let of = |odd: usize| mixed.iter().skip(odd).step_by(2).copied().collect::<Vec<_>>();
+    let node = store.node().await;
+    let mut a = Flood { kinds: Some(&x), ..flood(&store, node) };
+    let mut b = Flood { kinds: Some(&y), ..flood(&store, node) };
+    assert_eq!(ids(&a.take(10, 20, None).await), of(0));
+    assert_eq!(ids(&b.take(10, 20, None).await), of(1), "the front of others was believed");
+}
+
+/// Rows that are held for a delivery stay behind a front; who takes those too does not begin there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_rows_are_not_passed_over_by_who_takes_them() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let sent = store.send_all(jobs(20)).await;
+    let mut a = flood(&store, store.node().await);
+    let taken = a.take(10, 10, None).await;
+    give_back(&store, a.node, &taken).await;
+    let front = Some(ScanFront { rank: 0, span: 10, ours_until: None });
+    let after = [ScanMark { rank: 0, seq: taken[0].seq - 1 }];
+    let request =
+        ClaimRequest { node: a.node, queue: "default", kinds: None, limit: 5, after: &after, front, held_too: true };
+    assert_eq!(ids(&store.claim(&request).await.unwrap()), sent[..5]);
+}
