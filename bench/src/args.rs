@@ -15,7 +15,7 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, end-to-end, latency, external, celery
                     engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, unique, history
-                    degradation: backlog, owned, queues, payload, processes, pinned
+                    degradation: backlog, owned, queues, payload, network, processes, pinned
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate
   --json FILE       all values of all runs
   --chart FILE      the ratios as SVG
@@ -39,7 +39,8 @@ pub(crate) const ENGINE_CASES: [&str; 10] =
 pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
 
 /// Difficulties.
-pub(crate) const DEGRADATION_CASES: [&str; 6] = ["backlog", "owned", "queues", "payload", "processes", "pinned"];
+pub(crate) const DEGRADATION_CASES: [&str; 7] =
+    ["backlog", "owned", "queues", "payload", "network", "processes", "pinned"];
 
 /// Other executors, the fast ones first.
 pub(crate) const PEER_CASES: [&str; 8] =

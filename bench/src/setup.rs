@@ -1,5 +1,6 @@
 //! A database of our own if the role may create one, and a fresh schema for each run.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ impl Schema {
     /// Message services with connections of their own.
     pub(crate) async fn services(&self) -> Result<MessageServices> {
         Ok(MessageServices::postgres(&self.config).await?)
+    }
+
+    /// The same, which reach the database by this URL.
+    pub(crate) async fn services_by(&self, url: &str) -> Result<MessageServices> {
+        let config = DatabaseConfig { schema: self.name.clone(), ..DatabaseConfig::url(url) };
+        Ok(MessageServices::postgres(&config).await?)
     }
 }
 
@@ -190,9 +197,31 @@ fn with_database(url: &str, name: &str) -> String {
     format!("{scheme}://{}/{name}{query}", &rest[..end])
 }
 
+/// The same URL with another host and port, so that something can stand in between.
+pub(crate) fn with_address(url: &str, address: SocketAddr) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return format!("{url} host={} port={}", address.ip(), address.port());
+    };
+    let start = rest.rsplit_once('@').map_or(0, |(user, _)| user.len() + 1);
+    let end = rest[start..].find(['/', '?']).map_or(rest.len(), |end| start + end);
+    format!("{scheme}://{}{address}{}", &rest[..start], &rest[end..])
+}
+
 #[cfg(test)]
 mod tests {
-    use super::with_database;
+    use super::{with_address, with_database};
+
+    #[test]
+    fn the_address_of_a_url_is_replaced() {
+        let address = "127.0.0.1:7".parse().unwrap();
+        for (url, other) in [
+            ("postgres://u:a@h:1/d?sslmode=disable", "postgres://u:a@127.0.0.1:7/d?sslmode=disable"),
+            ("postgres://h", "postgres://127.0.0.1:7"),
+            ("host=h dbname=d", "host=h dbname=d host=127.0.0.1 port=7"),
+        ] {
+            assert_eq!(with_address(url, address), other);
+        }
+    }
 
     #[test]
     fn the_database_of_a_url_is_replaced() {

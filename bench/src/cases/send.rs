@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use jobwright::MessageServices;
+
 use super::{millis, per_second};
 use crate::load::{job, raw_payload};
 use crate::report::{Line, Report, Unit};
@@ -21,12 +23,14 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             ours.push(contexts(bench, jobs, user_row).await?);
         }
         let rates = |runs: &[Vec<Duration>]| runs.iter().map(|run| per_second(run.len(), run.iter().sum())).collect();
-        let middle = |runs: &[Vec<Duration>]| runs.iter().map(|run| p50(run)).collect();
+        let at = |runs: &[Vec<Duration>], share| runs.iter().map(|run| waited(run, share)).collect();
         report.add(
             Line::new(format!("{name}, one after the other"), Unit::PerSecond, rates(&ours))
                 .limit(limit_name, rates(&limit)),
         );
-        report.add(Line::new("… p50", Unit::Milliseconds, middle(&ours)).limit("the same", middle(&limit)));
+        for (name, share) in [("… p50", 0.5), ("… p99", 0.99), ("… p99.9", 0.999)] {
+            report.add(Line::new(name, Unit::Milliseconds, at(&ours, share)).limit("the same", at(&limit, share)));
+        }
     }
     let jobs = bench.args.count(SENDERS * 300, SENDERS * 10);
     let (mut ours, mut limit) = (Vec::new(), Vec::new());
@@ -86,8 +90,9 @@ async fn bare_at_once(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
     Ok(rate)
 }
 
-fn p50(times: &[Duration]) -> f64 {
-    percentile(&times.iter().map(|time| millis(*time)).collect::<Vec<f64>>(), 0.5)
+/// What a share of them took at most, in milliseconds.
+pub(crate) fn waited(times: &[Duration], share: f64) -> f64 {
+    percentile(&times.iter().map(|time| millis(*time)).collect::<Vec<f64>>(), share)
 }
 
 async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
@@ -106,23 +111,41 @@ async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Dura
 pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
     let schema = prepared(bench).await?;
     let services = schema.services().await?;
+    let times =
+        if user_row { with_user_row(&services, &schema, jobs).await? } else { alone(&services, jobs).await? };
+    drop(services);
+    bench.drop(schema).await?;
+    Ok(times)
+}
+
+/// Without a transaction of the caller's.
+pub(crate) async fn alone(services: &MessageServices, jobs: usize) -> Result<Vec<Duration>> {
+    let payload = raw_payload()?;
+    let mut times = Vec::with_capacity(jobs);
+    for _ in 0..jobs {
+        let start = Instant::now();
+        let mut context = services.begin();
+        context.send(job(&payload))?;
+        context.commit().await?;
+        times.push(start.elapsed());
+    }
+    Ok(times)
+}
+
+async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize) -> Result<Vec<Duration>> {
     let payload = raw_payload()?;
     let insert = format!("insert into {}.effect (n) values ($1)", schema.name);
     let mut times = Vec::with_capacity(jobs);
     for n in 0..jobs {
         let start = Instant::now();
         let mut context = services.begin();
-        if user_row {
-            let transaction = context.transaction().await?;
-            let insert = transaction.prepare_cached(&insert).await?;
-            transaction.execute(&insert, &[&(n as i64)]).await?;
-        }
+        let transaction = context.transaction().await?;
+        let insert = transaction.prepare_cached(&insert).await?;
+        transaction.execute(&insert, &[&(n as i64)]).await?;
         context.send(job(&payload))?;
         context.commit().await?;
         times.push(start.elapsed());
     }
-    drop(services);
-    bench.drop(schema).await?;
     Ok(times)
 }
 

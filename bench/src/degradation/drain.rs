@@ -50,12 +50,17 @@ pub(super) struct Drain {
 impl Drain {
     /// Jobs a second, from before the executor's start until none of them is left.
     pub(super) async fn run(&self, bench: &Bench<'_>) -> Result<f64> {
+        self.run_by(bench, bench.url()).await
+    }
+
+    /// The same, with an executor that reaches the database by this URL.
+    pub(super) async fn run_by(&self, bench: &Bench<'_>, url: &str) -> Result<f64> {
         let schema = bench.schema().await?;
         bench.server.checkpoint().await;
         self.fill(bench, &schema).await?;
         let start = Instant::now();
-        let mut builder =
-            CommandExecutor::builder(schema.services().await?).handle(KIND, |_: Job| async { Ok(Outcome::Done) });
+        let services = schema.services_by(url).await?;
+        let mut builder = CommandExecutor::builder(services).handle(KIND, |_: Job| async { Ok(Outcome::Done) });
         for n in 0..self.queues {
             builder = builder.queue(queue(n), (2 * BATCH / self.queues).max(16));
         }

@@ -3,6 +3,7 @@
 
 mod drain;
 mod front;
+mod network;
 mod pinned;
 mod processes;
 
@@ -40,6 +41,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
                     beside(bench, report, label, &harder, None).await?;
                 }
             }
+            "network" => network::run(bench, report).await?,
             "processes" => processes::run(bench, report).await?,
             "pinned" => pinned::run(bench, report).await?,
             other => return Err(format!("the case {other:?} has no measurement").into()),

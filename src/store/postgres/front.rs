@@ -13,6 +13,8 @@ use crate::store::{ClaimRequest, ScanFront};
 const REGISTERS: u16 = 16;
 /// Bits that say whom a value is about. 15, because a sequence holds no negative number.
 const TAG: u16 = (1 << 15) - 1;
+/// The largest number of a row that there is room for.
+const LAST: i64 = (1 << 48) - 1;
 
 /// A front, as the claim is told of it.
 pub(super) struct Front {
@@ -34,8 +36,9 @@ impl Front {
         Some(Self {
             register: format!("\"{schema}\".front_{register}"),
             tag: tag.into(),
-            own: front.ours_until.map_or(mark.seq, |until| until.max(mark.seq)),
-            span: front.span.max(0),
+            // A sequence holds neither less nor, with the tag, more.
+            own: front.ours_until.map_or(mark.seq, |until| until.max(mark.seq)).clamp(0, LAST),
+            span: front.span.clamp(0, LAST),
         })
     }
 }
