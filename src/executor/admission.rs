@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::incarnation::Incarnation;
 use super::jitter;
+use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
 use crate::store::{AdmitRequest, Hint, Store};
 
@@ -17,8 +18,8 @@ const BATCH: usize = 500;
 /// Jobs of each queue and priority that are raised at a time, when they have waited long.
 const AGING_BATCH: usize = 200;
 
-/// Every node runs one. It looks when a job that was admitted has ended here, when a hint says that there may be something, when a gate
-/// opens by itself, and at an interval.
+/// Every node runs one. It looks when a job that was admitted has ended here, when a hint or `upkeep.rs` says that there may be
+/// something, and when a gate opens by itself.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<String>, stop: CancellationToken) {
     let (store, gate) = (node.store.clone(), node.in_flight.gate.clone());
     let queues: Vec<String> = node.queues.keys().cloned().collect();
@@ -26,7 +27,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
     let (wakeup, poll, limited) = (node.messages.wakeup.clone(), node.poll_interval, node.limited.clone());
     // The node must be able to end while this waits.
     drop(node);
-    let mut delays = Reconnect::new(poll);
+    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
     let mut next_aging = Instant::now();
     loop {
         let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
@@ -34,7 +35,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
             Ok(admitted) => {
                 delays.reset();
                 limited.store(admitted.limited, Ordering::Relaxed);
-                let mut patience = jitter(poll);
+                let mut patience = jitter(untold);
                 if let Some(aging) = admitted.aging {
                     let pause = (aging / 4).max(Duration::from_secs(1));
                     if Instant::now() >= next_aging {
@@ -48,7 +49,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
                     Duration::ZERO
                 } else {
                     // A little late rather than a little early: an early look finds nothing.
-                    admitted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(patience)
+                    admitted.next.map_or(untold, |next| next + Duration::from_millis(1)).min(patience)
                 }
             }
             Err(error) => {

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
@@ -14,7 +15,7 @@ use crate::store::{Hint, JobStore};
 /// Jobs removed in one transaction, in each state.
 const BATCH: usize = 500;
 
-/// Every node runs one. It sleeps until the next job expires, a hint says that an earlier one was sent, or `poll` is over.
+/// Every node runs one. It sleeps until the next job expires, or a hint or `upkeep.rs` says that there is an earlier one.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
@@ -22,7 +23,7 @@ pub(super) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let mut delays = Reconnect::new(poll);
+    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
     loop {
         let pause = match store.expire_jobs(BATCH).await {
             Ok(expired) => {
@@ -38,7 +39,7 @@ pub(super) async fn run(
                 // A little late rather than a little early: an early look finds nothing.
                 match expired.next {
                     Some(Duration::ZERO) => Duration::ZERO,
-                    next => next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll)),
+                    next => next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold)),
                 }
             }
             Err(error) => {

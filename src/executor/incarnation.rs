@@ -19,7 +19,7 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, expiry, listener, monitor, pruner, scheduler, timers};
+use super::{Settings, admission, broker, expiry, listener, monitor, pruner, scheduler, timers, upkeep};
 use crate::error::Result;
 use crate::job::{Job, NodeId};
 use crate::message::MessageServices;
@@ -187,7 +187,16 @@ impl<S: Store> Incarnation<S> {
             quit.clone(),
         ));
         let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, quit.clone()));
+        let late = Arc::<Notify>::default();
+        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, late.clone(), quit.clone()));
+        let bells = upkeep::Bells {
+            timers: self.timer_hint.clone(),
+            expiry: self.expiry_hint.clone(),
+            gates: self.in_flight.gate.clone(),
+            schedules: self.schedule_hint.clone(),
+            external: late,
+        };
+        helpers.spawn(upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()));
         helpers.spawn(pruner::run(store.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));

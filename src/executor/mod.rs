@@ -45,6 +45,7 @@ mod scan;
 mod scheduler;
 mod stats;
 mod timers;
+mod upkeep;
 mod worker;
 
 use std::num::NonZeroU32;

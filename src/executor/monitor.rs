@@ -4,10 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::upkeep::UNTOLD;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
 
@@ -26,9 +28,18 @@ pub(super) struct Patience {
 
 /// Declares nodes dead whose lease ran out and gives their jobs back. Every node runs one; they need no leader, because the
 /// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
-pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, patience: Patience, stop: CancellationToken) {
+///
+/// `late` is rung when an external worker has let a lease run out.
+pub(super) async fn run(
+    store: Arc<dyn JobStore>,
+    wakeup: Arc<WakeUp>,
+    patience: Patience,
+    late: Arc<Notify>,
+    stop: CancellationToken,
+) {
     // Not at the start: it walks the whole table, when there is work to claim.
     let mut next_sweep = Instant::now() + jitter(SWEEP / 10);
+    let mut next_look = Instant::now();
     loop {
         let sweep = Instant::now() >= next_sweep;
         match round(&store, &wakeup, patience.quarantine, sweep).await {
@@ -36,9 +47,20 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, patience:
             Ok(()) => {}
             Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
         }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(jitter(patience.lease / 3)) => {}
+        let next_round = Instant::now() + jitter(patience.lease / 3);
+        loop {
+            if Instant::now() >= next_look {
+                next_look = Instant::now() + jitter(patience.lease) * UNTOLD;
+                if let Err(error) = expire_external(&store, &wakeup).await {
+                    tracing::warn!(%error, "the lock monitor could not look for late external workers; trying again");
+                    next_look = next_round;
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = late.notified() => next_look = Instant::now(),
+                () = tokio::time::sleep_until(next_round) => break,
+            }
         }
     }
 }
@@ -49,7 +71,6 @@ async fn round(
     quarantine: Option<NonZeroU32>,
     sweep: bool,
 ) -> crate::Result<()> {
-    expire_external(store, wakeup).await?;
     let dead = store.expire_nodes().await?;
     if dead.is_empty() && !sweep {
         return Ok(());

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
 use crate::message::WakeUp;
 use crate::store::JobStore;
@@ -18,7 +19,7 @@ const BATCH: usize = 1000;
 const ASIDE: Duration = Duration::from_millis(200);
 
 /// Every node runs one; they need no leader, because the database lets only one of them fire an occurrence. It sleeps until the next
-/// schedule is due, a hint says that another one was put, or `poll` is over.
+/// schedule is due, or a hint or `upkeep.rs` says that there is an earlier one.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
@@ -26,7 +27,7 @@ pub(super) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let mut delays = Reconnect::new(poll);
+    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
     let mut aside = ASIDE;
     loop {
         let pause = match round(&store, &wakeup).await {
@@ -42,7 +43,7 @@ pub(super) async fn run(
                 delays.reset();
                 aside = ASIDE;
                 // A little late rather than a little early: an early look finds nothing.
-                next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll))
+                next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold))
             }
             Err(error) => {
                 tracing::warn!(%error, "due schedules could not be fired; trying again");

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
@@ -14,7 +15,7 @@ use crate::store::{Hint, JobStore};
 /// Timers moved in one transaction.
 const BATCH: usize = 1000;
 
-/// Every node runs one. It sleeps until the next timer is due, a hint says that an earlier one was set, or `poll` is over.
+/// Every node runs one. It sleeps until the next timer is due, or a hint or `upkeep.rs` says that there is an earlier one.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
@@ -22,7 +23,7 @@ pub(super) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let mut delays = Reconnect::new(poll);
+    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
     loop {
         let pause = match store.promote_due(BATCH).await {
             Ok(promoted) => {
@@ -33,7 +34,7 @@ pub(super) async fn run(
                     Duration::ZERO
                 } else {
                     // A little late rather than a little early: an early look finds nothing.
-                    promoted.next.map_or(poll, |next| next + Duration::from_millis(1)).min(jitter(poll))
+                    promoted.next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold))
                 }
             }
             Err(error) => {

@@ -34,6 +34,7 @@ pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
+mod upkeep;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -60,6 +61,7 @@ pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares}
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
+pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
 
@@ -251,7 +253,7 @@ pub struct Promoted {
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
 pub trait JobStore:
-    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + Steering + fmt::Debug + 'static
+    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + Steering + Upkeep + fmt::Debug + 'static
 {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;

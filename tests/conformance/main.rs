@@ -22,6 +22,7 @@ mod health;
 mod hints;
 mod holding;
 mod idempotence;
+mod idle;
 mod ledger;
 mod limits;
 mod locks;
@@ -45,6 +46,7 @@ mod submissions;
 mod timers;
 mod transactions;
 mod uniques;
+mod upkeep;
 
 /// A test for each case of each module, run against one kind of database.
 macro_rules! run {
@@ -389,6 +391,9 @@ conformance! {
         }
     }
     sql {
+        upkeep {
+            what_is_due_is_said
+        }
         health {
             a_gate_without_a_rule_is_a_fault
             a_gate_that_was_not_opened_is_a_fault
@@ -495,6 +500,9 @@ conformance! {
         }
     }
     postgres {
+        idle {
+            what_is_far_away_is_not_said
+        }
         locks {
             a_claim_passes_over_them
             promoters_pass_over_them

@@ -36,6 +36,7 @@ mod tls;
 mod transaction;
 mod types;
 mod unique;
+mod upkeep;
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -139,6 +139,7 @@ statements! {
     submission_digests: [UUID_ARRAY],
     remember_submissions: [UUID_ARRAY, BYTEA_ARRAY],
     prune_submissions: [INT8, INT8],
+    upkeep: [INT8],
     admit_check: [],
     admit_lock: [],
     admit_candidates: [INT8, TEXT_ARRAY, TEXT_ARRAY, INT8, INT8],

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use jobwright::Result;
 use jobwright::store::{
     Admission, AdmitRequest, Admitted, Backlog, Expired, Expiring, FullQueue, Overdue, Rule, RuleEdit, Rules, Scope,
+    Upkeep,
 };
 
 use super::Oracle;
@@ -49,6 +50,9 @@ impl Rules for Oracle {
 }
 
 /// Nothing expires: the cases about it run on databases alone.
+#[async_trait]
+impl Upkeep for Oracle {}
+
 #[async_trait]
 impl Expiring for Oracle {
     async fn expire_jobs(&self, _: usize) -> Result<Expired> {
