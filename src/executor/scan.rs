@@ -249,7 +249,10 @@ mod tests {
         for _ in 0..60 {
             seq += 1;
             let (look, again) = look(&mut scan, &mut now, MS, &[(0, seq)], 10);
-            assert!(!again || scan.wanted_at().is_some_and(|at| at <= now), "again, and not because a full look is due");
+            assert!(
+                !again || scan.wanted_at().is_some_and(|at| at <= now),
+                "again, and not because a full look is due"
+            );
             if !look.full {
                 starts.push((seq, look.after.first().map_or(0, |mark| mark.seq)));
             }

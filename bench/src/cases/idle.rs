@@ -25,7 +25,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     report.raw(json!({ "case": "idle", "short": format!("{short:?}"), "long": format!("{long:?}") }));
     report.add(
         Line::new(format!("idle node: {counted} a second"), Unit::Count, vec![statements.unwrap_or(commits)])
-            .required(Required::AtMost(2.0)),
+            .required(Required::AtMost(1.5)),
     );
     report.note(format!(
         "The idle node is counted once, over {} s, with the default configuration{}.",

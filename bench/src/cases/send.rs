@@ -111,8 +111,7 @@ async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Dura
 pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
     let schema = prepared(bench).await?;
     let services = schema.services().await?;
-    let times =
-        if user_row { with_user_row(&services, &schema, jobs).await? } else { alone(&services, jobs).await? };
+    let times = if user_row { with_user_row(&services, &schema, jobs).await? } else { alone(&services, jobs).await? };
     drop(services);
     bench.drop(schema).await?;
     Ok(times)
