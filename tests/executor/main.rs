@@ -23,6 +23,7 @@ mod running;
 mod scheduling;
 mod starting;
 mod stopping;
+mod upkeep;
 mod waking;
 
 /// A test for each case, run against one kind of database.

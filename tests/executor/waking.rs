@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, Outcome};
+use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, Outcome};
 
 use crate::running::{noting, send_notes};
 use crate::support::eventually;
@@ -10,9 +10,17 @@ use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World, patient};
 
 /// An executor that notes, and looks only when told to, after its first looks.
-async fn asleep<W: World>(messages: &jobwright::MessageServices<W::Store>) -> CommandExecutor<W::Store> {
+async fn asleep<W: World>(messages: &MessageServices<W::Store>) -> CommandExecutor<W::Store> {
+    with_nothing_to_do::<W>(messages, patient()).await
+}
+
+/// An executor that notes, and that is done with its first looks.
+pub(crate) async fn with_nothing_to_do<W: World>(
+    messages: &MessageServices<W::Store>,
+    config: ExecutorConfig,
+) -> CommandExecutor<W::Store> {
     let executor = CommandExecutor::builder(messages.clone())
-        .config(patient())
+        .config(config)
         .handle_with("note", |cx| {
             Box::pin(async move {
                 let line = cx.job().id.to_string();
@@ -63,7 +71,7 @@ async fn a_process_that_ends_after_its_commit_is_heard() {
         let short_lived = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let messages = jobwright::MessageServices::postgres(&config).await.unwrap();
+                let messages = MessageServices::postgres(&config).await.unwrap();
                 send_notes(&messages, 1).await;
                 messages.wake_ups_sent().await;
             });

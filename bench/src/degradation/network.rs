@@ -24,7 +24,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         return Ok(());
     };
     let port = config.get_ports().first().copied().unwrap_or(5432);
-    let far = with_address(bench.url(), distant(format!("{host}:{port}"))?);
+    let far = with_address(bench.url(), distant(host.clone(), port)?);
 
     let drain = plain(bench);
     let sends = bench.args.count(1000, 100);
@@ -51,14 +51,14 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 
 /// Listens for connections to a server whose answers come [`LATER`]. Threads and blocking sockets, because timers of the runtime are no
 /// finer than the delay. They end with their connections.
-fn distant(server: String) -> Result<SocketAddr> {
+fn distant(host: String, port: u16) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let connected = TcpStream::connect(&server).and_then(|upstream| connect(client, upstream));
+            let connected = TcpStream::connect((&*host, port)).and_then(|upstream| connect(client, upstream));
             if let Err(error) = connected {
-                eprintln!("a connection to {server} failed: {error}");
+                eprintln!("a connection to {host}, port {port}, failed: {error}");
             }
         }
     });

@@ -11,7 +11,7 @@ use super::history::{Memory, Place};
 use super::rows::{Micros, count};
 use crate::error::Result;
 use crate::store::expiring::EXPIRED;
-use crate::store::{Ending, Expired, Expiring, Upkeep};
+use crate::store::{Ending, Expired, Expiring};
 
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
@@ -23,10 +23,6 @@ const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
 /// Where jobs wait, and which rows of the table do.
 const PLACES: [(&str, &str); 3] =
     [("jobwright_job", "lock_owner is null"), ("jobwright_blocked_job", "true"), ("jobwright_timer_job", "true")];
-
-/// A look of each part is a question to the file, which costs no round trip.
-#[async_trait]
-impl Upkeep for Sqlite {}
 
 #[async_trait]
 impl Expiring for Sqlite {

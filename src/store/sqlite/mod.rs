@@ -37,6 +37,7 @@ mod testing;
 mod tests;
 mod transaction;
 mod unique;
+mod upkeep;
 mod writer;
 
 use std::fmt;
