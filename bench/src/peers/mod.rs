@@ -77,7 +77,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 async fn compare(bench: &Bench<'_>, report: &mut Report, peer: &Peer, launch: &Launch) -> Result<()> {
     let counts = Counts {
         drain: bench.args.count(peer.jobs, peer.jobs.min(2_000)),
-        single: bench.args.count(1_000, 100),
+        single: bench.args.count(3_000, 100),
         latency: bench.args.count(250, 50),
     };
     let (mut ours, mut kept, mut theirs) = (Vec::new(), Vec::new(), Vec::new());

@@ -48,6 +48,10 @@ pub(super) struct Columns<'a> {
 /// What a flush needs of its statement.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
+    /// One message: a fresh id, due now.
+    One,
+    /// The same, and the transaction is to be named.
+    OneNamed,
     /// Fresh ids, all due now, and alike in everything but their JSON.
     Alike,
     /// Fresh ids, all due now.
@@ -148,6 +152,8 @@ impl<'a> Columns<'a> {
             Shape::Any
         } else if self.holds.iter().any(|hold| *hold > 0) {
             Shape::Held
+        } else if self.ids.len() == 1 {
+            Shape::One
         } else if self.are_alike() {
             Shape::Alike
         } else {
@@ -187,6 +193,21 @@ impl<'a> Columns<'a> {
         ]
     }
 
+    /// The same of one message.
+    fn first(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.ids[0],
+            &self.kinds[0],
+            &self.queues[0],
+            &self.ranks[0],
+            &self.max_attempts[0],
+            &self.payloads[0],
+            &self.bodies[0],
+            &self.content_types[0],
+            &self.headers[0],
+        ]
+    }
+
     /// When the rows may run, and whether they may be there already.
     fn dues(&self) -> [&(dyn ToSql + Sync); 4] {
         [&self.delays, &self.ats, &self.given, &self.holds]
@@ -206,6 +227,9 @@ impl<'a> Columns<'a> {
 
     /// The parameters of the statement that fits.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        if matches!(self.shape, Shape::One | Shape::OneNamed) {
+            return self.first();
+        }
         if self.shape == Shape::Alike
             && let (Some(kind), Some(queue), Some(rank), Some(attempts)) =
                 (self.kinds.first(), self.queues.first(), self.ranks.first(), self.max_attempts.first())
@@ -214,7 +238,7 @@ impl<'a> Columns<'a> {
         }
         let mut params = self.content();
         match self.shape {
-            Shape::Alike | Shape::Ready => {}
+            Shape::One | Shape::OneNamed | Shape::Alike | Shape::Ready => {}
             Shape::Held => params.push(&self.holds),
             Shape::Any => {
                 params.extend(self.dues());
@@ -232,6 +256,8 @@ impl<'a> Columns<'a> {
     /// The statement that fits, and what its answer means.
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
         match self.shape {
+            Shape::One => &sql.insert_one,
+            Shape::OneNamed => &sql.insert_one_named,
             Shape::Alike => &sql.insert_alike,
             Shape::Ready => &sql.insert_ready,
             Shape::Held => &sql.insert_held,
@@ -240,10 +266,18 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// What was inserted, and by which transaction.
+    /// The same, with a statement that always names its transaction.
+    pub(super) fn named(mut self) -> Self {
+        if self.shape == Shape::One {
+            self.shape = Shape::OneNamed;
+        }
+        self
+    }
+
+    /// What was inserted, and by which transaction if the statement names it.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
-        if matches!(self.shape, Shape::Alike | Shape::Ready | Shape::Held) {
+        if !matches!(self.shape, Shape::Any | Shape::Owned) {
             return Ok((Inserted { rows: self.ids.len() as u64, ..Inserted::default() }, xid(0)?));
         }
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };

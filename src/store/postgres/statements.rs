@@ -61,6 +61,17 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
 
+/// With its name in front, and without the comments of its file: so the server's views and logs, which may cut it off, say which one it is,
+/// and what is sent, or looked up for each call, is no longer than it must be.
+fn named(name: &str, sql: &str) -> String {
+    let mut named = format!("/* jobwright {name} */");
+    for line in sql.lines().filter(|line| !line.trim_start().starts_with("--")) {
+        named.push('\n');
+        named.push_str(line);
+    }
+    named
+}
+
 /// The notification channel of a schema.
 pub(super) fn channel(schema: &str) -> String {
     format!("{schema}_wake")
@@ -78,7 +89,10 @@ macro_rules! statements {
             pub(super) fn new(schema: &str, keep: Keep) -> Self {
                 Self {
                     $($name: Statement {
-                        sql: render_keeping(include_str!(concat!("sql/", stringify!($name), ".sql")), schema, keep),
+                        sql: named(
+                            stringify!($name),
+                            &render_keeping(include_str!(concat!("sql/", stringify!($name), ".sql")), schema, keep),
+                        ),
                         types: &[$(Type::$type),*],
                     },)*
                 }
@@ -88,6 +102,8 @@ macro_rules! statements {
 }
 
 statements! {
+    insert_one: [UUID, TEXT, TEXT, INT2, INT4, JSONB, BYTEA, TEXT, JSONB],
+    insert_one_named: [UUID, TEXT, TEXT, INT2, INT4, JSONB, BYTEA, TEXT, JSONB],
     insert_alike: [UUID_ARRAY, JSONB_ARRAY, TEXT, TEXT, INT2, INT4],
     insert_ready: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY],
     insert_held: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, JSONB_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
@@ -190,4 +206,16 @@ statements! {
     schedule_delete: [TEXT_ARRAY],
     schedule_lock: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY, TIMESTAMPTZ_ARRAY],
     schedule_fired: [TEXT_ARRAY, INT8_ARRAY, TIMESTAMPTZ_ARRAY, TIMESTAMPTZ_ARRAY, UUID_ARRAY, INT8_ARRAY],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_begins_with_its_name_and_has_no_comments() {
+        let sql = Statements::new("s", Keep::All).claim.sql;
+        assert!(sql.starts_with("/* jobwright claim */\nwith me as materialized (\n"), "{sql}");
+        assert!(!sql.contains("--") && sql.contains("from \"s\".node where"), "{sql}");
+    }
 }

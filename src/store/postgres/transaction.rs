@@ -127,7 +127,7 @@ impl UnitOfWork for PgTransaction {
         if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run("ask for keys", &self.shared.sql.take_unique, &keys.params()).await?)?;
         }
-        let columns = Columns::new(messages, &texts, owned, &taken.skip);
+        let columns = Columns::new(messages, &texts, owned, &taken.skip).named();
         if columns.is_empty() {
             return Ok(Inserted { kept: taken.kept, ..Inserted::default() });
         }
