@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         | Command::Engine(args)
         | Command::Degradation(args)
         | Command::Peers(args) => args,
-        Command::Worker => return finished(run(degradation::worker())),
+        Command::Worker => return finished(degradation::worker()),
         Command::Help => {
             print!("{}", args::USAGE);
             return ExitCode::SUCCESS;

@@ -4,8 +4,9 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use jobwright::store::{Rule, Scope};
 use jobwright::{CommandExecutor, DatabaseConfig, Job, MessageServices, Outcome};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -54,14 +55,16 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
     let schema = bench.schema().await?;
     let loader = bench.connect().await?;
     fill(&bench.server, &loader, &schema, jobs).await?;
+    // All of them run, and have nothing to do, before the first job is claimed.
+    let queue = Rule::new(Scope::Queue, QUEUE);
+    let admin = schema.services().await?.admin();
+    admin.put_rule(&queue.clone().paused(true)).await?;
     let mut workers = Vec::new();
     for _ in 0..count {
         workers.push(Worker::start(bench, &schema.name).await?);
     }
     let start = Instant::now();
-    for worker in &mut workers {
-        worker.say("go").await?;
-    }
+    admin.put_rule(&queue.paused(false)).await?;
     let mut done = vec![0; count];
     while done.iter().sum::<usize>() < jobs {
         for (worker, done) in workers.iter_mut().zip(&mut done) {
@@ -85,8 +88,7 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
 /// MiB of one worker: when it has had nothing to do for a second, and the most until a drain is over.
 async fn memory(bench: &Bench<'_>, jobs: usize) -> Result<(f64, f64)> {
     let schema = bench.schema().await?;
-    let mut worker = Worker::start(bench, &schema.name).await?;
-    worker.say("go").await?;
+    let worker = Worker::start(bench, &schema.name).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let idle = worker.memory("VmRSS:")?;
     let loader = bench.connect().await?;
@@ -106,7 +108,8 @@ async fn memory(bench: &Bench<'_>, jobs: usize) -> Result<(f64, f64)> {
 
 struct Worker {
     child: Child,
-    told: ChildStdin,
+    /// Open as long as it is to run.
+    input: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -120,15 +123,11 @@ impl Worker {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let (told, said) = (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
-        let mut worker = Self { child, told, said: BufReader::new(said).lines() };
-        // Connected.
+        let (input, said) = (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
+        let mut worker = Self { child, input, said: BufReader::new(said).lines() };
+        // It runs.
         timeout(PATIENCE, worker.said.next_line()).await??;
         Ok(worker)
-    }
-
-    async fn say(&mut self, word: &str) -> Result<()> {
-        Ok(self.told.write_all(format!("{word}\n").as_bytes()).await?)
     }
 
     fn memory(&self, field: &str) -> Result<f64> {
@@ -138,14 +137,19 @@ impl Worker {
     }
 
     async fn stop(mut self) -> Result<()> {
-        drop(self.told);
+        drop(self.input);
         let status = timeout(PATIENCE, self.child.wait()).await??;
         if status.success() { Ok(()) } else { Err(format!("a worker ended with {status}").into()) }
     }
 }
 
-/// What a worker process does: connects, waits for a word, works until its input ends, and says how many jobs are done.
-pub(crate) async fn worker() -> Result<()> {
+/// What a worker process does: it works until its input ends, and says how many jobs are done. One thread, as one gives to processes that
+/// share few cores.
+pub(crate) fn worker() -> Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())
+}
+
+async fn work() -> Result<()> {
     let (url, schema) = (std::env::var("DATABASE_URL")?, std::env::var(SCHEMA)?);
     let services = MessageServices::postgres(&DatabaseConfig { schema, ..DatabaseConfig::url(url) }).await?;
     let mut heard = BufReader::new(tokio::io::stdin()).lines();
@@ -154,14 +158,12 @@ pub(crate) async fn worker() -> Result<()> {
         writeln!(out, "{done}")?;
         Ok(out.flush()?)
     };
-    services.jobs().migration_status().await?;
-    say(0)?;
-    heard.next_line().await?;
     let executor = CommandExecutor::builder(services)
         .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
         .queue(QUEUE, 2 * BATCH)
         .start()
         .await?;
+    say(0)?;
     let mut told = 0;
     loop {
         let stats = executor.stats();
