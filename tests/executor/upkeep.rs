@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::{JobState, JobStore as _};
+use jobwright::store::JobState;
 use jobwright::{ExecutorConfig, NewJob, NewSchedule, Schedule};
 
 use crate::running::note;
