@@ -46,12 +46,14 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let sql = lines.collect::<Vec<_>>().join("\n");
     let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
-    let mut sql = sql.replace("{may_start}", MAY_START).replace("{renewed}", RENEWED);
+    // A part stands within a line, where its comments are not lines of their own.
+    let [may_start, renewed, covers, queue_open] = [MAY_START, RENEWED, COVERS, QUEUE_OPEN].map(without_comments);
+    let mut sql = sql.replace("{may_start}", &may_start).replace("{renewed}", &renewed);
     for row in ["c", "m", "j", "b"] {
-        sql = sql.replace(&format!("{{covers:{row}}}"), &COVERS.replace("{row}", row));
+        sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
     for queue in ["$1", "$2", "q.name"] {
-        sql = sql.replace(&format!("{{queue_open:{queue}}}"), &QUEUE_OPEN.replace("{queue}", queue));
+        sql = sql.replace(&format!("{{queue_open:{queue}}}"), &queue_open.replace("{queue}", queue));
     }
     sql.replace("{dead_filter}", DEAD_FILTER)
         .replace("{filter}", LIVE_FILTER)
@@ -64,12 +66,11 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
 /// With its name in front, and without the comments of its file: so the server's views and logs, which may cut it off, say which one it is,
 /// and what is sent, or looked up for each call, is no longer than it must be.
 fn named(name: &str, sql: &str) -> String {
-    let mut named = format!("/* jobwright {name} */");
-    for line in sql.lines().filter(|line| !line.trim_start().starts_with("--")) {
-        named.push('\n');
-        named.push_str(line);
-    }
-    named
+    format!("/* jobwright {name} */\n{}", without_comments(sql))
+}
+
+fn without_comments(sql: &str) -> String {
+    sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
 /// The notification channel of a schema.
