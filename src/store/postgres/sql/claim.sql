@@ -9,8 +9,9 @@
 -- the next rank that has a mark. Both ends are conditions of the index, so what lies before a mark is not walked over. The last limit
 -- ends the scans: a row beyond it is not even locked.
 -- A range without a start begins at the front that processes share (store/postgres/front.rs): the sequence $9, if what it holds is about
--- these rows ($10, above the 48 bits of a number). `place` is asked and moved on by $12 before a row is read, so another claim that is under way begins behind this one. Never
--- beyond the last number given out, because what is sent later must not lie before it. OFFSET 0: each sequence is asked once.
+-- these rows ($10, above the 48 bits of a number). `place` is asked and moved on by $12 before a row is read, so another claim that is
+-- under way begins behind this one. Never beyond the last number given out, because what is sent later must not lie before it. OFFSET 0:
+-- each sequence is asked once.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
 ),
