@@ -6,7 +6,7 @@ create sequence {schema}.job_seq as bigint;
 
 -- Executors. A row is one incarnation: a restart gets a new id, so a reused name never revives old ownership.
 create table {schema}.node (
-    id         bigint generated always as identity primary key,
+    id         bigint generated always as identity (maxvalue 2147483647 cycle) primary key,
     name       text not null,
     host       text not null,
     pid        bigint not null,
@@ -23,17 +23,18 @@ comment on column {schema}.node.dead_at is 'declared dead: never revived, its jo
 -- The claim changes version, attempt, lock_owner and claimed_at. No index may ever cover one of them, not even as a
 -- predicate: then the update stays within its page (HOT), which was measured at 1.5 times the rate and half the WAL of a
 -- partial index on "unlocked". The fillfactor leaves the room that takes.
--- The four stand side by side, because the server logs of an update what lies between the first and the last byte that changed:
--- that order alone saves 24 of the 192 bytes of WAL of a claim.
+-- The four stand side by side and begin at a multiple of eight, because the server logs of an update what lies between the first and
+-- the last byte that changed; that order alone saves 24 of the 192 bytes of WAL of a claim. For the same reason owner and token have 32
+-- bits, which saves 8 more; both go round, after two billion starts of an executor and two billion claims of one job.
 create table {schema}.job (
     seq          bigint not null default nextval('{schema}.job_seq'),
     created_at   timestamptz not null default clock_timestamp(),
     id           uuid not null,
-    max_attempts integer not null,
     attempt      integer not null default 0,
-    lock_owner   bigint,
+    lock_owner   integer,
     claimed_at   timestamptz,
-    version      bigint not null default 0,
+    version      integer not null default 0,
+    max_attempts integer not null,
     rank         smallint not null,
     kind         text not null,
     queue        text not null,
@@ -58,8 +59,10 @@ comment on column {schema}.job.rank is '-priority, so that (rank, seq) ascending
 comment on column {schema}.job.version is 'fencing token: raised by each claim, named by each outcome';
 comment on column {schema}.job.attempt is 'raised by each claim, so that an attempt that kills its process counts too';
 
-create unique index job_id on {schema}.job (id);
-create index job_acquire on {schema}.job (queue, rank, seq);
+-- Both grow at their ends, and a full page of an index is logged anew to where it is split: what stays free is written twice.
+-- 97 and not 90 saves 4 bytes of WAL for a job and a tenth of the size, 100 costs more than it saves as soon as several send at once.
+create unique index job_id on {schema}.job (id) with (fillfactor = 97);
+create index job_acquire on {schema}.job (queue, rank, seq) with (fillfactor = 97);
 
 -- Jobs that are due later: delayed, snoozed, or between two attempts.
 create table {schema}.timer_job (
@@ -132,7 +135,7 @@ create index dead_letter_job_queue on {schema}.dead_letter_job (queue, kind);
 -- All jobs in one place, for people and reports.
 create view {schema}.jobs as
     select id, seq, case when lock_owner is null then 'waiting' else 'running' end as state, kind, queue, -rank as priority,
-           attempt, max_attempts, version, created_at, null::timestamptz as due_at, lock_owner as owner, claimed_at,
+           attempt, max_attempts, version, created_at, null::timestamptz as due_at, lock_owner::bigint as owner, claimed_at,
            null::timestamptz as dead_at, null::text as reason, payload, body, content_type, headers, errors
     from {schema}.job
     union all

@@ -51,7 +51,7 @@ create index submission_received on {schema}.submission (received_at);
 
 create or replace view {schema}.jobs as
     select id, seq, case when lock_owner is null then 'waiting' else 'running' end as state, kind, queue, -rank as priority,
-           attempt, max_attempts, version, created_at, null::timestamptz as due_at, lock_owner as owner, claimed_at,
+           attempt, max_attempts, version, created_at, null::timestamptz as due_at, lock_owner::bigint as owner, claimed_at,
            null::timestamptz as dead_at, null::text as reason, payload, body, content_type, headers, errors
     from {schema}.job
     union all

@@ -161,7 +161,7 @@ mod tests {
     use crate::job::JobId;
 
     fn fence(version: i64) -> Fence {
-        Fence { id: JobId::new(), version }
+        Fence::new(JobId::new(), version)
     }
 
     #[tokio::test]

@@ -110,7 +110,7 @@ pub(super) async fn pause(conflicts: u32, cancelled: &CancellationToken) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{JobId, Payload, Terms};
+    use crate::job::{JobId, Payload, RowPlace, Terms};
 
     fn job(queue: &str, attempt: u32) -> Job {
         Job {
@@ -127,6 +127,7 @@ mod tests {
             terms: Terms::default(),
             admitted: false,
             created_at: jiff::Timestamp::UNIX_EPOCH,
+            place: RowPlace::default(),
         }
     }
 

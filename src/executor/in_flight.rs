@@ -57,7 +57,7 @@ impl InFlight {
     }
 
     pub(super) fn fences(&self) -> HashSet<Fence> {
-        self.lock().iter().map(|(id, hand)| Fence { id: *id, version: hand.version }).collect()
+        self.lock().iter().map(|(id, hand)| Fence::new(*id, hand.version)).collect()
     }
 
     fn ids(&self) -> Vec<JobId> {

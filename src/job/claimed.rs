@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -36,12 +38,14 @@ pub struct Job {
     pub admitted: bool,
     /// When it was flushed, by the database's clock.
     pub created_at: Timestamp,
+    /// Where its row was when it was claimed.
+    pub place: RowPlace,
 }
 
 impl Job {
     /// What an outcome must name to be accepted.
     pub fn fence(&self) -> Fence {
-        Fence { id: self.id, version: self.version }
+        Fence { id: self.id, version: self.version, place: self.place }
     }
 }
 
@@ -52,6 +56,54 @@ pub struct Fence {
     pub id: JobId,
     /// The token.
     pub version: i64,
+    /// Where the store may find the row. It counts for nothing when two fences are compared.
+    pub place: RowPlace,
+}
+
+impl Fence {
+    /// A claim whose row has to be looked for.
+    pub fn new(id: JobId, version: i64) -> Self {
+        Self { id, version, place: RowPlace::default() }
+    }
+}
+
+/// Where a store found the row of a job, so that it need not look for it a second time. A hint and no more: the row may have moved, or
+/// another may be there by now, so whoever goes by it compares id and token. Means something to the store that gave it out; to compare two
+/// of them says nothing, so all are equal.
+#[derive(Clone, Copy, Default)]
+pub struct RowPlace(Option<NonZeroU64>);
+
+impl RowPlace {
+    /// As the store counts; zero: unknown.
+    pub fn new(place: u64) -> Self {
+        Self(NonZeroU64::new(place))
+    }
+
+    /// What [`new`](Self::new) was given, if it is known.
+    pub fn get(self) -> Option<u64> {
+        self.0.map(NonZeroU64::get)
+    }
+}
+
+impl fmt::Debug for RowPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(place) => write!(f, "RowPlace({place:#x})"),
+            None => f.write_str("RowPlace(unknown)"),
+        }
+    }
+}
+
+impl PartialEq for RowPlace {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RowPlace {}
+
+impl Hash for RowPlace {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// One incarnation of an executor: a new number for each start, so a reused name never revives old ownership.

@@ -14,7 +14,7 @@ mod trace;
 mod unique;
 mod validate;
 
-pub use claimed::{AttemptError, Fence, Job, NodeId};
+pub use claimed::{AttemptError, Fence, Job, NodeId, RowPlace};
 pub use id::JobId;
 pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, JobMessage, NewJob, Submission};
 pub use outcome::{JobError, Outcome, RetryAdvice};

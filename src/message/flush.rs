@@ -12,7 +12,7 @@ use super::together::Together;
 use super::{Collected, Handoff, WakeUp, WentTo, WhenFull};
 use crate::error::Result;
 use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
-use crate::store::{Hint, Inserted, JobStore, Preclaim, UnitOfWork};
+use crate::store::{Hint, Inserted, JobStore, OwnedInsert, Preclaim, UnitOfWork};
 
 /// What services open with.
 #[derive(Clone)]
@@ -160,13 +160,13 @@ type Delivery = (Box<dyn Offer>, Vec<(Job, OwnedSemaphorePermit)>);
 /// Splits committed messages into those an executor in this process owns, and the rest.
 fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>, Vec<JobMessage>) {
     let Handover { offer, mut slots, inserted } = handover;
-    let owned: HashMap<JobId, _> =
-        inserted.unwrap_or_default().owned.into_iter().map(|row| (row.id, (row.seq, row.created_at))).collect();
+    let owned: HashMap<JobId, OwnedInsert> =
+        inserted.unwrap_or_default().owned.into_iter().map(|row| (row.id, row)).collect();
     let mut jobs = Vec::with_capacity(owned.len());
     let mut left = Vec::new();
     for (position, message) in messages.into_iter().enumerate() {
         match (owned.get(&message.id), slots.remove(&position)) {
-            (Some(&(seq, created_at)), Some(slot)) => {
+            (Some(&OwnedInsert { seq, created_at, place, .. }), Some(slot)) => {
                 let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, terms, .. } = message;
                 let job = Job {
                     id,
@@ -182,6 +182,7 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
                     terms,
                     admitted: false,
                     created_at,
+                    place,
                 };
                 jobs.push((job, slot));
             }

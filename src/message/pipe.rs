@@ -144,7 +144,7 @@ impl Pipe {
         let messages = pointers
             .iter()
             // A row that was just inserted has never been claimed.
-            .map(|row| wire::delivery(names, &row.queue, &row.kind, Fence { id: row.id, version: 0 }))
+            .map(|row| wire::delivery(names, &row.queue, &row.kind, Fence::new(row.id, 0)))
             .collect();
         let outcomes = self.broker.publish(messages).await;
         let back: Vec<(&Pointer, Published)> =

@@ -65,7 +65,7 @@ pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
+use crate::job::{Fence, Job, JobId, JobMessage, NodeId, RowPlace, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -156,6 +156,8 @@ pub struct OwnedInsert {
     pub seq: i64,
     /// When, by the database's clock.
     pub created_at: jiff::Timestamp,
+    /// Where its row is.
+    pub place: RowPlace,
 }
 
 /// How a node presents itself.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::schedules::{Firing, ScheduleInfo};
 use crate::error::Result;
-use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, ScheduleSpec};
+use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, RowPlace, ScheduleSpec};
 
 /// Checks a job message as a context would.
 ///
@@ -46,6 +46,7 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
         terms,
         admitted,
         created_at,
+        place: RowPlace::default(),
     }
 }
 

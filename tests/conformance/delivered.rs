@@ -10,7 +10,7 @@ use crate::support::{Jobs, TestDb};
 
 /// What a delivery of a new row says.
 fn fresh(ids: &[JobId]) -> Vec<Fence> {
-    ids.iter().map(|id| Fence { id: *id, version: 0 }).collect()
+    ids.iter().map(|id| Fence::new(*id, 0)).collect()
 }
 
 pub(crate) async fn what_it_names_is_taken<T: TestDb>(db: &T) {
@@ -45,10 +45,10 @@ pub(crate) async fn only_in_the_version_it_names<T: TestDb>(db: &T) {
     let (node, claimed) = store.running(job()).await;
     assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
     for version in [0, 2, -1] {
-        let late = Fence { id: claimed.id, version };
+        let late = Fence::new(claimed.id, version);
         assert_eq!(store.claim_delivered(node, &[late], None).await.unwrap().len(), 0, "version {version}");
     }
-    let again = store.claim_delivered(node, &[Fence { id: claimed.id, version: 1 }], None).await.unwrap();
+    let again = store.claim_delivered(node, &[Fence::new(claimed.id, 1)], None).await.unwrap();
     assert_eq!((again[0].version, again[0].attempt), (2, 1));
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn only_what_waits<T: TestDb>(db: &T) {
     assert_eq!(store.hand_out("default", 1, LATER).await.unwrap().len(), 1);
     let mut deliveries = fresh(&[running.id, timer, suspended, external, JobId::new()]);
     deliveries.push(running.fence());
-    deliveries.push(Fence { id: external, version: 1 });
+    deliveries.push(Fence::new(external, 1));
     assert_eq!(store.claim_delivered(node, &deliveries, None).await.unwrap().len(), 0);
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn old_and_new_deliveries_in_a_batch<T: TestDb>(db: &T) {
     for old_first in [true, false] {
         let (node, claimed) = store.running(job()).await;
         assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
-        let mut deliveries = [Fence { id: claimed.id, version: 0 }, Fence { id: claimed.id, version: 1 }];
+        let mut deliveries = [Fence::new(claimed.id, 0), Fence::new(claimed.id, 1)];
         if !old_first {
             deliveries.reverse();
         }

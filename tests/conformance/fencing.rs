@@ -78,8 +78,31 @@ pub(crate) async fn not_with_another_version<T: TestDb>(db: &T) {
     for version in [claimed.version - 1, claimed.version + 1, -1, i64::MAX] {
         all_refused(&store, node, Fence { version, ..claimed.fence() }, "another version").await;
     }
-    let stranger = Fence { id: jobwright::JobId::new(), version: claimed.version };
+    let stranger = Fence::new(jobwright::JobId::new(), claimed.version);
     all_refused(&store, node, stranger, "another job").await;
+}
+
+/// Where the row was is a hint: rows move, and others come to where they were.
+pub(crate) async fn wherever_the_row_is<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send_all(jobs(4)).await;
+    let node = store.node().await;
+    let claimed = store.take(node, 4).await;
+    let fence = |n: usize| claimed[n].fence();
+    // Two have moved, two are said to be where the other one is.
+    for job in &claimed[..2] {
+        db.set_counters(job.id, job.version, job.attempt).await;
+    }
+    let swapped = [Fence { place: fence(3).place, ..fence(2) }, Fence { place: fence(2).place, ..fence(3) }];
+    let mut accepted = store.complete(node, &[fence(0), swapped[0]]).await.unwrap();
+    accepted.sort_unstable();
+    assert_eq!(accepted, [claimed[0].id, claimed[2].id]);
+    assert_eq!(store.complete(node, &[swapped[0]]).await.unwrap(), [], "its place is the other's");
+    let stale = Fence { version: fence(3).version + 1, ..fence(3) };
+    let mut accepted = store.complete(node, &[swapped[1], stale, fence(1)]).await.unwrap();
+    accepted.sort_unstable();
+    assert_eq!(accepted, [claimed[1].id, claimed[3].id]);
+    assert_eq!(store.all().await.len(), 0);
 }
 
 pub(crate) async fn not_before_a_claim<T: TestDb>(db: &T) {
@@ -87,7 +110,7 @@ pub(crate) async fn not_before_a_claim<T: TestDb>(db: &T) {
     let node = store.node().await;
     for (id, state) in [(store.send(job()).await, "waiting"), (store.send(job().delay(LATER)).await, "a timer")] {
         for version in [0, 1] {
-            all_refused(&store, node, Fence { id, version }, state).await;
+            all_refused(&store, node, Fence::new(id, version), state).await;
         }
     }
 }

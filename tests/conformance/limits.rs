@@ -213,14 +213,14 @@ pub(crate) async fn an_admitted_job_is_not_held_for_its_delivery<T: TestDb>(db: 
     let node = store.node().await;
     store.put_rule(&Rule::new(Scope::Kind, "kind").running(1)).await.unwrap();
     let sent = holding::send(&store, &[held(job()), held(job())]).await;
-    let delivery = Fence { id: sent[0], version: 0 };
+    let delivery = Fence::new(sent[0], 0);
     assert!(store.claim_delivered(node, &[delivery], None).await.unwrap().is_empty(), "it was not admitted");
     assert_eq!(store.admit_all().await, 1);
     let claimed = store.take(node, 10).await;
     assert_eq!(ids(&claimed), sent[..1]);
     store.finish(node, &claimed[0]).await;
     assert_eq!(store.admit_all().await, 1);
-    let late = Fence { id: sent[1], version: 0 };
+    let late = Fence::new(sent[1], 0);
     assert_eq!(
         ids(&store.claim_delivered(node, &[late], None).await.unwrap()),
         sent[1..],

@@ -60,7 +60,7 @@ pub(crate) async fn deliveries_pass_over_them<const POOLED: bool>(db: &Pg<POOLED
     let sent = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let held = db.hold(&format!("select from {{schema}}.job where id = '{}' for update", sent[1])).await;
-    let fences: Vec<Fence> = sent.iter().map(|id| Fence { id: *id, version: 0 }).collect();
+    let fences: Vec<Fence> = sent.iter().map(|id| Fence::new(*id, 0)).collect();
     let taken = timeout(SOON, store.claim_delivered(node, &fences, None)).await.expect("the claim waited").unwrap();
     assert_eq!(ids(&taken), [sent[0], sent[2]]);
     let unheld = timeout(SOON, store.unhold(&[sent[1]])).await.expect("unhold waited").unwrap();

@@ -157,7 +157,7 @@ conformance! {
         }
         extremes {
             seq_beyond_32_bits
-            versions_beyond_32_bits
+            versions_go_round
             as_many_attempts_as_allowed
             more_attempts_than_allowed
         }
@@ -165,6 +165,7 @@ conformance! {
             each_outcome_is_accepted_once
             not_from_another_node
             not_with_another_version
+            wherever_the_row_is
             not_before_a_claim
             not_after_release
             not_after_the_node_was_lost

@@ -184,7 +184,7 @@ async fn admit(store: &Jobs, queues: &[String]) {
 pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
-    let old = jobwright::Fence { id, version: store.detail(id).await.version };
+    let old = jobwright::Fence::new(id, store.detail(id).await.version);
     let change = Action::Change(Change { queue: Some("new".into()), ..Change::default() });
     store.steer(&JobFilter::ids([id]), &change, MEANT).await.unwrap();
     let node = store.node().await;

@@ -14,7 +14,7 @@ pub(crate) async fn by_a_live_node<T: TestDb>(db: &T) {
     let inserted = store.insert(&batch, Some(&owned)).await.unwrap();
     assert_eq!(inserted.rows, 5);
     assert_eq!(set(inserted.owned.iter().map(|row| row.id)), set([batch[0].id, batch[2].id, batch[4].id]));
-    for OwnedInsert { id, seq, created_at } in inserted.owned {
+    for OwnedInsert { id, seq, created_at, .. } in inserted.owned {
         let detail = store.detail(id).await;
         assert_eq!((detail.summary.seq, detail.summary.created_at), (seq, created_at));
         assert_eq!((detail.summary.state, detail.summary.owner), (JobState::Running, Some(node)));
@@ -108,7 +108,7 @@ pub(crate) async fn many<T: TestDb>(db: &T) {
     assert_eq!(inserted.owned.len(), 1000);
     let seqs: std::collections::BTreeSet<i64> = inserted.owned.iter().map(|row| row.seq).collect();
     assert_eq!(seqs.len(), 1000);
-    let done: Vec<Fence> = batch.iter().map(|message| Fence { id: message.id, version: 1 }).collect();
+    let done: Vec<Fence> = batch.iter().map(|message| Fence::new(message.id, 1)).collect();
     assert_eq!(store.complete(node, &done).await.unwrap().len(), 1000);
     assert_eq!(fences(&store.take(node, 1).await), []);
 }

@@ -77,7 +77,7 @@ pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
     let (zombie, claimed) = jobs.running(job()).await;
     let other = jobs.node().await;
     let stale = Fence { version: claimed.version + 1, ..claimed.fence() };
-    let stranger = Fence { id: JobId::new(), version: 1 };
+    let stranger = Fence::new(JobId::new(), 1);
     let refused = async |node, fence| {
         let mut tx = store.begin().await.unwrap();
         tx.insert(&messages([job()]), None).await.unwrap();
@@ -109,7 +109,7 @@ pub(crate) async fn removed_together_all_claims_have_to_be_current<T: TestDb>(db
     let mut fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
     let stranger = jobs.take_one(other).await.fence();
     let stale = Fence { version: fences[3].version - 1, ..fences[3] };
-    for wrong in [stale, stranger, Fence { id: JobId::new(), version: 1 }] {
+    for wrong in [stale, stranger, Fence::new(JobId::new(), 1)] {
         let mut tx = store.begin().await.unwrap();
         assert!(!tx.remove_all(node, &[fences[0], wrong]).await.unwrap());
         tx.rollback().await.unwrap();
@@ -141,7 +141,7 @@ pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
         let detail = jobs.detail(row.id).await;
         assert_eq!((detail.summary.seq, detail.summary.created_at), (row.seq, row.created_at));
     }
-    let done: Vec<_> = inserted.owned.iter().map(|row| Fence { id: row.id, version: 1 }).collect();
+    let done: Vec<_> = inserted.owned.iter().map(|row| Fence::new(row.id, 1)).collect();
     assert_eq!(jobs.complete(node, &done).await.unwrap().len(), 2);
     assert_eq!(jobs.count(JobState::Timer).await, 2);
 }

@@ -126,8 +126,9 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
 
-const BATCHED: [(&str, &str, &str); 3] = [
+const BATCHED: [(&str, &str, &str); 4] = [
     ("complete", "int8, uuid[], int8[]", include_str!("../../src/store/postgres/sql/complete.sql")),
+    ("complete_at", "int8, uuid[], int8[], tid[]", include_str!("../../src/store/postgres/sql/complete_at.sql")),
     (
         "settle",
         "int8, uuid[], int8[], text[], int8[], text[], text[]",
@@ -172,6 +173,7 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
                 (1, _) => array(&|id| id.to_string()),
                 (2, _) => array(&|_| "1".to_owned()),
                 (_, "int8[]") => array(&|_| "0".to_owned()),
+                (_, "tid[]") => array(&|_| "\"(7,7)\"".to_owned()),
                 _ => array(&|_| "retry".to_owned()),
             })
             .collect();
@@ -180,7 +182,8 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
             let explain = format!("explain (costs off) execute {name} ({})", arguments.join(", "));
             let rows = client.query(&explain, &[]).await.unwrap();
             let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
-            assert!(plan.contains("Index Scan using job_id"), "{name}, {mode}:\n{plan}");
+            let found = if types.ends_with("tid[]") { "Tid Scan on job" } else { "Index Scan using job_id" };
+            assert!(plan.contains(found), "{name}, {mode}:\n{plan}");
             assert!(!plan.contains("Nested Loop") && !plan.contains("Join"), "{name}, {mode}:\n{plan}");
         }
     }

@@ -304,10 +304,10 @@ pub(crate) async fn numbers_beyond_32_bits<W: World>(db: &W) {
     db.restart_sequence(5_000_000_000).await;
     let messages = db.messages().await;
     let old = messages.send(note()).await.unwrap();
-    db.set_counters(old, 5_000_000_000, 0).await;
+    db.set_counters(old, i64::from(i32::MAX), 0).await;
     let count = Arc::new(AtomicUsize::new(0));
     let snoozes = messages.send(NewJob::json("snoozes", &())).await.unwrap();
-    db.set_counters(snoozes, 5_000_000_000, 0).await;
+    db.set_counters(snoozes, i64::from(i32::MAX), 0).await;
     let counted = count.clone();
     let executor = CommandExecutor::builder(messages.clone())
         .config(quick())
@@ -319,8 +319,8 @@ pub(crate) async fn numbers_beyond_32_bits<W: World>(db: &W) {
         // Its second claim is good for its end, so the first was good for a snooze.
         .handle("snoozes", |job| async move {
             match job.version {
-                5_000_000_001 => Ok(Outcome::Snooze(Duration::ZERO)),
-                5_000_000_002 => Ok(Outcome::Done),
+                0 => Ok(Outcome::Snooze(Duration::ZERO)),
+                1 => Ok(Outcome::Done),
                 other => Ok(Outcome::Dead(format!("version {other}"))),
             }
         })

@@ -24,7 +24,7 @@ impl Player {
             .iter()
             .filter_map(|(n, old)| {
                 let seen = before.get(n % before.len().max(1))?;
-                Some(Fence { id: seen.id, version: seen.version - i64::from(*old) })
+                Some(Fence::new(seen.id, seen.version - i64::from(*old)))
             })
             .collect();
         let answers =

@@ -219,9 +219,7 @@ impl Player {
         let summary = |inserted: &Inserted| (inserted.rows, sorted(inserted.owned.iter().map(|row| row.id).collect()));
         let (rows, owned) = same("insert", [summary(&answers[0]), summary(&answers[1])])?;
         self.balance += rows;
-        self.claims.extend(
-            owned.iter().map(|id| Claim { fence: Fence { id: *id, version: 1 }, node: place.unwrap_or_default() }),
-        );
+        self.claims.extend(owned.iter().map(|id| Claim { fence: Fence::new(*id, 1), node: place.unwrap_or_default() }));
         Ok(rows > 0)
     }
 

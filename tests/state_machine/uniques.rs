@@ -116,7 +116,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         }
         if let Way::Owned(node) = way {
             let node = self.nodes[node];
-            self.claims.extend(owned.iter().map(|row| (node, Fence { id: row.id, version: 1 })));
+            self.claims.extend(owned.iter().map(|row| (node, Fence::new(row.id, 1))));
         }
         forecast.compare(before, &after)?;
         self.ledger = keys;

@@ -216,6 +216,6 @@ impl Jobs {
         let owned = Preclaim { node, positions: vec![0] };
         let inserted = self.insert(std::slice::from_ref(&message), Some(&owned)).await.unwrap();
         assert_eq!(inserted.owned.len(), 1, "not owned");
-        Fence { id: message.id, version: 1 }
+        Fence::new(message.id, 1)
     }
 }

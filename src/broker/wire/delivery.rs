@@ -43,7 +43,7 @@ pub(super) fn fence(fields: Fields<'_>) -> Result<Fence, Refusal> {
     let id = fields.filled("jobId")?.ok_or_else(|| Refusal::new("missing-id", "header jobId is missing"))?;
     let version =
         fields.number("version")?.ok_or_else(|| Refusal::new("missing-version", "header version is missing"))?;
-    Ok(Fence { id: job_id(&id)?, version })
+    Ok(Fence::new(job_id(&id)?, version))
 }
 
 pub(super) fn job_id(text: &str) -> Result<crate::job::JobId, Refusal> {

@@ -43,7 +43,7 @@ fn which(fields: Fields<'_>) -> Result<Fence, Refusal> {
             fields.properties.correlation_id().as_ref().and_then(|id| id.as_str().rsplit_once(':'))
         && let (Ok(id), Ok(version)) = (job_id(id), version.parse())
     {
-        return Ok(Fence { id, version });
+        return Ok(Fence::new(id, version));
     }
     fence(fields)
 }

@@ -9,7 +9,7 @@ use crate::broker::{Broker, ExternalReport, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
-use crate::job::{Fence, Job, JobError, REPLY_QUEUE};
+use crate::job::{Fence, Job, JobError, REPLY_QUEUE, RowPlace};
 use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
@@ -190,5 +190,6 @@ fn job(detail: JobDetail) -> Job {
         // It has been started.
         admitted: true,
         created_at,
+        place: RowPlace::default(),
     }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::front::{Front, usable};
 use super::range::Ranges;
+use super::types::tid;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, NodeId};
@@ -63,7 +64,7 @@ pub(super) async fn claim_delivered(
 
 /// Jobs of rows that name their queue too, best first.
 pub(super) fn queued(rows: &[Row]) -> Result<Vec<Job>> {
-    best_first(rows.iter().map(|row| job(row, rows::get(row, 14)?)))
+    best_first(rows.iter().map(|row| job(row, rows::get(row, 15)?)))
 }
 
 /// Fences as one array a column.
@@ -86,10 +87,27 @@ fn job(row: &Row, queue: &str) -> Result<Job> {
         headers: rows::headers(row, 11)?,
         terms: rows::terms(row, 12)?,
         admitted: rows::get(row, 13)?,
+        place: rows::place(row, 14)?,
     })
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let Some(places) = fences.iter().map(|fence| tid(fence.place)).collect::<Option<Vec<_>>>() else {
+        return complete_by_id(shared, node, fences).await;
+    };
+    let (ids, versions) = columns(fences);
+    let params: [&(dyn ToSql + Sync); 4] = [&node.0, &ids, &versions, &places];
+    let mut accepted = ids_of(&shared.engine("complete jobs", &shared.sql.complete_at, &params).await?)?;
+    // What is not where it was claimed was moved by somebody, such as `VACUUM FULL`, or is no longer ours. The index knows.
+    if accepted.len() < fences.len() {
+        let found: HashSet<JobId> = accepted.iter().copied().collect();
+        let missing: Vec<Fence> = fences.iter().filter(|fence| !found.contains(&fence.id)).copied().collect();
+        accepted.extend(complete_by_id(shared, node, &missing).await?);
+    }
+    Ok(accepted)
+}
+
+async fn complete_by_id(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
     let (ids, versions) = columns(fences);
     let rows = shared.engine("complete jobs", &shared.sql.complete, &[&node.0, &ids, &versions]).await?;
     ids_of(&rows)

@@ -287,6 +287,7 @@ impl<'a> Columns<'a> {
                     id: JobId::from(rows::get::<Uuid>(row, 0)?),
                     seq: rows::get(row, 1)?,
                     created_at: rows::get(row, 2)?,
+                    place: rows::place(row, 5)?,
                 });
             }
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-use super::types::JsonText;
+use super::types::{JsonText, Tid};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Payload, Terms};
+use crate::job::{Payload, RowPlace, Terms};
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|e| {
@@ -38,6 +38,11 @@ pub(super) fn micros(duration: Duration) -> i64 {
 
 pub(super) fn attempts(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
+}
+
+/// A `ctid` column; null: unknown.
+pub(super) fn place(row: &Row, column: usize) -> Result<RowPlace> {
+    Ok(get::<Option<Tid>>(row, column)?.map(RowPlace::from).unwrap_or_default())
 }
 
 /// The payload, from the three columns that start at `column`: payload, body, `content_type`.

@@ -129,6 +129,7 @@ statements! {
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY],
     unhold: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
+    complete_at: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
     remove: [INT8, UUID, INT8],
     remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],

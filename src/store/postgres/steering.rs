@@ -53,9 +53,7 @@ impl Steering for Postgres {
             fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
         let sql = &self.0.sql.gone;
         let rows = self.0.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
-        rows.iter()
-            .map(|row| Ok(Fence { id: JobId::from(rows::get::<Uuid>(row, 0)?), version: rows::get(row, 1)? }))
-            .collect()
+        rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
     }
 
     async fn condemn(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {

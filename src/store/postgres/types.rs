@@ -5,6 +5,8 @@ use std::error::Error as StdError;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
+use crate::job::RowPlace;
+
 type BoxError = Box<dyn StdError + Sync + Send>;
 
 /// The version byte in front of the text of a binary `jsonb`.
@@ -58,4 +60,45 @@ impl<'a> FromSql<'a> for JsonText<'a> {
     fn accepts(ty: &Type) -> bool {
         *ty == Type::JSONB
     }
+}
+
+/// Where a row lies: its page, and its number there, which is never zero. Both in one number, the page above 16 bits.
+#[derive(Debug)]
+pub(super) struct Tid(u64);
+
+const TID_BYTES: usize = 6;
+
+impl From<Tid> for RowPlace {
+    fn from(tid: Tid) -> Self {
+        Self::new(tid.0)
+    }
+}
+
+/// What a [`RowPlace`] of this store means.
+pub(super) fn tid(place: RowPlace) -> Option<Tid> {
+    place.get().map(Tid)
+}
+
+impl FromSql<'_> for Tid {
+    fn from_sql(_: &Type, raw: &[u8]) -> Result<Self, BoxError> {
+        let bytes: [u8; TID_BYTES] = raw.try_into()?;
+        Ok(Self(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TID
+    }
+}
+
+impl ToSql for Tid {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        out.extend_from_slice(&self.0.to_be_bytes()[size_of::<u64>() - TID_BYTES..]);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TID
+    }
+
+    to_sql_checked!();
 }

@@ -36,7 +36,7 @@ impl Inner {
             let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
             let mut jobs = Vec::with_capacity(deliveries.len());
             // What an earlier delivery of the batch took has an owner by now, so none is taken twice.
-            for Fence { id, version } in deliveries {
+            for Fence { id, version, .. } in deliveries {
                 let params = named_params! {
                     ":node": node.0, ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
                 };

@@ -92,7 +92,7 @@ impl Inner {
 
     pub(super) async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
         self.each("extend leases of external workers", extensions, |connection, extension, Memory { now, .. }| {
-            let Fence { id, version } = extension.fence;
+            let Fence { id, version, .. } = extension.fence;
             let params = named_params! {
                 ":id": id.as_uuid().as_bytes(), ":version": version,
                 ":now": now, ":lease": extension.lease.map(micros),

@@ -10,7 +10,7 @@ use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
 use super::{Inner, insert_many, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
-use crate::job::{Due, JobId, JobMessage, NodeId, Payload, Terms};
+use crate::job::{Due, JobId, JobMessage, NodeId, Payload, RowPlace, Terms};
 use crate::store::admission::group_key;
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
@@ -183,7 +183,12 @@ impl NewRow<'_> {
             ":terms": self.terms(),
         })?;
         if written == 1 && self.owner.is_some() {
-            owned.push(OwnedInsert { id: message.id, seq: self.seq, created_at: timestamp(self.now)? });
+            owned.push(OwnedInsert {
+                id: message.id,
+                seq: self.seq,
+                created_at: timestamp(self.now)?,
+                place: RowPlace::default(),
+            });
         }
         Ok(written == 1)
     }

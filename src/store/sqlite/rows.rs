@@ -9,7 +9,7 @@ use rusqlite::{Row, RowIndex};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::job::{AttemptError, Job, JobId, NodeId, Payload, Terms};
+use crate::job::{AttemptError, Job, JobId, NodeId, Payload, RowPlace, Terms};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
 use crate::store::{JobDetail, JobState, JobSummary};
 
@@ -115,6 +115,7 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         headers: headers(row, 12)?,
         terms: terms(row, 13)?,
         admitted: row.get(14)?,
+        place: RowPlace::default(),
     })
 }
 

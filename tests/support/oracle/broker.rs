@@ -29,7 +29,7 @@ impl State {
             return Vec::new();
         }
         let named = |row: &Row| {
-            deliveries.contains(&Fence { id: row.message.id, version: row.version })
+            deliveries.contains(&Fence::new(row.message.id, row.version))
                 && kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
         };
         self.own_first(node, usize::MAX, named)

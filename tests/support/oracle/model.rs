@@ -93,7 +93,7 @@ impl Row {
     }
 
     fn own(&mut self, owner: NodeId) {
-        self.version += 1;
+        self.version = (self.version + 1) & i64::from(i32::MAX);
         self.attempt += 1;
         self.place = Place::Running { owner, since: Timestamp::now() };
         self.held = None;
@@ -105,7 +105,7 @@ impl Row {
     }
 
     pub(super) fn hand_out(&mut self, until: Timestamp, lease: Duration) -> Job {
-        self.version += 1;
+        self.version = (self.version + 1) & i64::from(i32::MAX);
         self.attempt += 1;
         self.place = Place::External { until, lease };
         self.held = None;
@@ -235,7 +235,12 @@ impl State {
                 && due <= now
             {
                 row.own(owned.node);
-                inserted.owned.push(OwnedInsert { id: message.id, seq: row.seq, created_at: now });
+                inserted.owned.push(OwnedInsert {
+                    id: message.id,
+                    seq: row.seq,
+                    created_at: now,
+                    place: jobwright::RowPlace::default(),
+                });
             }
             inserted.rows += 1;
             rows.push(row);

@@ -13,7 +13,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::Refusal;
 use super::testing::incoming;
 use crate::broker::{Incoming, Names, Outgoing};
-use crate::job::{Job, Payload, Terms};
+use crate::job::{Job, Payload, RowPlace, Terms};
 
 fn names() -> Names {
     Names::new("jobwright")
@@ -56,6 +56,7 @@ fn job(headers: &[(&str, &str)]) -> Job {
         terms: Terms::default(),
         admitted: false,
         created_at: "2026-11-21T12:00:00.250Z".parse().unwrap(),
+        place: RowPlace::default(),
     }
 }
 

@@ -4,7 +4,7 @@ with timers as (
     update {schema}.timer_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
         -- A delivery of it to another queue is out of date.
-        version = t.version + case when t.queue <> $14 then 1 else 0 end,
+        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
         due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
     where ($2::text[] is null or 'timer' = any ($2))
       and {filter}
@@ -14,7 +14,7 @@ suspended as (
     update {schema}.suspended_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
         -- A delivery of it to another queue is out of date.
-        version = t.version + case when t.queue <> $14 then 1 else 0 end,
+        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
         due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
     where ($2::text[] is null or 'suspended' = any ($2))
       and {filter}
@@ -24,7 +24,7 @@ dead as (
     update {schema}.dead_letter_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
         -- A delivery of it to another queue is out of date.
-        version = t.version + case when t.queue <> $14 then 1 else 0 end
+        version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647
     where coalesce($11::text, $14, $15::text) is not null
       and ($2::text[] is null or 'dead' = any ($2))
       and {dead_filter}

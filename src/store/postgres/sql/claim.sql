@@ -12,6 +12,7 @@
 -- these rows ($10, above the 48 bits of a number). `place` is asked and moved on by $12 before a row is read, so another claim that is
 -- under way begins behind this one. Never beyond the last number given out, because what is sent later must not lie before it. OFFSET 0:
 -- each sequence is asked once.
+-- The token goes round, because it is compared and never ordered: after 2,147,483,647 comes 0.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
 ),
@@ -28,7 +29,7 @@ front as materialized (
 )
 update {schema}.job j
 set lock_owner = me.id,
-    version    = j.version + 1,
+    version    = (j.version::int8 + 1) & 2147483647,
     attempt    = j.attempt + 1,
     claimed_at = clock_timestamp(),
     held_until = null
@@ -53,5 +54,5 @@ where j.ctid = any (array(
     ) as found
     limit $7
 ))
-returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted
+returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
+          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.ctid

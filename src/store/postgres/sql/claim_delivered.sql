@@ -7,7 +7,7 @@ with me as materialized (
 )
 update {schema}.job j
 set lock_owner = me.id,
-    version    = j.version + 1,
+    version    = (j.version::int8 + 1) & 2147483647,
     attempt    = j.attempt + 1,
     claimed_at = clock_timestamp(),
     held_until = null
@@ -22,5 +22,5 @@ where j.ctid = any (array(
       and ($4::text[] is null or c.kind = any ($4))
     for update skip locked
 ))
-returning j.id, j.seq, j.version, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.queue
+returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
+          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.ctid, j.queue

@@ -16,8 +16,8 @@ with best as materialized (
 )
 insert into {schema}.external_job (seq, version, lease_until, lease, created_at, id, attempt, max_attempts, rank, kind, queue,
                                    payload, body, content_type, headers, errors, terms, admitted)
-select seq, version + 1, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
+select seq, (version::int8 + 1) & 2147483647, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
        attempt + 1, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, admitted
 from best
 on conflict (id) do nothing
-returning id, seq, version, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted, queue
+returning id, seq, version, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted, null::tid, queue

@@ -42,7 +42,7 @@ ready as (
     where (m.due_at is null or m.due_at <= m.now) and (m.terms ? 'group') is not true
     order by m.n
     on conflict (id) do nothing
-    returning id, seq, created_at, lock_owner is not null as owned
+    returning id, seq, created_at, lock_owner is not null as owned, ctid
 ),
 -- A job of a group waits for admission. Nobody claims it from here, nor does anyone wait for another sender of the group.
 blocked as (
@@ -68,8 +68,8 @@ later as (
     on conflict (id) do nothing
     returning id, seq, created_at
 )
-select id, seq, created_at, owned, pg_current_xact_id()::text from ready
+select id, seq, created_at, owned, pg_current_xact_id()::text, ctid from ready
 union all
-select id, seq, created_at, false, pg_current_xact_id()::text from later
+select id, seq, created_at, false, pg_current_xact_id()::text, null from later
 union all
-select id, seq, created_at, false, pg_current_xact_id()::text from blocked
+select id, seq, created_at, false, pg_current_xact_id()::text, null from blocked

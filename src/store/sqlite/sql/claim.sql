@@ -2,7 +2,7 @@
 -- half of (rank, seq) > (:rank, :seq), as seq is its rowid, and walk what the mark is meant to skip. The one writer needs no
 -- SKIP LOCKED. The rows returned have no order: the caller sorts.
 update jobwright_job
-set lock_owner = :node, claimed_at = :now, held_until = null, version = version + 1, attempt = attempt + 1
+set lock_owner = :node, claimed_at = :now, held_until = null, version = (version + 1) & 2147483647, attempt = attempt + 1
 where exists (select 1 from jobwright_node where id = :node and dead_at is null)
   and seq in (
     select seq from (

@@ -174,7 +174,7 @@ async fn what_dead_nodes_leave_is_released() {
     );
     assert_eq!(store.show(sent[1].id).await.unwrap().unwrap().dead.unwrap().1, "owner lost");
     // The fence is closed to the old owner.
-    assert!(store.complete(retired, &[Fence { id: taken.id, version: 1 }]).await.unwrap().is_empty());
+    assert!(store.complete(retired, &[Fence::new(taken.id, 1)]).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -1,0 +1,17 @@
+-- The same for jobs whose claim told where their rows are: no index is asked, and no page cleaned up on the way, which the next VACUUM
+-- does at once for both the claim and this. A row at such a place may be another one by now: id, token and owner decide, as they do there,
+-- and what is not found is looked for by its id.
+-- For a drain: 0.9 of the server's time, and 15 bytes of WAL less for a job.
+--{all} with done as (
+delete from {schema}.job j
+where j.ctid = any ($4::tid[])
+  and j.lock_owner = $1
+  and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
+returning j.id
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.terms ->> 'tenant' as tenant
+--{all} ),
+--{all} remembered as (
+--{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+--{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, $1, tenant from done
+--{all} )
+--{all} select id from done
