@@ -54,7 +54,7 @@ impl Job {
 pub struct Fence {
     /// The job.
     pub id: JobId,
-    /// The token.
+    /// The token. Compared and never ordered: after 2,147,483,647 comes 0.
     pub version: i64,
     /// Where the store may find the row. It counts for nothing when two fences are compared.
     pub place: RowPlace,

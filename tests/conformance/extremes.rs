@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::{Fence, NodeId};
 use jobwright::store::{ClaimRequest, JobFilter, JobState, Page, Verdict};
+use jobwright::{Fence, NodeId};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, ids, job, jobs, mark};

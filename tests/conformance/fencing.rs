@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, Settlement, Verdict};
-use jobwright::{Fence, NodeId};
+use jobwright::store::{JobFilter, Preclaim, Settlement, Verdict};
+use jobwright::{Fence, JobId, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, fences, job, jobs, set};
+use crate::support::jobs::{LATER, NOBODY, fences, job, jobs, message, set};
 use crate::support::{Jobs, TestDb};
 
 /// Every way to end an attempt.
@@ -78,7 +78,7 @@ pub(crate) async fn not_with_another_version<T: TestDb>(db: &T) {
     for version in [claimed.version - 1, claimed.version + 1, -1, i64::MAX] {
         all_refused(&store, node, Fence { version, ..claimed.fence() }, "another version").await;
     }
-    let stranger = Fence::new(jobwright::JobId::new(), claimed.version);
+    let stranger = Fence::new(JobId::new(), claimed.version);
     all_refused(&store, node, stranger, "another job").await;
 }
 
@@ -278,4 +278,25 @@ pub(crate) async fn a_thousand_at_once<T: TestDb>(db: &T) {
     assert_eq!(store.settle(node, &batch).await.unwrap().len(), 1000);
     let promoted = store.promote_due(1000).await.unwrap();
     assert_eq!(promoted.jobs, 1000);
+}
+
+/// Told a wrong place, or none, nothing would fail: removals would merely cost more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_tell_where_their_rows_are() {
+    let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
+    let (store, client) = (db.jobs(), db.client().await);
+    let node = store.node().await;
+    let sent = store.send_all(jobs(3)).await;
+    let delivered = store.claim_delivered(node, &[Fence::new(sent[2], 0)], None).await.unwrap().remove(0);
+    let mut claimed: Vec<_> = store.take(node, 2).await.iter().map(|job| (job.id, job.place)).collect();
+    claimed.push((delivered.id, delivered.place));
+    let born = Preclaim { node, positions: vec![0] };
+    let born = store.insert(&[message(job())], Some(&born)).await.unwrap().owned.remove(0);
+    claimed.push((born.id, born.place));
+    for (id, place) in claimed {
+        let place = place.get().expect("a place");
+        let at = format!("({},{})", place >> 16, place & 0xffff);
+        let sql = format!("select id from {}.job where ctid = '{at}'", db.schema());
+        assert_eq!(JobId::from(client.query_one(&sql, &[]).await.unwrap().get::<_, uuid::Uuid>(0)), id);
+    }
 }

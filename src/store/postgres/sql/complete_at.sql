@@ -1,7 +1,7 @@
 -- The same for jobs whose claim told where their rows are: no index is asked, and no page cleaned up on the way, which the next VACUUM
 -- does at once for both the claim and this. A row at such a place may be another one by now: id, token and owner decide, as they do there,
 -- and what is not found is looked for by its id.
--- For a drain: 0.9 of the server's time, and 15 bytes of WAL less for a job.
+-- In a loop of claims and removals 0.9 of the server's time and 8 bytes of WAL less for a job (ADR 44).
 --{all} with done as (
 delete from {schema}.job j
 where j.ctid = any ($4::tid[])
