@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
+use jobwright::{
+    CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome, Secret,
+};
 
 use crate::ledger_keeper::{Does, job, send, start};
 use crate::support::postgres::Pg;
@@ -346,6 +348,27 @@ async fn a_statement_that_takes_too_long_is_ended() {
     }
     assert_eq!(executor.stats().leases_lost, 0);
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// Debian's `PgBouncer` ends itself when a client is gone before its request to cancel was answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let mut client = db.client().await;
+    let lock = client.transaction().await.unwrap();
+    lock.batch_execute("lock table job in access exclusive mode").await.unwrap();
+    // With TLS where the server has it.
+    for mode in ["disable", "prefer"] {
+        let config = hasty(db.config_by(proxy.address));
+        let url = format!("{}&sslmode={mode}", config.url.expose());
+        let messages = MessageServices::postgres(&DatabaseConfig { url: Secret::new(url), ..config }).await.unwrap();
+        let ended = proxy.ended_by_server();
+        let waiting = tokio::time::timeout(Duration::from_millis(300), messages.send(job(Does::Note)));
+        waiting.await.expect_err("the table is locked");
+        eventually(PATIENCE, async || proxy.ended_by_server() > ended).await;
+    }
+    lock.rollback().await.unwrap();
 }
 
 /// A handler that blocks all threads of the application's runtime for longer than the lease.

@@ -47,6 +47,8 @@ struct Shared {
     /// What a client has to send for it to happen.
     swallow: std::sync::Mutex<Option<(Vec<u8>, Lost)>>,
     swallowed: AtomicUsize,
+    /// Connections that the server hung up, and not the client.
+    ended_by_server: AtomicUsize,
 }
 
 impl Proxy {
@@ -59,6 +61,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             swallow: std::sync::Mutex::default(),
             swallowed: AtomicUsize::new(0),
+            ended_by_server: AtomicUsize::new(0),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
         Self { address, shared, task }
@@ -106,6 +109,11 @@ impl Proxy {
     pub(crate) fn swallowed(&self) -> usize {
         self.shared.swallowed.load(Ordering::SeqCst)
     }
+
+    /// How many connections the server was the first to end.
+    pub(crate) fn ended_by_server(&self) -> usize {
+        self.shared.ended_by_server.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for Proxy {
@@ -135,7 +143,9 @@ async fn connection(client: TcpStream, shared: Arc<Shared>) {
     let mute = Arc::new(AtomicBool::new(false));
     tokio::select! {
         () = copy(from_client, to_server, &shared, &mute, true) => {}
-        () = copy(from_server, to_client, &shared, &mute, false) => {}
+        () = copy(from_server, to_client, &shared, &mute, false) => {
+            shared.ended_by_server.fetch_add(1, Ordering::SeqCst);
+        }
         _ = cuts.changed() => {}
     }
 }

@@ -1,15 +1,15 @@
 //! One connection for one call: prepares or not as the pooler allows, and never outlives its deadline.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
 
 use super::Shared;
 use super::batch::Batch;
+use super::cancel::cancel;
 use super::error::{Doing, lost_connection, stale_statement};
 use super::statements::Statement;
 use crate::error::{Error, Result};
@@ -183,11 +183,8 @@ impl Shared {
         let token = object.cancel_token();
         drop(Object::take(object));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let tls = self.target.tls.clone();
-            runtime.spawn(async move {
-                // Best effort: statement_timeout ends it anyway.
-                let _ = timeout(Duration::from_secs(5), token.cancel_query(tls)).await;
-            });
+            let target = self.target.clone();
+            runtime.spawn(async move { cancel(&token, &target).await });
         }
     }
 }

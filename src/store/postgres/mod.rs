@@ -10,6 +10,7 @@ mod admin;
 mod admission;
 mod backlog;
 mod batch;
+mod cancel;
 mod claim;
 mod client;
 mod connect;
