@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{BoxError, MessageServices};
-use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
+use crate::store::{AdmitRequest, ClaimRequest, ScanPart, Settlement, Store, testing};
 
 /// Longer than any test: nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
@@ -113,16 +113,9 @@ impl<S: Store> ByHand<S> {
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let request = ClaimRequest {
-            node: self.node.id,
-            queue,
-            kinds: Some(kinds),
-            limit,
-            after: &[],
-            front: None,
-            held_too: true,
-        };
-        let jobs = self.node.store.claim(&request).await?;
+        let request =
+            ClaimRequest { node: self.node.id, queue, kinds: Some(kinds), limit, part: ScanPart::All, held_too: true };
+        let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
         Ok(jobs)
     }

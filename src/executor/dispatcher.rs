@@ -166,8 +166,7 @@ impl<S: Store> Dispatcher<S> {
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
-            after: &look.after,
-            front: look.front,
+            part: look.part(),
             // Nothing is delivered at the moment, so nothing is kept back for it.
             held_too: self.node.cut_off(),
         };
@@ -182,13 +181,13 @@ impl<S: Store> Dispatcher<S> {
         };
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
-        let jobs = answer.inspect_err(|_| group.scan.failed(&look, now))?;
-        self.node.in_flight.add(jobs.iter());
+        let claimed = answer.inspect_err(|_| group.scan.failed(&look, now))?;
+        self.node.in_flight.add(claimed.jobs.iter());
         drop(claiming);
 
-        let more = group.scan.found(&look, &jobs, limit, now);
-        add(&self.node.counters.claimed, jobs.len());
-        for job in jobs {
+        let more = group.scan.found(&look, &claimed, limit, now);
+        add(&self.node.counters.claimed, claimed.jobs.len());
+        for job in claimed.jobs {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));

@@ -28,7 +28,6 @@ mod completer;
 mod dispatcher;
 mod expiry;
 mod failing;
-mod flow;
 mod in_flight;
 mod incarnation;
 mod job_context;

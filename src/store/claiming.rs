@@ -1,12 +1,12 @@
 //! What a claim asks for, and where it begins.
 
-use crate::job::NodeId;
+use crate::job::{Job, NodeId};
 
 /// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
 /// it was last looked at.
 ///
 /// A scan that starts at its marks does not walk the same dead prefix again and again. It can miss rows that became claimable
-/// before a mark (released, promoted, committed late), so a look without marks is due now and then.
+/// before a mark (released, promoted, committed late), so a look at that part is due now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScanMark {
     /// `-priority` of the last row taken.
@@ -19,7 +19,7 @@ pub struct ScanMark {
 /// moves it on before it begins.
 ///
 /// What was set aside like this and not taken lies before the front: whoever set it aside comes back for it, and otherwise a
-/// look without marks finds it.
+/// look at what was passed over finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanFront {
     /// The rank that is being drained. It has a mark.
@@ -28,6 +28,32 @@ pub struct ScanFront {
     pub span: i64,
     /// Rows after the mark up to this `seq` were set aside for this process before, and not all of them were taken.
     pub ours_until: Option<i64>,
+}
+
+/// Which part of a queue a claim looks at. The order is that of the ranks (`-priority`), and of the numbers (`seq`) within each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScanPart<'a> {
+    /// Everything.
+    #[default]
+    All,
+    /// Of the rank of each mark, only rows after it need be looked at; of other ranks, all. A store may look at more.
+    After {
+        /// Best rank first, one for a rank.
+        marks: &'a [ScanMark],
+        /// Of one of these ranks: start where claims of other processes have been, and tell them how far this one is going to come. A
+        /// store may leave this aside.
+        front: Option<ScanFront>,
+    },
+    /// Nothing that comes after this place in the order.
+    UpTo(ScanMark),
+}
+
+impl<'a> ScanPart<'a> {
+    /// After these marks; nothing is shared.
+    #[must_use]
+    pub fn after(marks: &'a [ScanMark]) -> Self {
+        Self::After { marks, front: None }
+    }
 }
 
 /// What a dispatcher asks for.
@@ -41,12 +67,18 @@ pub struct ClaimRequest<'a> {
     pub kinds: Option<&'a [String]>,
     /// At most this many: the free slots.
     pub limit: usize,
-    /// Of the rank of each of these, only rows after it need be looked at; of other ranks, all. Best rank first, one for a rank;
-    /// empty = everything. A store may look at more than it needs to.
-    pub after: &'a [ScanMark],
-    /// Of one of these ranks: start where claims of other processes have been, and tell them how far this one is going to come. A
-    /// store may leave this aside.
-    pub front: Option<ScanFront>,
+    /// Where.
+    pub part: ScanPart<'a>,
     /// Also rows that are held for a delivery ([`JobMessage::hold`](crate::job::JobMessage::hold)): nothing is delivered at the moment.
     pub held_too: bool,
+}
+
+/// What a claim took.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// Now owned by who claimed, best first.
+    pub jobs: Vec<Job>,
+    /// What was set aside for this claim ([`ScanFront::span`]) begins after this `seq`. `None`: nothing was, because no front was given,
+    /// or the store knows none, or other rows were enough.
+    pub began: Option<i64>,
 }

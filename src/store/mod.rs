@@ -49,7 +49,7 @@ pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
-pub use self::claiming::{ClaimRequest, ScanFront, ScanMark};
+pub use self::claiming::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
@@ -249,7 +249,7 @@ pub trait JobStore:
 
     /// Takes up to `limit` waiting jobs for a node, best first, raising their `version` and `attempt`. Empty if the node is
     /// not alive.
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>>;
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed>;
 
     /// Removes finished jobs. Returns those that were accepted; the others were no longer owned by this claim.
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;

@@ -1,6 +1,6 @@
 //! `claim`: which rows, in which order, for whom.
 
-use jobwright::store::{ClaimRequest, JobState, ScanMark, Verdict};
+use jobwright::store::{ClaimRequest, JobState, ScanMark, ScanPart, Verdict};
 use jobwright::{Job, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, NOBODY, ids, job, jobs, mark};
@@ -61,11 +61,10 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
             queue: "default",
             kinds: Some(&kinds),
             limit: 10,
-            after: &[],
-            front: None,
+            part: ScanPart::All,
             held_too: false,
         };
-        let mut claimed = store.claim(&request).await.unwrap();
+        let mut claimed = store.claim(&request).await.unwrap().jobs;
         claimed.sort_by_key(|job| job.seq);
         ids(&claimed)
     };
@@ -82,25 +81,20 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let ours = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let kinds = ["kind".to_owned()];
-    let request = ClaimRequest {
-        node,
-        queue: "default",
-        kinds: Some(&kinds),
-        limit: 3,
-        after: &[],
-        front: None,
-        held_too: false,
-    };
-    let mut claimed = store.claim(&request).await.unwrap();
+    let request =
+        ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 3, part: ScanPart::All, held_too: false };
+    let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| job.seq);
     assert_eq!(ids(&claimed), ours);
 }
 
 async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]) -> Vec<Job> {
-    let mut claimed = store
-        .claim(&ClaimRequest { node, queue: "default", kinds: None, limit, after, front: None, held_too: false })
-        .await
-        .unwrap();
+    take_part(store, node, limit, ScanPart::after(after)).await
+}
+
+async fn take_part(store: &Jobs, node: NodeId, limit: usize, part: ScanPart<'_>) -> Vec<Job> {
+    let request = ClaimRequest { node, queue: "default", kinds: None, limit, part, held_too: false };
+    let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| (-job.priority, job.seq));
     claimed
 }
@@ -160,6 +154,25 @@ pub(crate) async fn from_the_marks_of_several_ranks<T: TestDb>(db: &T) {
         assert!(store.settle_one(node, job.fence(), Verdict::Release).await);
     }
     assert_eq!(take_after(&store, node, 10, &[]).await.len(), 3);
+}
+
+/// What was passed over: better ranks, and what lies before a place of its own. Nothing else, however much is asked for.
+pub(crate) async fn up_to_the_mark<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let of = async |priority: i16| store.send(job().priority(priority)).await;
+    let mut sent = Vec::new();
+    for priority in [0, 5, 0, 0, -5, 0, 6] {
+        sent.push(of(priority).await);
+    }
+    let seq = store.detail(sent[2]).await.summary.seq;
+    let node = store.node().await;
+    let up_to = |seq: i64| ScanPart::UpTo(ScanMark { rank: 0, seq });
+    // The last number belongs to it.
+    assert_eq!(ids(&take_part(&store, node, 2, up_to(seq)).await), [sent[6], sent[1]]);
+    assert_eq!(ids(&take_part(&store, node, 10, up_to(seq)).await), [sent[0], sent[2]]);
+    assert_eq!(take_part(&store, node, 10, up_to(seq)).await.len(), 0);
+    assert_eq!(ids(&take_part(&store, node, 10, up_to(i64::MAX)).await), [sent[3], sent[5]]);
+    assert_eq!(ids(&take_part(&store, node, 10, ScanPart::All).await), [sent[4]]);
 }
 
 pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobFilter, JobState, Page, Verdict};
+use jobwright::store::{ClaimRequest, JobFilter, JobState, Page, ScanPart, Verdict};
 use jobwright::{Fence, NodeId};
 
 use crate::support::TestDb;
@@ -24,16 +24,10 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
 
     let node = store.node().await;
     let first = store.take(node, 2).await;
-    let request = ClaimRequest {
-        node,
-        queue: "default",
-        kinds: None,
-        limit: 10,
-        after: &[mark(&first[1])],
-        front: None,
-        held_too: false,
-    };
-    let rest = store.claim(&request).await.unwrap();
+    let after = [mark(&first[1])];
+    let request =
+        ClaimRequest { node, queue: "default", kinds: None, limit: 10, part: ScanPart::after(&after), held_too: false };
+    let rest = store.claim(&request).await.unwrap().jobs;
     assert_eq!(rest.len(), 2);
     store.fail(node, &first[1], Duration::ZERO, "error").await;
     assert_eq!(store.promote().await, 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, Preclaim, Verdict};
+use jobwright::store::{ClaimRequest, Preclaim, ScanPart, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, ids, job, jobs, message, set};
@@ -27,9 +27,8 @@ pub(crate) async fn send(store: &Jobs, messages: &[JobMessage]) -> Vec<JobId> {
 
 /// A claim while nothing is delivered.
 async fn take_all(store: &Jobs, node: NodeId) -> Vec<Job> {
-    let request =
-        ClaimRequest { node, queue: "default", kinds: None, limit: 100, after: &[], front: None, held_too: true };
-    store.claim(&request).await.unwrap()
+    let request = ClaimRequest { node, queue: "default", kinds: None, limit: 100, part: ScanPart::All, held_too: true };
+    store.claim(&request).await.unwrap().jobs
 }
 
 pub(crate) async fn claims_pass_over_it<T: TestDb>(db: &T) {

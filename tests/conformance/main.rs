@@ -92,6 +92,7 @@ conformance! {
             only_given_kinds
             other_kinds_are_not_in_the_way
             from_the_mark_on
+            up_to_the_mark
             the_mark_knows_priorities
             from_the_marks_of_several_ranks
             nothing_for_who_is_not_alive

@@ -1,6 +1,6 @@
 //! How claims of several processes keep out of each other's way on PostgreSQL.
 
-use jobwright::store::{ClaimRequest, ScanFront, ScanMark, Verdict};
+use jobwright::store::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart, Verdict};
 use jobwright::{Job, JobId, NewJob, NodeId};
 
 use crate::support::jobs::ids;
@@ -17,6 +17,10 @@ struct Flood<'a> {
 
 impl Flood<'_> {
     async fn take(&mut self, limit: usize, span: i64, ours_until: Option<i64>) -> Vec<Job> {
+        self.claim(limit, span, ours_until).await.jobs
+    }
+
+    async fn claim(&mut self, limit: usize, span: i64, ours_until: Option<i64>) -> Claimed {
         let after = [ScanMark { rank: 0, seq: self.mark }];
         let front = Some(ScanFront { rank: 0, span, ours_until });
         let request = ClaimRequest {
@@ -24,13 +28,12 @@ impl Flood<'_> {
             queue: "default",
             kinds: self.kinds,
             limit,
-            after: &after,
-            front,
+            part: ScanPart::After { marks: &after, front },
             held_too: false,
         };
-        let jobs = self.store.claim(&request).await.unwrap();
-        self.mark = jobs.last().map_or(self.mark, |job| job.seq);
-        jobs
+        let claimed = self.store.claim(&request).await.unwrap();
+        self.mark = claimed.jobs.last().map_or(self.mark, |job| job.seq);
+        claimed
     }
 }
 
@@ -73,6 +76,32 @@ async fn each_process_begins_behind_what_others_set_aside() {
     assert_eq!(ids(&a.take(10, 5, None).await), sent[45..55]);
     assert_eq!(ids(&b.take(10, 10, None).await), sent[55..60]);
     assert_eq!(waiting(&store).await, sent[..10], "nothing but a look without marks finds these");
+}
+
+/// What was its own, or better, is enough: then nothing is set aside, and the others don't begin further on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_is_filled_before_it_comes_to_the_front_leaves_it_where_it_is() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let store = db.jobs();
+    let sent = store.send_all(jobs(40)).await;
+    let (mut a, mut b) = (flood(&store, store.node().await), flood(&store, store.node().await));
+    let first = a.claim(5, 10, None).await;
+    let start = first.jobs[0].seq - 1;
+    assert_eq!((ids(&first.jobs), first.began), (sent[..5].to_vec(), Some(start)));
+    let own = a.claim(5, 10, Some(start + 10)).await;
+    assert_eq!((ids(&own.jobs), own.began), (sent[5..10].to_vec(), None));
+    let urgent = store.send_all(jobs(2).into_iter().map(|job| job.priority(1))).await;
+    let better = a.claim(2, 10, None).await;
+    assert_eq!((ids(&better.jobs), better.began), (urgent, None));
+    a.mark = own.jobs[4].seq;
+    // It begins where the first claim's part ended. And whose rows others took is told where that part began.
+    let next = b.claim(10, 4, None).await;
+    assert_eq!((ids(&next.jobs), next.began), (sent[10..20].to_vec(), Some(start + 10)));
+    let displaced = a.claim(3, 10, None).await;
+    assert_eq!((ids(&displaced.jobs), displaced.began), (sent[20..23].to_vec(), Some(start + 14)));
+    // Own rows, and some behind the front.
+    let both = a.claim(10, 5, Some(start + 24)).await;
+    assert_eq!((ids(&both.jobs), both.began), (sent[23..33].to_vec(), Some(start + 24)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,7 +152,8 @@ async fn held_rows_are_not_passed_over_by_who_takes_them() {
     give_back(&store, a.node, &taken).await;
     let front = Some(ScanFront { rank: 0, span: 10, ours_until: None });
     let after = [ScanMark { rank: 0, seq: taken[0].seq - 1 }];
-    let request =
-        ClaimRequest { node: a.node, queue: "default", kinds: None, limit: 5, after: &after, front, held_too: true };
-    assert_eq!(ids(&store.claim(&request).await.unwrap()), sent[..5]);
+    let part = ScanPart::After { marks: &after, front };
+    let request = ClaimRequest { node: a.node, queue: "default", kinds: None, limit: 5, part, held_too: true };
+    let claimed = store.claim(&request).await.unwrap();
+    assert_eq!((ids(&claimed.jobs), claimed.began), (sent[..5].to_vec(), None));
 }

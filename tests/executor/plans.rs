@@ -12,24 +12,29 @@ use crate::support::{TestDb, eventually};
 const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 
 /// The types of its parameters.
-const CLAIM_TYPES: &str = "int8, text, int2[], int8[], int2[], text[], int8, bool, text, int8, int8, int8, int8[]";
+const CLAIM_TYPES: &str =
+    "int8, text, int2[], int8[], int2[], text[], int8, bool, text, int8, int8, int8, int8[], int2";
 
 /// A claim of ten from the whole queue.
 const CLAIM_ALL: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false, \
-                         null, null, null, null, '{9223372036854775807}'";
+                         null, null, null, null, '{9223372036854775807}', null";
 
 /// The same from a front on.
 const CLAIM_FROM_FRONT: &str = "1, 'default', '{-32768,0}', '{-9223372036854775808,null}', '{-1,32767}', '{kind}', 10, false, \
-                                'front_0', 7, 0, 10, '{9223372036854775807,9223372036854775807}'";
+                                'front_0', 7, 0, 10, '{9223372036854775807,9223372036854775807}', 0::int2";
+
+/// The same of what was passed over.
+const CLAIM_UP_TO: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{0}', '{kind}', 10, false, \
+                           null, null, null, null, '{1000}', null";
 
 /// As the engine sets its connections.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
 
-/// The plans of both, as one text.
+/// The plans of all three, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
     client.batch_execute(&format!("prepare claim ({CLAIM_TYPES}) as {claim}")).await.unwrap();
     let mut plans = String::new();
-    for values in [CLAIM_ALL, CLAIM_FROM_FRONT] {
+    for values in [CLAIM_ALL, CLAIM_FROM_FRONT, CLAIM_UP_TO] {
         let rows = client.query(&format!("explain (costs off) execute claim ({values})"), &[]).await.unwrap();
         plans.extend(rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))));
     }

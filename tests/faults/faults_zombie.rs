@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobState, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::store::{ClaimRequest, JobState, ScanPart, Settlement, Store, UnitOfWork, Verdict};
 use jobwright::{ExecutorConfig, Fence, MessageServices, NewJob};
 use serde_json::json;
 
@@ -77,16 +77,9 @@ async fn zombie() {
     let store = messages.jobs();
     let info = jobwright::store::NodeInfo { lease: Duration::from_secs(1), ..node_info("zombie") };
     let node = store.register_node(&info).await.unwrap();
-    let claim = ClaimRequest {
-        node,
-        queue: "default",
-        kinds: None,
-        limit: PATHS.len(),
-        after: &[],
-        front: None,
-        held_too: false,
-    };
-    let jobs = store.claim(&claim).await.unwrap();
+    let claim =
+        ClaimRequest { node, queue: "default", kinds: None, limit: PATHS.len(), part: ScanPart::All, held_too: false };
+    let jobs = store.claim(&claim).await.unwrap().jobs;
     assert_eq!(jobs.len(), PATHS.len());
     let fences: BTreeMap<&str, Fence> = PATHS.into_iter().zip(jobs.iter().map(jobwright::Job::fence)).collect();
     let mut transaction = messages.store().begin().await.unwrap();
@@ -113,7 +106,7 @@ async fn zombie() {
     }
     report.insert("release unknown", store.release_unknown(node, &[]).await.unwrap() > 0);
     report.insert("heartbeat", store.heartbeat(node).await.unwrap());
-    report.insert("claim", !store.claim(&claim).await.unwrap().is_empty());
+    report.insert("claim", !store.claim(&claim).await.unwrap().jobs.is_empty());
     let words: BTreeMap<_, _> =
         report.into_iter().map(|(path, accepted)| (path, if accepted { "accepted" } else { "refused" })).collect();
     Sign::at(text("report")).give(&json!(words).to_string());

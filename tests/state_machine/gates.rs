@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jobwright::store::{
-    Action, Change, ClaimRequest, Due, ExternalDone, JobFilter, JobState, JobSummary, Order, Rule, Scope, Settlement,
-    Verdict,
+    Action, Change, ClaimRequest, Due, ExternalDone, JobFilter, JobState, JobSummary, Order, Rule, ScanPart, Scope,
+    Settlement, Verdict,
 };
 use jobwright::{Fence, JobId, NewJob, NodeId};
 
@@ -76,8 +76,8 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 let node = self.nodes[*node];
                 let queue = QUEUES[*queue];
                 let request =
-                    ClaimRequest { node, queue, kinds: None, limit: *limit, after: &[], front: None, held_too: false };
-                let claimed = jobs.claim(&request).await?;
+                    ClaimRequest { node, queue, kinds: None, limit: *limit, part: ScanPart::All, held_too: false };
+                let claimed = jobs.claim(&request).await?.jobs;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
                 self.watch.started(claimed.iter().map(|job| job.id));
             }

@@ -1,6 +1,6 @@
 //! What can happen, and how often.
 
-use jobwright::store::JobState;
+use jobwright::store::{JobState, ScanMark, ScanPart};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -12,6 +12,26 @@ pub(crate) const KINDS: [&str; 3] = ["a", "b", "c"];
 /// How many given ids there are: few, so that they meet.
 pub(crate) const GIVEN: usize = 5;
 
+/// What a claim looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    /// From where the last claim of this queue ended.
+    On,
+    /// Up to there.
+    Passed,
+}
+
+impl Part {
+    pub(crate) fn of(self, mark: Option<&ScanMark>) -> ScanPart<'_> {
+        match (self, mark) {
+            (Self::Whole, _) | (_, None) => ScanPart::All,
+            (Self::On, Some(mark)) => ScanPart::after(std::slice::from_ref(mark)),
+            (Self::Passed, Some(mark)) => ScanPart::UpTo(*mark),
+        }
+    }
+}
+
 /// One thing that happens. Numbers are taken modulo what there is to choose from, so every history makes sense.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
@@ -20,13 +40,13 @@ pub(crate) enum Op {
         messages: Vec<Message>,
         owned_by: Option<usize>,
     },
-    /// A claim, now and then by a node that is gone; `resume`: from where the last one of this queue ended.
+    /// A claim, now and then by a node that is gone; some of them of a part of the queue.
     Claim {
         node: usize,
         queue: usize,
         kinds: Option<Vec<usize>>,
         limit: usize,
-        resume: bool,
+        part: Part,
         held_too: bool,
     },
     /// Deliveries of jobs there are, some of them old.
@@ -183,6 +203,10 @@ fn filter() -> impl Strategy<Value = Filter> {
         .prop_map(|(state, queue, kind, ids)| Filter { state, queue, kind, ids })
 }
 
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![5 => Just(Part::Whole), 2 => Just(Part::On), 2 => Just(Part::Passed)]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let node = || 0..NODES;
     // Mostly the newest claims, sometimes old ones.
@@ -191,8 +215,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (vec(message(), 1..4), option::weighted(0.3, 0..=NODES * 4))
             .prop_map(|(messages, owned_by)| Op::Send { messages, owned_by }),
         8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5,
-              prop::bool::weighted(0.3), prop::bool::weighted(0.3))
-            .prop_map(|(node, queue, kinds, limit, resume, held_too)| Op::Claim { node, queue, kinds, limit, resume, held_too }),
+              part(), prop::bool::weighted(0.3))
+            .prop_map(|(node, queue, kinds, limit, part, held_too)| Op::Claim { node, queue, kinds, limit, part, held_too }),
         3 => (0..=NODES * 4, vec((0_usize..20, prop::bool::weighted(0.2)), 1..5), option::weighted(0.2, vec(0..KINDS.len(), 0..3)))
             .prop_map(|(node, jobs, kinds)| Op::Deliver { node, jobs, kinds }),
         1 => vec(0_usize..20, 1..4).prop_map(|jobs| Op::Unhold { jobs }),

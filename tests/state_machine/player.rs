@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobwright::store::{ClaimRequest, Inserted, JobFilter, JobState, Preclaim, ScanMark, Settlement, Steered, Verdict};
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
-use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, QUEUES, Steer};
+use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
 use crate::snapshot::{self, Snapshot};
 use crate::support::Jobs;
 use crate::support::jobs::{LATER, mark, message, node_info};
@@ -162,8 +162,8 @@ impl Player {
     async fn apply(&mut self, op: &Op, before: &Snapshot) -> Outcome<bool> {
         match op {
             Op::Send { messages, owned_by } => self.send(messages, *owned_by).await,
-            Op::Claim { node, queue, kinds, limit, resume, held_too } => {
-                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, [*resume, *held_too]).await
+            Op::Claim { node, queue, kinds, limit, part, held_too } => {
+                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *part, *held_too).await
             }
             Op::Complete { node, claims } => {
                 let (place, claims) = self.pick(*node, claims);
@@ -261,24 +261,28 @@ impl Player {
         queue: usize,
         kinds: Option<&[usize]>,
         limit: usize,
-        [resume, held_too]: [bool; 2],
+        part: Part,
+        held_too: bool,
     ) -> Outcome<bool> {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let answers = both!(self, |side| {
-            let after = side.marks[queue].filter(|_| resume);
             let request = ClaimRequest {
                 node: side.nodes[place],
                 queue: QUEUES[queue],
                 kinds: kinds.as_deref(),
                 limit,
-                after: after.as_slice(),
-                front: None,
+                part: part.of(side.marks[queue].as_ref()),
                 held_too,
             };
-            side.jobs.claim(&request).await
+            side.jobs.claim(&request).await.map(|claimed| claimed.jobs)
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {
-            side.marks[queue] = jobs.iter().map(mark).max().or(side.marks[queue].filter(|_| resume));
+            let (before, last) = (side.marks[queue], jobs.iter().map(mark).max());
+            side.marks[queue] = match part {
+                Part::Whole => last,
+                Part::On => last.or(before),
+                Part::Passed => before.or(last),
+            };
         }
         let claimed = same("claim", [taken(&answers[0]), taken(&answers[1])])?;
         self.claims.extend(claimed.iter().map(|(_, fence, _, _)| Claim { fence: *fence, node: place }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobwright::store::{
     AdmitRequest, Admitted, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page,
-    Preclaim, ScanMark, Settlement, Steered, Verdict, testing,
+    Preclaim, ScanMark, ScanPart, Settlement, Steered, Verdict, testing,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 use serde_json::json;
@@ -107,8 +107,8 @@ impl Jobs {
 
     /// Claims from a queue, any kind.
     pub(crate) async fn take_from(&self, queue: &str, node: NodeId, limit: usize) -> Vec<Job> {
-        let request = ClaimRequest { node, queue, kinds: None, limit, after: &[], front: None, held_too: false };
-        let mut jobs = self.claim(&request).await.unwrap();
+        let request = ClaimRequest { node, queue, kinds: None, limit, part: ScanPart::All, held_too: false };
+        let mut jobs = self.claim(&request).await.unwrap().jobs;
         assert!(jobs.len() <= limit, "{} jobs were claimed where {limit} were asked for", jobs.len());
         // "Best first" says which are taken; the executor sorts what it got.
         jobs.sort_by_key(|job| (-job.priority, job.seq));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::Fence;
-use jobwright::store::{ClaimRequest, NodeInfo};
+use jobwright::store::{ClaimRequest, NodeInfo, ScanPart};
 
 use super::Values;
 use crate::Result;
@@ -22,21 +22,14 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     let info = NodeInfo { name: "counts".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];
-    let request = ClaimRequest {
-        node,
-        queue: QUEUE,
-        kinds: Some(&kinds),
-        limit: BATCH,
-        after: &[],
-        front: None,
-        held_too: false,
-    };
+    let request =
+        ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, part: ScanPart::All, held_too: false };
 
     let (mut claims, mut removals) = (Counted::default(), Counted::default());
     // The first pair prepares its statements, and is not counted.
     for n in 0..=BATCHES {
         let before = bench.server.counted().await?;
-        let claimed = jobs.claim(&request).await?;
+        let claimed = jobs.claim(&request).await?.jobs;
         let between = bench.server.counted().await?;
         let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
         let removed = jobs.complete(node, &fences).await?;

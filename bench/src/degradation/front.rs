@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::Fence;
-use jobwright::store::{ClaimRequest, NodeInfo, ScanMark};
+use jobwright::store::{ClaimRequest, NodeInfo, ScanMark, ScanPart};
 
 use crate::Result;
 use crate::load::{BATCH, Inserter, KIND, QUEUE, payload};
@@ -80,11 +80,10 @@ impl Front {
                 queue: QUEUE,
                 kinds: Some(&kinds),
                 limit: BATCH,
-                after: mark.as_slice(),
-                front: None,
+                part: ScanPart::after(mark.as_slice()),
                 held_too: false,
             };
-            let claimed = jobs.claim(&request).await?;
+            let claimed = jobs.claim(&request).await?.jobs;
             let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
             let removed = jobs.complete(node, &fences).await?.len();
             // The first prepares its statements.

@@ -11,7 +11,7 @@ use crate::executor::completer::Report;
 use crate::executor::jitter;
 use crate::executor::stats::add;
 use crate::job::{Job, REPLY_QUEUE, REPLY_TO};
-use crate::store::{ClaimRequest, Settlement, Store, Verdict};
+use crate::store::{ClaimRequest, ScanPart, Settlement, Store, Verdict};
 
 /// Relays one of the reserved queues until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: &'static str) {
@@ -59,12 +59,11 @@ impl<S: Store> Relay<S> {
             queue: self.queue,
             kinds: None,
             limit: BATCH,
-            after: &[],
-            front: None,
+            part: ScanPart::All,
             held_too: true,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
-        let jobs = self.node.store.claim(&request).await?;
+        let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
         drop(claiming);
 

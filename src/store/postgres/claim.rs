@@ -13,11 +13,11 @@ use super::types::tid;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{Fence, Job, JobId, NodeId};
-use crate::store::{ClaimRequest, Settlement, Verdict};
+use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
-pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
     let front = Front::of(request, &shared.config.schema);
-    let ranges = Ranges::after(request.after, usable(request));
+    let ranges = Ranges::of(&request.part, usable(request));
     let rows = shared
         .engine_once(
             "claim jobs",
@@ -36,10 +36,15 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
                 &front.as_ref().map(|front| front.own),
                 &front.as_ref().map(|front| front.span),
                 &ranges.last_seqs,
+                &front.as_ref().map(|front| front.rank),
             ],
         )
         .await?;
-    best_first(rows.iter().map(|row| job(row, request.queue)))
+    let began = match front {
+        Some(_) => rows.iter().find_map(|row| rows::get(row, 15).transpose()).transpose()?,
+        None => None,
+    };
+    Ok(Claimed { jobs: best_first(rows.iter().map(|row| job(row, request.queue)))?, began })
 }
 
 /// An UPDATE returns rows in no promised order.

@@ -7,7 +7,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::store::{ClaimRequest, ScanFront};
+use crate::store::{ClaimRequest, ScanFront, ScanPart};
 
 /// Sequences there are.
 const REGISTERS: u16 = 16;
@@ -18,6 +18,7 @@ const LAST: i64 = (1 << 48) - 1;
 
 /// A front, as the claim is told of it.
 pub(super) struct Front {
+    pub(super) rank: i16,
     /// The sequence.
     pub(super) register: String,
     /// Whom its value must be about.
@@ -31,9 +32,11 @@ impl Front {
     /// `None`: there is nothing to share.
     pub(super) fn of(request: &ClaimRequest<'_>, schema: &str) -> Option<Self> {
         let front = usable(request)?;
-        let mark = request.after.iter().find(|mark| mark.rank == front.rank)?;
+        let ScanPart::After { marks, .. } = request.part else { return None };
+        let mark = marks.iter().find(|mark| mark.rank == front.rank)?;
         let (register, tag) = place(request.queue, request.kinds, front.rank);
         Some(Self {
+            rank: front.rank,
             register: format!("\"{schema}\".front_{register}"),
             tag: tag.into(),
             // A sequence holds neither less nor, with the tag, more.
@@ -44,8 +47,11 @@ impl Front {
 }
 
 /// Held rows stay behind a front that was moved on without them.
-pub(super) fn usable<'a>(request: &'a ClaimRequest<'_>) -> Option<&'a ScanFront> {
-    request.front.as_ref().filter(|_| !request.held_too)
+pub(super) fn usable(request: &ClaimRequest<'_>) -> Option<ScanFront> {
+    match request.part {
+        ScanPart::After { front, .. } => front.filter(|_| !request.held_too),
+        ScanPart::All | ScanPart::UpTo(_) => None,
+    }
 }
 
 /// The number of the sequence, and the tag. Only claims of the same rows share a front: what one can't run, it leaves behind.

@@ -54,8 +54,8 @@ use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::{
-    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
-    JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
+    JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -164,7 +164,7 @@ impl JobStore for Postgres {
         hints::listen(&self.0).await
     }
 
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         claim::claim(&self.0, request).await
     }
 

@@ -1,6 +1,9 @@
 //! The parts of a queue that a claim looks at.
 
-use crate::store::{ScanFront, ScanMark};
+use crate::store::{ScanFront, ScanMark, ScanPart};
+
+/// Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
+const START: ScanMark = ScanMark { rank: i16::MIN, seq: i64::MIN };
 
 /// Parts of the order (rank, seq), as one array a column. Each begins after a place, and ends with one.
 #[derive(Default)]
@@ -13,11 +16,22 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
+    /// `front` is the one that the part names, if it is to be used.
+    pub(super) fn of(part: &ScanPart<'_>, front: Option<ScanFront>) -> Self {
+        match part {
+            ScanPart::All => Self::after(&[], None),
+            ScanPart::After { marks, .. } => Self::after(marks, front),
+            ScanPart::UpTo(last) => {
+                let mut ranges = Self::default();
+                ranges.push(START.rank, Some(START.seq), (last.rank, last.seq));
+                ranges
+            }
+        }
+    }
+
     /// All but what lies before the mark of its rank, or before the front. `marks` are in the order of their ranks.
-    pub(super) fn after(marks: &[ScanMark], front: Option<&ScanFront>) -> Self {
-        // Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
-        let start = ScanMark { rank: i16::MIN, seq: i64::MIN };
-        let starts = std::iter::once(&start).chain(marks);
+    fn after(marks: &[ScanMark], front: Option<ScanFront>) -> Self {
+        let starts = std::iter::once(&START).chain(marks);
         let ends = marks.iter().map(|next| next.rank.saturating_sub(1)).chain(std::iter::once(i16::MAX));
         let mut ranges = Self::default();
         for (start, last) in starts.zip(ends) {
@@ -50,14 +64,26 @@ mod tests {
 
     fn ranges(marks: &[(i16, i64)], front: Option<ScanFront>) -> Vec<(i16, Option<i64>, i16, i64)> {
         let marks: Vec<_> = marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect();
-        let Ranges { ranks, after, last_ranks, last_seqs } = Ranges::after(&marks, front.as_ref());
+        columns(Ranges::of(&ScanPart::After { marks: &marks, front }, front))
+    }
+
+    fn columns(ranges: Ranges) -> Vec<(i16, Option<i64>, i16, i64)> {
+        let Ranges { ranks, after, last_ranks, last_seqs } = ranges;
         let (starts, ends) = (ranks.into_iter().zip(after), last_ranks.into_iter().zip(last_seqs));
         starts.zip(ends).map(|((rank, after), (last_rank, last_seq))| (rank, after, last_rank, last_seq)).collect()
     }
 
     #[test]
     fn everything_without_marks() {
-        assert_eq!(ranges(&[], None), [(i16::MIN, Some(i64::MIN), i16::MAX, END)]);
+        let everything = [(i16::MIN, Some(i64::MIN), i16::MAX, END)];
+        assert_eq!(ranges(&[], None), everything);
+        assert_eq!(columns(Ranges::of(&ScanPart::All, None)), everything);
+    }
+
+    #[test]
+    fn nothing_beyond_the_last_place() {
+        let part = ScanPart::UpTo(ScanMark { rank: -3, seq: 7 });
+        assert_eq!(columns(Ranges::of(&part, None)), [(i16::MIN, Some(i64::MIN), -3, 7)]);
     }
 
     #[test]

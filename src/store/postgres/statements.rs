@@ -125,7 +125,7 @@ statements! {
     progress: [UUID],
     prune_progress: [INT8],
     find: [UUID],
-    claim: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT8, BOOL, TEXT, INT8, INT8, INT8, INT8_ARRAY],
+    claim: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT8, BOOL, TEXT, INT8, INT8, INT8, INT8_ARRAY, INT2],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY],
     unhold: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],

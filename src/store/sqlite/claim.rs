@@ -10,7 +10,7 @@ use super::parts::{Statement, statement};
 use super::rows::{count, job};
 use crate::error::{Error, Result};
 use crate::job::Job;
-use crate::store::{ClaimRequest, Promoted, ScanMark};
+use crate::store::{ClaimRequest, Promoted, ScanPart};
 
 static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
 static CLAIM: Statement = statement!("sql/claim.sql");
@@ -18,9 +18,34 @@ const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
 const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
 const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
 
-/// Before every row: ranks are those of priorities, which are 16 bits wide. Of several marks only the last one is used: the index
-/// holds nothing but waiting rows, so a scan that walks over more has little to walk over.
-const START: (i64, i64) = (-32_769, 0);
+/// What the three arms of a claim look at.
+#[derive(Clone, Copy)]
+struct Arms {
+    /// Better ranks are looked at whole.
+    rank: i32,
+    /// Of this one, what comes after this number,
+    after: i64,
+    /// up to this one.
+    until: i64,
+    /// Worse ranks too.
+    worse: bool,
+}
+
+impl Arms {
+    /// Of several marks only the last one is used: the index holds nothing but waiting rows, so a scan that walks over more has little to
+    /// walk over.
+    fn of(part: &ScanPart<'_>) -> Self {
+        // Before every row: ranks are those of priorities, which are 16 bits wide.
+        let all = Self { rank: -32_769, after: 0, until: i64::MAX, worse: true };
+        match part {
+            ScanPart::All => all,
+            ScanPart::After { marks, .. } => {
+                marks.last().map_or(all, |mark| Self { rank: mark.rank.into(), after: mark.seq, ..all })
+            }
+            ScanPart::UpTo(last) => Self { rank: last.rank.into(), after: i64::MIN, until: last.seq, worse: false },
+        }
+    }
+}
 
 impl Inner {
     pub(super) async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
@@ -29,7 +54,7 @@ impl Inner {
         }
         let tried = "claim jobs";
         let (node, queue, limit) = (request.node.0, request.queue.to_owned(), count(request.limit));
-        let (rank, seq) = request.after.last().map_or(START, |ScanMark { rank, seq }| ((*rank).into(), *seq));
+        let Arms { rank, after, until, worse } = Arms::of(&request.part);
         let kinds = request
             .kinds
             .map(serde_json::to_string)
@@ -43,7 +68,8 @@ impl Inner {
                 let (queue, kinds) = looked_for;
                 let mut statement = connection.prepare_cached(&CLAIM_CHECK)?;
                 let params = named_params! {
-                    ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":now": now, ":held_too": held_too,
+                    ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until, ":worse": worse, ":now": now,
+                    ":held_too": held_too,
                 };
                 Ok(statement.query_row(params, |row| row.get::<_, bool>(0))?)
             })
@@ -54,8 +80,8 @@ impl Inner {
         self.write(tried, move |connection, now| {
             let mut statement = connection.prepare_cached(&CLAIM)?;
             let params = named_params! {
-                ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":seq": seq, ":limit": limit,
-                ":held_too": held_too,
+                ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
+                ":worse": worse, ":limit": limit, ":held_too": held_too,
             };
             let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
             jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));

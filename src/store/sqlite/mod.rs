@@ -55,9 +55,9 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobStore,
-    JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport,
-    Store,
+    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
+    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement,
+    StatusReport, Store,
 };
 use crate::config::{Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -224,8 +224,8 @@ impl JobStore for Sqlite {
         Ok(Some(Box::new(versions)))
     }
 
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
-        self.inner.claim(request).await
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
+        self.inner.claim(request).await.map(|jobs| Claimed { jobs, began: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter, JobState,
-    JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus, Received,
-    Released, Settlement, StatusReport,
+    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
+    JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus,
+    Received, Released, ScanPart, Settlement, StatusReport,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -59,17 +59,24 @@ impl JobStore for Oracle {
         Ok(None)
     }
 
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Vec<Job>> {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
         let mut state = self.lock();
         if !state.alive(request.node) {
-            return Ok(Vec::new());
+            return Ok(Claimed::default());
         }
-        Ok(state.own_first(request.node, request.limit, |row| {
+        let jobs = state.own_first(request.node, request.limit, |row| {
             row.message.queue == request.queue
                 && (request.held_too || !row.is_held())
                 && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
-                && request.after.iter().all(|mark| row.rank() != mark.rank || row.seq > mark.seq)
-        }))
+                && match request.part {
+                    ScanPart::All => true,
+                    ScanPart::After { marks, .. } => {
+                        marks.iter().all(|mark| row.rank() != mark.rank || row.seq > mark.seq)
+                    }
+                    ScanPart::UpTo(last) => (row.rank(), row.seq) <= (last.rank, last.seq),
+                }
+        });
+        Ok(Claimed { jobs, began: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {

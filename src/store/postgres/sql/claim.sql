@@ -8,10 +8,13 @@
 -- The queue is looked at in ranges (store/postgres/range.rs), best rank first: each is a scan of its own, from the mark of its rank to
 -- the next rank that has a mark. Both ends are conditions of the index, so what lies before a mark is not walked over. The last limit
 -- ends the scans: a row beyond it is not even locked.
+-- A look at what was passed over is one range that ends where claims have been.
 -- A range without a start begins at the front that processes share (store/postgres/front.rs): the sequence $9, if what it holds is about
 -- these rows ($10, above the 48 bits of a number). `place` is asked and moved on by $12 before a row is read, so another claim that is
 -- under way begins behind this one. Never beyond the last number given out, because what is sent later must not lie before it. OFFSET 0:
 -- each sequence is asked once.
+-- The answer says where the front was, so that the claimer knows what was set aside for it. Only rows of its rank ($14) behind what was
+-- its own before were found there; for others it is not asked, because asking moves it on.
 -- The token goes round, because it is compared and never ordered: after 2,147,483,647 comes 0.
 with me as materialized (
     select id from {schema}.node where id = $1 and dead_at is null for key share
@@ -55,4 +58,5 @@ where j.ctid = any (array(
     limit $7
 ))
 returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
-          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.ctid
+          j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.ctid,
+          case when j.rank = $14::int2 and j.seq > $11::int8 then (select start from front) end as began

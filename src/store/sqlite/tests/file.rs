@@ -119,7 +119,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     let quiet = Duration::from_millis(200);
 
     for store in [&store, &other] {
-        assert!(store.claim(&claim(owner, 10)).await.unwrap().is_empty());
+        assert!(store.claim(&claim(owner, 10)).await.unwrap().jobs.is_empty());
         assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
         assert!(store.expire_nodes().await.unwrap().is_empty());
         assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);

@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::{Place, Sqlite, claim, job, message, node};
 use crate::job::{JobId, JobMessage, Payload};
 use crate::store::{
-    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, Settlement, Store, UnitOfWork,
-    Verdict,
+    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, ScanPart, Settlement, Store,
+    UnitOfWork, Verdict,
 };
 use crate::{Fence, NewJob, NodeId};
 
@@ -19,13 +19,15 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
 
     let kinds = ["kind".to_owned()];
     let request = ClaimRequest { kinds: Some(&kinds), ..claim(owner, 10) };
-    let jobs = store.claim(&request).await.unwrap();
+    let jobs = store.claim(&request).await.unwrap().jobs;
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [sent[1].id, sent[0].id]);
     assert_eq!((jobs[0].version, jobs[0].attempt, jobs[0].priority), (1, 1, 9));
     let after = [ScanMark { rank: 5, seq: jobs[1].seq + 2 }];
-    assert!(store.claim(&ClaimRequest { after: &after, ..claim(owner, 10) }).await.unwrap().is_empty());
-    assert!(store.claim(&claim(NodeId(99), 10)).await.unwrap().is_empty());
-    let last = store.claim(&claim(owner, 10)).await.unwrap().remove(0);
+    assert!(
+        store.claim(&ClaimRequest { part: ScanPart::after(&after), ..claim(owner, 10) }).await.unwrap().jobs.is_empty()
+    );
+    assert!(store.claim(&claim(NodeId(99), 10)).await.unwrap().jobs.is_empty());
+    let last = store.claim(&claim(owner, 10)).await.unwrap().jobs.remove(0);
     assert_eq!((&last.payload, &last.headers), (&sent[2].payload, &sent[2].headers));
 
     let mut fences: Vec<Fence> = jobs.iter().map(crate::Job::fence).collect();
@@ -45,7 +47,7 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
 async fn settled(store: &Sqlite, owner: NodeId) -> Vec<JobMessage> {
     let sent: Vec<_> = (0..7).map(|n| message(job().max_attempts(if n == 6 { 1 } else { 2 }))).collect();
     store.insert(&sent, None).await.unwrap();
-    let jobs = store.claim(&claim(owner, 10)).await.unwrap();
+    let jobs = store.claim(&claim(owner, 10)).await.unwrap().jobs;
     let verdicts = [
         Verdict::Retry(Duration::MAX),
         Verdict::Snooze(Duration::from_secs(60)),
@@ -111,7 +113,7 @@ async fn what_was_settled_can_be_steered() {
     let promoted = store.promote_due(10).await.unwrap();
     assert_eq!((promoted.jobs, promoted.queues), (1, vec!["default".to_owned()]));
     assert!(promoted.next.unwrap() > Duration::from_secs(50));
-    let again = store.claim(&claim(owner, 10)).await.unwrap();
+    let again = store.claim(&claim(owner, 10)).await.unwrap().jobs;
     assert_eq!(again.iter().map(|job| (job.version, job.attempt)).collect::<Vec<_>>(), [(2, 1), (2, 2)]);
 
     let all = JobFilter::default();

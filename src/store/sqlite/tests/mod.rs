@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::Sqlite;
 use crate::config::DatabaseConfig;
 use crate::job::{JobMessage, Limits, NewJob, NodeId};
-use crate::store::{ClaimRequest, JobStore, NodeInfo};
+use crate::store::{ClaimRequest, JobStore, NodeInfo, ScanPart};
 
 /// A directory that is removed at the end of its test.
 struct Place(PathBuf);
@@ -72,5 +72,5 @@ async fn node(store: &Sqlite) -> NodeId {
 }
 
 fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
-    ClaimRequest { node, queue: "default", kinds: None, limit, after: &[], front: None, held_too: false }
+    ClaimRequest { node, queue: "default", kinds: None, limit, part: ScanPart::All, held_too: false }
 }

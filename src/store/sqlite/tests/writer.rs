@@ -43,7 +43,7 @@ async fn a_cancelled_engine_call_leaves_the_writer_usable() {
     // Each of them was written as a whole or not at all.
     let waiting = store.status().await.unwrap().queues[0].waiting;
     assert_eq!(waiting % 20_000, 1);
-    assert_eq!(store.claim(&claim(node, 1)).await.unwrap().len(), 1);
+    assert_eq!(store.claim(&claim(node, 1)).await.unwrap().jobs.len(), 1);
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn an_open_transaction_makes_others_busy_and_no_longer() {
     }
     drop(tx);
     assert!(other.heartbeat(owner).await.unwrap());
-    assert_eq!(store.claim(&claim(owner, 1)).await.unwrap().len(), 1);
+    assert_eq!(store.claim(&claim(owner, 1)).await.unwrap().jobs.len(), 1);
 }
 
 #[tokio::test]

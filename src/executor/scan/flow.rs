@@ -2,11 +2,11 @@
 //!
 //! Rows of a queue have numbers that grow, with gaps for those of other queues. A claim of some rows comes about as far as the last one
 //! did. That much is set aside for it before it begins, so that claims of other processes begin behind it ([`ScanFront`]). If it comes less
-//! far, the rest stays its own and is looked at first the next time; if it comes further, it merely meets the next one's rows, which
-//! are locked, and skips them.
+//! far, the rest stays its own and is looked at first the next time. If it comes further, it meets the next one's rows, which are locked,
+//! and skips them; the front has not heard of that, so the next claim moves it on by as much more. Otherwise one claim that was displaced
+//! would displace all that come after it, for as long as the flood lasts.
 
-use crate::job::Job;
-use crate::store::ScanFront;
+use crate::store::{Claimed, ScanFront};
 
 /// Fewer rows say too little.
 const ENOUGH: usize = 16;
@@ -22,12 +22,14 @@ pub(super) struct Flow {
     ours_until: Option<i64>,
     /// Numbers from the last row taken to there.
     left: i64,
+    /// Numbers from the end of what was set aside to the last row taken: the front is that much too far back.
+    beyond: i64,
 }
 
 impl Flow {
-    /// What is known after a claim that found all it asked for. `jobs` are best first, `before` is what was known when it began, and
-    /// `front` what it shared.
-    pub(super) fn seen(before: Option<Self>, front: Option<ScanFront>, jobs: &[Job]) -> Option<Self> {
+    /// What is known after a claim that found all it asked for. `before` is what was known when it began, and `front` what it shared.
+    pub(super) fn seen(before: Option<Self>, front: Option<ScanFront>, claimed: &Claimed) -> Option<Self> {
+        let jobs = &claimed.jobs;
         let rank = -jobs.last()?.priority;
         let last = jobs.iter().filter(|job| -job.priority == rank).map(|job| job.seq).max()?;
         let before = before.filter(|before| before.rank == rank);
@@ -35,15 +37,18 @@ impl Flow {
         let aside = front.and_then(|front| front.ours_until);
         let of_rank = jobs.iter().filter(|job| -job.priority == rank).map(|job| job.seq);
         let new: Vec<i64> = of_rank.filter(|seq| aside.is_none_or(|aside| *seq > aside)).collect();
-        let until = match (front, new.first()) {
-            (Some(front), Some(first)) => Some(first.saturating_add(front.span) - 1),
+        let until = match (front, claimed.began, new.first()) {
+            (Some(front), Some(began), _) => Some(began.saturating_add(front.span)),
+            // A store that does not tell.
+            (Some(front), None, Some(first)) => Some(first.saturating_add(front.span) - 1),
             // All of them had been set aside before.
             _ => aside,
         };
         let ours_until = until.filter(|until| *until > last);
         let left = ours_until.map_or(0, |until| until - last);
+        let beyond = until.map_or(0, |until| (last - until).max(0));
         if new.len() < ENOUGH {
-            return before.map(|before| Self { ours_until, left, ..before });
+            return before.map(|before| Self { ours_until, left, beyond, ..before });
         }
         // Numbers jump where a large transaction was rolled back. A jump lies in one half; the other one tells the truth.
         let middle = new.len() / 2;
@@ -52,20 +57,24 @@ impl Flow {
             halves.filter_map(|half| Some((half.last()? - half.first()?, i64::try_from(half.len()).ok()? - 1)));
         let (span, rows) =
             density.filter(|(_, rows)| *rows > 0).min_by_key(|(span, rows)| span.saturating_mul(1000) / rows)?;
-        Some(Self { rank, rows, span, ours_until, left })
+        Some(Self { rank, rows, span, ours_until, left, beyond })
     }
 
     /// What a claim of so many shares.
     pub(super) fn front(&self, limit: usize) -> ScanFront {
         let span = self.span.saturating_mul(i64::try_from(limit).unwrap_or(i64::MAX)) / self.rows;
-        ScanFront { rank: self.rank, span: (span - self.left).max(0), ours_until: self.ours_until }
+        ScanFront {
+            rank: self.rank,
+            span: (span - self.left).max(0).saturating_add(self.beyond),
+            ours_until: self.ours_until,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::NewJob;
+    use crate::job::{Job, NewJob};
     use crate::store::testing::{job, message};
 
     /// Jobs of rank 0 with these numbers, as a claim answers them.
@@ -74,13 +83,18 @@ mod tests {
         seqs.into_iter().map(|seq| job(message.clone(), seq, 1, 1, jiff::Timestamp::UNIX_EPOCH)).collect()
     }
 
+    /// What a claim took, and where what was set aside for it began.
+    fn claimed(jobs: Vec<Job>, began: impl Into<Option<i64>>) -> Claimed {
+        Claimed { jobs, began: began.into() }
+    }
+
     fn front(span: i64, ours_until: Option<i64>) -> ScanFront {
         ScanFront { rank: 0, span, ours_until }
     }
 
     /// After a first claim, which shared nothing.
     fn first(seqs: impl IntoIterator<Item = i64>) -> Flow {
-        Flow::seen(None, None, &jobs(seqs)).unwrap()
+        Flow::seen(None, None, &claimed(jobs(seqs), None)).unwrap()
     }
 
     #[test]
@@ -96,7 +110,7 @@ mod tests {
             let seqs = (0..100).map(|n| if n < at { n } else { 1_000_000 + n });
             assert_eq!(first(seqs).front(100).span, 100, "a jump before row {at}");
         }
-        assert!(Flow::seen(None, None, &jobs([1, 1_000_000])).is_none(), "two rows say too little");
+        assert!(Flow::seen(None, None, &claimed(jobs([1, 1_000_000]), None)).is_none(), "two rows say too little");
     }
 
     #[test]
@@ -104,16 +118,31 @@ mod tests {
         let shared = first((0..100).map(|n| 2 * n)).front(100);
         assert_eq!(shared.span, 200);
         // From there on all rows are ours, so that half of what was set aside is left.
-        let flow = Flow::seen(None, Some(shared), &jobs(300..400)).unwrap();
+        let flow = Flow::seen(None, Some(shared), &claimed(jobs(300..400), 299)).unwrap();
         let next = flow.front(100);
         assert_eq!(next, front(0, Some(499)), "it is enough for the next claim");
         // It gets some of them only, and nothing behind the front.
-        let flow = Flow::seen(Some(flow), Some(next), &jobs(400..440)).unwrap();
+        let flow = Flow::seen(Some(flow), Some(next), &claimed(jobs(400..440), None)).unwrap();
         let next = flow.front(100);
         assert_eq!(next, front(40, Some(499)));
         // Then the rest, and as many behind the front as are missing.
-        let flow = Flow::seen(Some(flow), Some(next), &jobs((440..500).chain(900..940))).unwrap();
+        let flow = Flow::seen(Some(flow), Some(next), &claimed(jobs((440..500).chain(900..940)), 899)).unwrap();
         assert_eq!(flow.front(100), front(100, None));
+    }
+
+    #[test]
+    fn the_front_follows_who_came_further() {
+        let shared = first(100..200).front(100);
+        assert_eq!(shared.span, 100);
+        // Others had taken the first 30 of what was set aside, 300 to 399.
+        let flow = Flow::seen(None, Some(shared), &claimed(jobs(330..430), 299)).unwrap();
+        assert_eq!(flow.front(100), front(130, None), "the front is at 399, and is to be at 529");
+        // That is told once.
+        let flow = Flow::seen(Some(flow), Some(flow.front(100)), &claimed(jobs(430..530), 399)).unwrap();
+        assert_eq!(flow.front(100), front(100, None));
+        // A store that does not tell where it began: then it was before the first row.
+        let flow = Flow::seen(None, Some(shared), &claimed(jobs((330..400).chain(450..480)), None)).unwrap();
+        assert_eq!(flow.front(100).span, 100 + 479 - 429);
     }
 
     #[test]
@@ -123,9 +152,9 @@ mod tests {
         let message = message(NewJob::json("kind", &1).priority(-3)).unwrap();
         let of_worse = |n| job(message.clone(), n, 1, 1, jiff::Timestamp::UNIX_EPOCH);
         let few: Vec<Job> = jobs(200..290).into_iter().chain((0..10).map(of_worse)).collect();
-        assert_eq!(Flow::seen(Some(before), Some(before.front(100)), &few), None);
+        assert_eq!(Flow::seen(Some(before), Some(before.front(100)), &claimed(few, 289)), None);
         let many: Vec<Job> = (0..100).map(of_worse).collect();
-        let flow = Flow::seen(Some(before), Some(before.front(100)), &many).unwrap();
+        let flow = Flow::seen(Some(before), Some(before.front(100)), &claimed(many, None)).unwrap();
         assert_eq!(flow.front(100), ScanFront { rank: 3, span: 100, ours_until: None });
     }
 }

@@ -1,0 +1,276 @@
+use super::*;
+use crate::job::NewJob;
+use crate::store::testing::{job, message};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Jobs of these ranks and numbers, as a claim answers them.
+fn jobs(places: &[(i16, i64)]) -> Vec<Job> {
+    let at = |(rank, seq): &(i16, i64)| {
+        let message = message(NewJob::json("kind", &1).priority(-rank)).unwrap();
+        job(message, *seq, 1, 1, jiff::Timestamp::UNIX_EPOCH)
+    };
+    places.iter().map(at).collect()
+}
+
+/// `None` is a look from the start.
+fn after(look: &Look) -> Option<Vec<(i16, i64)>> {
+    match &look.reach {
+        Reach::On { marks, .. } => Some(marks.iter().map(|mark| (mark.rank, mark.seq)).collect()),
+        Reach::PassedOver(_) | Reach::Whole => None,
+    }
+}
+
+fn is_whole(look: &Look) -> bool {
+    matches!(look.reach, Reach::Whole)
+}
+
+/// Where a look at what was passed over ends.
+fn passed_over(look: &Look) -> Option<(i16, i64)> {
+    match look.reach {
+        Reach::PassedOver(last) => Some((last.rank, last.seq)),
+        Reach::On { .. } | Reach::Whole => None,
+    }
+}
+
+fn front(look: &Look) -> Option<ScanFront> {
+    match look.reach {
+        Reach::On { front, .. } => front,
+        Reach::PassedOver(_) | Reach::Whole => None,
+    }
+}
+
+/// One look that takes `cost` and finds these of so many asked for.
+fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)], asked: usize) -> (Look, bool) {
+    let look = scan.next(*now, asked);
+    *now += cost;
+    let claimed = Claimed { jobs: jobs(places), began: None };
+    let again = scan.found(&look, &claimed, asked, *now);
+    (look, again)
+}
+
+#[test]
+fn a_flood_is_scanned_from_the_newest_marks_and_ends_with_a_look_at_everything() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let (first, again) = look(&mut scan, &mut now, MS, &[(-5, 90), (0, 7)], 2);
+    assert!(is_whole(&first) && again && scan.is_flooded());
+    let (second, again) = look(&mut scan, &mut now, MS, &[(0, 8), (0, 9)], 2);
+    assert_eq!((after(&second), again), (Some(vec![(-5, 90), (0, 7)]), true));
+    let (third, again) = look(&mut scan, &mut now, MS, &[(0, 12)], 2);
+    assert_eq!((after(&third), again), (Some(vec![(-5, 90), (0, 9)]), true), "something may have been passed over");
+    let (last, again) = look(&mut scan, &mut now, MS, &[], 2);
+    assert!(is_whole(&last) && !again && !scan.is_flooded());
+}
+
+#[test]
+fn without_a_flood_a_look_starts_where_the_scan_was_a_moment_ago() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let mut seq = 0;
+    let mut starts = Vec::new();
+    for _ in 0..60 {
+        seq += 1;
+        let (look, again) = look(&mut scan, &mut now, MS, &[(0, seq)], 10);
+        assert!(
+            !again || scan.wanted_at().is_some_and(|at| at <= now),
+            "again, and not because a look from the start is due"
+        );
+        if let Some(marks) = after(&look) {
+            starts.push((seq, marks.first().map_or(0, |mark| mark.1)));
+        }
+        now += 99 * MS;
+    }
+    // Ten looks a second: what it starts behind was taken 0.5 to 1 s ago.
+    assert!(starts.iter().all(|(seq, start)| (5..=11).contains(&(seq - start)) || *start == 0), "{starts:?}");
+    assert!(starts.iter().any(|(_, start)| *start > 0), "{starts:?}");
+}
+
+#[test]
+fn looks_from_the_start_come_when_they_are_owed_and_every_second() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    assert!(is_whole(&look(&mut scan, &mut now, MS, &[(0, 1)], 2).0));
+    assert!(!is_whole(&look(&mut scan, &mut now, MS, &[(0, 2)], 2).0));
+    scan.owe();
+    assert_eq!(scan.wanted_at().map(|at| at <= now), Some(true));
+    assert!(is_whole(&look(&mut scan, &mut now, MS, &[(0, 3)], 2).0));
+    assert_eq!(scan.wanted_at(), None, "an idle queue is left alone");
+    assert!(!is_whole(&look(&mut scan, &mut now, 500 * MS, &[(0, 4)], 2).0));
+    now += 800 * MS;
+    assert!(is_whole(&look(&mut scan, &mut now, MS, &[(0, 5)], 2).0));
+}
+
+/// Looks of 10 ms that each take a row of a flood, for so long. Returns where those from the start ended, with the last row taken then.
+fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<((i16, i64), i64)> {
+    let until = *now + for_ms * MS;
+    let mut ends = Vec::new();
+    while *now < until {
+        let taken = [(0, *seq + 1)];
+        let next = scan.next(*now, 1);
+        *now += 10 * MS;
+        assert!(!is_whole(&next), "a flood has no look at everything");
+        let found = if let Some(end) = passed_over(&next) {
+            ends.push((end, *seq));
+            &[][..]
+        } else {
+            *seq += 1;
+            &taken[..]
+        };
+        let again = scan.found(&next, &Claimed { jobs: jobs(found), began: None }, 1, *now);
+        assert!(again && scan.is_flooded(), "the flood goes on, whatever was passed over");
+    }
+    ends
+}
+
+#[test]
+fn in_a_flood_what_was_passed_over_is_looked_for_and_no_more() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let mut seq = 0;
+    look(&mut scan, &mut now, MS, &[(0, 0)], 1);
+    let ends = drain(&mut scan, &mut now, &mut seq, 5000);
+    assert!((3..=5).contains(&ends.len()), "once a second, when there is something old enough: {ends:?}");
+    // What was taken 0.5 to 1 s before, at a row each 10 ms.
+    assert!(ends.iter().all(|((rank, end), last)| *rank == 0 && (45..=105).contains(&(last - end))), "{ends:?}");
+    // Asked for, it comes at once.
+    scan.owe();
+    let next = scan.next(now, 1);
+    assert!(passed_over(&next).is_some());
+    assert!(scan.found(&next, &Claimed { jobs: jobs(&[(0, 3)]), began: None }, 1, now), "it was filled");
+    assert!(after(&scan.next(now, 1)).is_some(), "it is not repeated at once");
+}
+
+#[test]
+fn what_was_passed_over_of_better_ranks_is_looked_for_too() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    look(&mut scan, &mut now, MS, &[(-3, 900), (0, 1)], 2);
+    for _ in 0..2 {
+        now += 600 * MS;
+        scan.turn(now);
+    }
+    scan.owe();
+    let (next, _) = look(&mut scan, &mut now, MS, &[], 1);
+    assert_eq!(passed_over(&next), Some((0, 1)), "all of rank -3 is before that");
+    // A flood of a better rank came: what lies behind its end waits for its end.
+    look(&mut scan, &mut now, MS, &[(-2, 5)], 1);
+    scan.owe();
+    assert_eq!(passed_over(&scan.next(now, 1)), Some((-3, 900)));
+}
+
+#[test]
+fn what_a_look_from_the_marks_passed_over_waits_for_a_second_at_most() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    look(&mut scan, &mut now, MS, &[(0, 1)], 10);
+    let full = now;
+    now += 300 * MS;
+    assert!(!is_whole(&look(&mut scan, &mut now, MS, &[], 10).0));
+    let at = scan.wanted_at().unwrap();
+    assert!(at > now && at <= full + 1200 * MS);
+    now = at;
+    assert!(is_whole(&look(&mut scan, &mut now, MS, &[], 10).0));
+    assert_eq!(scan.wanted_at(), None);
+}
+
+#[test]
+fn marks_are_kept_for_few_ranks() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    for rank in 0..200 {
+        look(&mut scan, &mut now, MS, &[(rank, 7), (-1, i64::from(rank))], 2);
+    }
+    assert!((1..=RANKS).contains(&scan.newest.len()) && scan.newest.contains_key(&-1), "{:?}", scan.newest);
+    let many: Vec<_> = (0..200).map(|rank| (rank, 9)).collect();
+    look(&mut scan, &mut now, MS, &many, 200);
+    assert_eq!(scan.newest.len(), RANKS);
+}
+
+#[test]
+fn an_expensive_look_from_the_start_is_followed_by_a_rest() {
+    // In a flood, and without one.
+    for asked in [1, 2] {
+        let mut now = Instant::now();
+        let mut scan = Scan::new(now);
+        let begun = now;
+        let mut from_start = 0;
+        for seq in 2..40_000 {
+            // Asked for again and again.
+            scan.owe();
+            let next = scan.next(now, asked);
+            from_start += u32::from(next.is_from_start());
+            now += if next.is_from_start() { 3000 * MS } else { 10 * MS };
+            scan.found(&next, &Claimed { jobs: jobs(&[(0, seq)]), began: None }, asked, now);
+        }
+        let share = f64::from(from_start * 3000) / (now - begun).as_millis() as f64;
+        assert!(from_start > 1 && share < 0.07, "{from_start} looks from the start, {share}");
+    }
+}
+
+/// What a look takes because it takes many rows, or because the server is busy, is not what it walked over.
+#[test]
+fn a_look_from_the_start_that_costs_what_others_cost_needs_no_rest() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    look(&mut scan, &mut now, MS, &[(0, 1)], 1);
+    look(&mut scan, &mut now, 80 * MS, &[(0, 2)], 1);
+    look(&mut scan, &mut now, 80 * MS, &[], 1);
+    let (last, _) = look(&mut scan, &mut now, 90 * MS, &[(0, 3)], 2);
+    assert!(is_whole(&last));
+    scan.owe();
+    assert_eq!(scan.wanted_at().map(|at| at <= now), Some(true));
+}
+
+#[test]
+fn looks_go_on_from_the_marks_when_one_from_the_start_takes_too_long() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    look(&mut scan, &mut now, MS, &[(0, 1)], 2);
+    for _ in 0..2 {
+        now += 600 * MS;
+        scan.turn(now);
+    }
+    let whole = scan.next(now, 1);
+    assert!(is_whole(&whole));
+    now += 30_000 * MS;
+    scan.failed(&whole, now);
+    let next = scan.next(now, 1);
+    assert_eq!(after(&next), Some(vec![(0, 1)]));
+    assert!(scan.wanted_at() > Some(now + 60_000 * MS), "it is still owed");
+}
+
+#[test]
+fn a_flood_is_shared_but_by_looks_from_the_start() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let flood = |from: i64| (from..from + 100).map(|seq| (0, seq)).collect::<Vec<_>>();
+    assert_eq!(front(&look(&mut scan, &mut now, MS, &flood(0), 100).0), None);
+    assert_eq!(front(&look(&mut scan, &mut now, MS, &flood(100), 100).0), None, "nothing is known yet");
+    let shared = front(&look(&mut scan, &mut now, MS, &flood(200), 100).0);
+    assert_eq!(shared, Some(ScanFront { rank: 0, span: 100, ours_until: None }));
+    for _ in 0..2 {
+        now += 600 * MS;
+        scan.turn(now);
+    }
+    let (passed, _) = look(&mut scan, &mut now, MS, &flood(0), 100);
+    assert_eq!((passed_over(&passed), front(&passed)), (Some((0, 299)), None));
+    assert_eq!(front(&look(&mut scan, &mut now, MS, &flood(300), 100).0), shared, "it is still known");
+    look(&mut scan, &mut now, MS, &[(0, 400)], 100);
+    look(&mut scan, &mut now, MS, &[], 100);
+    let next = scan.next(now, 100);
+    assert!(after(&next).is_some() && front(&next).is_none(), "it is over");
+}
+
+#[test]
+fn what_was_set_aside_for_a_look_that_failed_is_looked_for() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let flood: Vec<_> = (0..100).map(|seq| (0, seq)).collect();
+    look(&mut scan, &mut now, MS, &flood, 100);
+    look(&mut scan, &mut now, MS, &flood, 100);
+    let failed = scan.next(now, 100);
+    assert!(front(&failed).is_some());
+    scan.failed(&failed, now);
+    assert!(is_whole(&scan.next(now, 100)));
+}
