@@ -189,11 +189,11 @@ impl Scan {
                 self.flow = Flow::seen(self.flow, front, claimed).filter(|_| all);
                 self.draining = draining;
             }
-            // It says nothing of what comes next.
+            // It says nothing of the flood.
             Reach::PassedOver(_) => self.looked_from_start(look, now),
             Reach::Whole => {
                 self.looked_from_start(look, now);
-                self.flow = None;
+                self.flow = Flow::seen(None, None, claimed).filter(|_| all);
                 self.draining = draining;
             }
         }
