@@ -13,30 +13,30 @@ fn jobs(places: &[(i16, i64)]) -> Vec<Job> {
     places.iter().map(at).collect()
 }
 
-/// `None` is a look from the start.
+/// Its marks, if it starts from some.
 fn after(look: &Look) -> Option<Vec<(i16, i64)>> {
-    match &look.reach {
-        Reach::On { marks, .. } => Some(marks.iter().map(|mark| (mark.rank, mark.seq)).collect()),
-        Reach::PassedOver(_) | Reach::Whole => None,
+    match look.part() {
+        ScanPart::After { marks, .. } => Some(marks.iter().map(|mark| (mark.rank, mark.seq)).collect()),
+        ScanPart::All | ScanPart::UpTo(_) => None,
     }
 }
 
 fn is_whole(look: &Look) -> bool {
-    matches!(look.reach, Reach::Whole)
+    look.part() == ScanPart::All
 }
 
 /// Where a look at what was passed over ends.
 fn passed_over(look: &Look) -> Option<(i16, i64)> {
-    match look.reach {
-        Reach::PassedOver(last) => Some((last.rank, last.seq)),
-        Reach::On { .. } | Reach::Whole => None,
+    match look.part() {
+        ScanPart::UpTo(last) => Some((last.rank, last.seq)),
+        ScanPart::All | ScanPart::After { .. } => None,
     }
 }
 
 fn front(look: &Look) -> Option<ScanFront> {
-    match look.reach {
-        Reach::On { front, .. } => front,
-        Reach::PassedOver(_) | Reach::Whole => None,
+    match look.part() {
+        ScanPart::After { front, .. } => front,
+        ScanPart::All | ScanPart::UpTo(_) => None,
     }
 }
 
