@@ -358,10 +358,13 @@ async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() 
     let mut client = db.client().await;
     let lock = client.transaction().await.unwrap();
     lock.batch_execute("lock table job in access exclusive mode").await.unwrap();
-    // With TLS where the server has it.
-    for mode in ["disable", "prefer"] {
+    let here = proxy.address.to_string();
+    // With TLS where the server has it; one of several servers.
+    for (host, mode) in
+        [(here.clone(), "disable"), (here.clone(), "prefer"), (format!("127.0.0.1:1,{here}"), "disable")]
+    {
         let config = hasty(db.config_by(proxy.address));
-        let url = format!("{}&sslmode={mode}", config.url.expose());
+        let url = format!("{}&sslmode={mode}", config.url.expose().replace(&here, &host));
         let messages = MessageServices::postgres(&DatabaseConfig { url: Secret::new(url), ..config }).await.unwrap();
         let ended = proxy.ended_by_server();
         let waiting = tokio::time::timeout(Duration::from_millis(300), messages.send(job(Does::Note)));

@@ -15,58 +15,72 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Config, Host};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::{CancelToken, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::connect::Target;
 
-/// All of it: a lookup of the name, the connection, and the server's good-bye.
+/// All of it: lookups of names, connections, and the servers' good-byes.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// Asks wherever the connection may have gone to: the request names a process and its secret, so only that server heeds it.
 /// Best effort: the server's own `statement_timeout` ends the statement anyway.
-pub(super) async fn cancel(token: &CancelToken, target: &Target) {
-    let _ = timeout(DEADLINE, request(token, target)).await;
+pub(super) async fn cancel(token: CancelToken, target: Target) {
+    let all = async {
+        let mut requests = JoinSet::new();
+        for place in places(&target.config).await {
+            requests.spawn(request(token.clone(), place, target.tls.clone()));
+        }
+        while requests.join_next().await.is_some() {}
+    };
+    let _ = timeout(DEADLINE, all).await;
 }
 
-async fn request(token: &CancelToken, target: &Target) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    match only_place(&target.config).await {
-        Some(Place::Unix(path)) => {
-            token.cancel_query_raw(Patient(UnixStream::connect(path).await?), NoTls).await?;
-        }
-        Some(Place::Tcp { address, name }) => {
+async fn request(
+    token: CancelToken,
+    place: Place,
+    mut tls: MakeRustlsConnect,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    match place {
+        Place::Unix(path) => token.cancel_query_raw(Patient(UnixStream::connect(path).await?), NoTls).await?,
+        Place::Tcp { address, name } => {
             let stream = TcpStream::connect(address).await?;
-            let mut make = target.tls.clone();
-            let tls = MakeTlsConnect::<Patient<TcpStream>>::make_tls_connect(&mut make, &name)?;
+            let tls = MakeTlsConnect::<Patient<TcpStream>>::make_tls_connect(&mut tls, &name)?;
             token.cancel_query_raw(Patient(stream), PatientTls(tls)).await?;
         }
-        // Only the driver knows which of them the connection went to.
-        None => token.cancel_query(target.tls.clone()).await?,
     }
     Ok(())
 }
 
-/// Where a server is.
+/// Where a server may be.
+#[derive(Debug, PartialEq, Eq)]
 enum Place {
     Unix(PathBuf),
     Tcp { address: SocketAddr, name: String },
 }
 
-/// `None`: there are several, and a request has to go where the statement runs.
-async fn only_place(config: &tokio_postgres::Config) -> Option<Place> {
-    let [host] = config.get_hosts() else { return None };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let name = match host {
-        Host::Tcp(name) => name.clone(),
-        Host::Unix(folder) => return Some(Place::Unix(folder.join(format!(".s.PGSQL.{port}")))),
-    };
-    let addresses: Vec<SocketAddr> = match config.get_hostaddrs() {
-        [] => lookup_host((name.as_str(), port)).await.ok()?.collect(),
-        given => given.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
-    };
-    let [address] = addresses[..] else { return None };
-    Some(Place::Tcp { address, name })
+/// All addresses of all hosts.
+async fn places(config: &Config) -> Vec<Place> {
+    let ports = config.get_ports();
+    let mut places = Vec::new();
+    for (n, host) in config.get_hosts().iter().enumerate() {
+        let port = ports.get(n).or(ports.first()).copied().unwrap_or(5432);
+        match (host, config.get_hostaddrs().get(n)) {
+            (Host::Unix(folder), _) => places.push(Place::Unix(folder.join(format!(".s.PGSQL.{port}")))),
+            (Host::Tcp(name), Some(ip)) => {
+                places.push(Place::Tcp { address: SocketAddr::new(*ip, port), name: name.clone() });
+            }
+            (Host::Tcp(name), None) => {
+                let found = lookup_host((name.as_str(), port)).await.into_iter().flatten();
+                places.extend(found.map(|address| Place::Tcp { address, name: name.clone() }));
+            }
+        }
+    }
+    places
 }
 
 /// A stream whose shutting down waits for the other side to do it first.
@@ -121,5 +135,25 @@ where
     fn connect(self, stream: S) -> Self::Future {
         let connected = self.0.connect(stream);
         Box::pin(async { connected.await.map(Patient) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_host_of_the_url_is_asked() {
+        let tcp = |address: &str, name: &str| Place::Tcp { address: address.parse().unwrap(), name: name.to_owned() };
+        let config: Config = "postgres://u@127.0.0.1:7001,[::1]:7002,%2Fvar%2Frun:7003/d".parse().unwrap();
+        let expected = [
+            tcp("127.0.0.1:7001", "127.0.0.1"),
+            tcp("[::1]:7002", "::1"),
+            Place::Unix(PathBuf::from("/var/run/.s.PGSQL.7003")),
+        ];
+        assert_eq!(places(&config).await, expected);
+        // One port for all, and addresses that are given are not looked up.
+        let config: Config = "host=a.example,b.example hostaddr=10.0.0.1,10.0.0.2 port=7004".parse().unwrap();
+        assert_eq!(places(&config).await, [tcp("10.0.0.1:7004", "a.example"), tcp("10.0.0.2:7004", "b.example")]);
     }
 }

@@ -184,7 +184,7 @@ impl Shared {
         drop(Object::take(object));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let target = self.target.clone();
-            runtime.spawn(async move { cancel(&token, &target).await });
+            runtime.spawn(cancel(token, target));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It is kept in a sequence (see `migrations/postgres/0009_fronts.sql`). Sequences are few and queues are many, so what one holds says whom it
 //! is about: 15 bits of a hash, above 48 bits of the number of a row. Another queue's front is not believed, and two queues that are
 //! drained at the same time and meet in one sequence merely lose what sharing gains. Two that also have the same 15 bits would skip rows
-//! until they look without marks, once a second: one pair in half a million.
+//! until they look for what was passed over, once a second: one pair in half a million.
 
 use sha2::{Digest, Sha256};
 

@@ -177,7 +177,10 @@ async fn hot_statements_use_their_indexes() {
     for (sql, index) in [
         (include_str!("../sql/release_unknown.sql"), "jobwright_job_owned (lock_owner=?)"),
         (include_str!("../sql/claim.sql"), "jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
-        (include_str!("../sql/claim_check.sql"), "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
+        (
+            include_str!("../sql/claim_check.sql"),
+            "COVERING INDEX jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)",
+        ),
         (include_str!("../sql/complete.sql"), "jobwright_job_id (id=?)"),
         (include_str!("../sql/claim_delivered.sql"), "jobwright_job_id (id=?)"),
         (include_str!("../sql/unhold.sql"), "jobwright_job_id (id=?)"),
