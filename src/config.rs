@@ -3,6 +3,7 @@
 
 mod broker;
 mod history;
+pub(crate) mod url;
 
 use std::fmt;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `postgres://user:password@host/database`, or `sqlite:FILE` for the embedded store. Default `sqlite:jobwright.db`.
+    /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default
+    /// `sqlite:jobwright.db`. What is special in user and password is percent-encoded.
     pub url: Secret,
     /// PostgreSQL schema of the tables; letters, digits and `_`, at most 40 bytes. Default `jobwright`.
     pub schema: String,
@@ -46,7 +48,7 @@ pub struct DatabaseConfig {
     /// Deadline for one call: getting a connection, a statement of ours, a commit. Default 30 s.
     #[serde(deserialize_with = "duration")]
     pub call_timeout: Duration,
-    /// Deadline for making a connection. Default 5 s.
+    /// Deadline for making a connection to one server; `connect_timeout` in the URL wins. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
@@ -92,11 +94,16 @@ impl DatabaseConfig {
                 path => Ok(Backend::Sqlite(path)),
             };
         }
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=") {
+        let words = !url.contains("://") && url.contains("host") && url.contains('=');
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") || words {
             return Ok(Backend::Postgres(url));
         }
-        let scheme = url.split_once(':').map_or("(none)", |(scheme, _)| scheme);
-        Err(Error::config(format!("the database URL has the scheme {scheme:?}; use `postgres://…` or `sqlite:FILE`")))
+        // Nothing else of it: what stands in front may be a password in the wrong place.
+        let scheme = match url.split_once("://") {
+            Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_lowercase()) => format!("the scheme {scheme:?}"),
+            _ => "no scheme".to_owned(),
+        };
+        Err(Error::config(format!("the database URL has {scheme}; use `postgres://…` or `sqlite:FILE`")))
     }
 
     /// Checks what a store relies on.
@@ -211,27 +218,9 @@ impl Secret {
         &self.0
     }
 
-    /// The URL without password and parameters; `***` if it is no URL.
+    /// Hosts, ports and the name of the database or vhost, if it is a URL that can be read; no part of it otherwise.
     pub fn redacted(&self) -> String {
-        if self.0.starts_with("sqlite:") {
-            return self.0.clone();
-        }
-        let Some((scheme, rest)) = self.0.split_once("://") else {
-            return "***".to_owned();
-        };
-        let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        // The last `@` before the path ends the credentials: a password may itself contain one.
-        let (authority, path) = rest.rfind('@').map_or_else(
-            || rest.split_at(rest.find('/').unwrap_or(rest.len())),
-            |at| rest.split_at(rest[at..].find('/').map_or(rest.len(), |slash| at + slash)),
-        );
-        match authority.rsplit_once('@') {
-            Some((credentials, host)) => {
-                let user = credentials.split(':').next().unwrap_or_default();
-                format!("{scheme}://{user}@{host}{path}")
-            }
-            None => format!("{scheme}://{authority}{path}"),
-        }
+        url::redacted(&self.0)
     }
 }
 
@@ -260,11 +249,15 @@ mod tests {
     #[test]
     fn secrets_show_no_password() {
         for (url, shown) in [
-            ("postgres://u:p%40ss@host:5432/db?sslmode=require&password=x", "postgres://u@host:5432/db"),
-            ("postgres://u:p@ss/word@host/db", "postgres://u@host/db"),
+            ("postgres://u:p%40ss@host:5432/db?sslmode=require&password=x", "postgres://host:5432/db"),
+            ("postgres://u:p@ss/word@host/db", "postgres://(unreadable)"),
+            ("postgres://postgres:SEKRIT?x@host/db", "postgres://(unreadable)"),
             ("postgres://host/db", "postgres://host/db"),
+            ("amqp://u:p@a:1/v,amqps://u:q@b/w", "amqp://a:1/v,amqps://b/w"),
+            ("https://user:token@hooks.example:8443/services/T0/B0?x=y", "https://hooks.example:8443"),
             ("sqlite:a.db", "sqlite:a.db"),
-            ("host=localhost password=x", "***"),
+            ("host=localhost port=99 dbname=d password=x", "postgres://localhost:99/d"),
+            ("password=x", "***"),
         ] {
             assert_eq!(Secret::new(url).redacted(), shown);
             assert_eq!(format!("{:?}", DatabaseConfig::url(url).url), shown);

@@ -24,13 +24,15 @@ pub enum ErrorKind {
     Unreachable,
     /// A deadline passed (`JW-TIMEOUT`). Whether the call took effect is not known, unless the text says so.
     Timeout,
-    /// No connection became free in time, or another writer held the embedded database (`JW-BUSY`).
+    /// No connection became free in time, another writer held the embedded database, or the server is out of a resource such as its disk
+    /// (`JW-BUSY`). Nothing was kept.
     Busy,
     /// The server accepts no writes, for instance a standby after a failover (`JW-READ-ONLY`).
     ReadOnly,
     /// The transaction was rolled back by the server or lost a conflict (`JW-ABORTED`). Nothing of it was kept.
     Aborted,
-    /// `COMMIT` was sent and the answer got lost; the server could not be asked afterwards (`JW-COMMIT-UNKNOWN`).
+    /// `COMMIT` was sent and the answer got lost, and the server could not be asked afterwards; or somebody ended its wait for a
+    /// synchronous standby, so that it may stand on this server only (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
     /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
     Conflict,
@@ -40,6 +42,11 @@ pub enum ErrorKind {
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
     Database,
+    /// A node that wants to claim is not known to the database, or was declared dead there (`JW-LEASE-LOST`). An executor registers anew.
+    LeaseLost,
+    /// The file of an embedded database was moved, removed or replaced while it was open (`JW-REPLACED`). What is written from here on is lost:
+    /// stop, and open it anew.
+    Replaced,
     /// The broker refused what was asked: rights, a queue that is missing or was declared otherwise (`JW-BROKER`).
     Broker,
 }
@@ -60,6 +67,8 @@ impl ErrorKind {
             Self::Full => "JW-FULL",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
+            Self::LeaseLost => "JW-LEASE-LOST",
+            Self::Replaced => "JW-REPLACED",
             Self::Broker => "JW-BROKER",
         }
     }
@@ -69,6 +78,8 @@ struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    /// It is part of an outage that the log tells of anyway.
+    told: bool,
 }
 
 /// What went wrong, for people and for programs.
@@ -76,7 +87,7 @@ pub struct Error(Box<Inner>);
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), source: None }))
+        Self(Box::new(Inner { kind, message: message.into(), source: None, told: false }))
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -86,8 +97,19 @@ impl Error {
 
     /// The same for somebody else who is hit by it too.
     pub(crate) fn for_another(&self) -> Self {
-        let Inner { kind, message, source } = &*self.0;
-        Self(Box::new(Inner { kind: *kind, message: message.clone(), source: source.clone() }))
+        let Inner { kind, message, source, told } = &*self.0;
+        Self(Box::new(Inner { kind: *kind, message: message.clone(), source: source.clone(), told: *told }))
+    }
+
+    /// Marks it as part of an outage that the log tells of, once for all that it hits.
+    pub(crate) fn told(mut self) -> Self {
+        self.0.told = true;
+        self
+    }
+
+    /// The log tells of it anyway: see [`warn_of`].
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.told
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
@@ -153,3 +175,15 @@ impl StdError for Error {
         self.0.source.as_deref().map(|source| source as _)
     }
 }
+
+/// Warns of an error; quietly, if it is part of an outage that the log tells of once for all that it hits (`store/outage.rs`).
+macro_rules! warn_of {
+    ($error:expr, $($rest:tt)+) => {
+        if $error.is_told() {
+            tracing::debug!(error = %$error, $($rest)+)
+        } else {
+            tracing::warn!(error = %$error, $($rest)+)
+        }
+    };
+}
+pub(crate) use warn_of;

@@ -15,17 +15,20 @@ pub(crate) enum Failure {
     Usage(String),
     /// It was tried and did not work.
     Failed(String),
+    /// All went well, and there are jobs left that nothing lets run.
+    Left(String),
     /// Whoever read our output has gone (`jobwright jobs list | head`): no failure at all.
     OutputClosed,
 }
 
 impl Failure {
-    /// 0 done, 1 failed, 2 usage, 3 not reachable.
+    /// 0 done, 1 failed, 2 usage, 3 not reachable, 4 jobs are left.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::OutputClosed => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
+            Self::Left(_) => 4,
             Self::Library(error) => match error.kind() {
                 ErrorKind::Config | ErrorKind::Invalid => 2,
                 ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy => 3,
@@ -48,7 +51,7 @@ impl fmt::Display for Failure {
                     .filter(|cause| cause != "db error" && !text.contains(cause.as_str()));
                 cause.map_or(Ok(()), |cause| write!(f, " ({cause})"))
             }
-            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Usage(text) | Self::Failed(text) | Self::Left(text) => f.write_str(text),
             Self::OutputClosed => f.write_str("the output was closed"),
         }
     }

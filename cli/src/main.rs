@@ -26,6 +26,9 @@ use crate::failure::Failure;
 use crate::output::say;
 
 fn main() -> ExitCode {
+    if let Some(code) = handlers::leash::enter() {
+        return code;
+    }
     let cli = Cli::parse();
     start_logging(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

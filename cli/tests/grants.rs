@@ -91,7 +91,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     let Some(roles) = Roles::create() else { return };
     let place = &roles.place;
     place.configure(
-        "[handlers.ends]\ncommand = [\"true\"]\n[handlers.fails]\ncommand = [\"false\"]\n[history]\nkeep = \"all\"\n",
+        "[handlers.ends]\ncommand = [\"true\"]\n[handlers.lasts]\ncommand = [\"sleep\", \"600\"]\n[handlers.fails]\ncommand = [\"false\"]\n[history]\nkeep = \"all\"\n",
     );
 
     // The owner limits a queue, so that jobs are admitted too.
@@ -130,6 +130,14 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     });
 
     let operate = |arguments: &[&str]| roles.run("operator", arguments);
+    // What one holds that is cancelled while it runs, the operator hands over, and the executor frees.
+    for _ in 0..2 {
+        roles.run("sender", &["send", "lasts", "--group", "l"]);
+    }
+    for _ in 0..2 {
+        until("one of the group runs", || place.list(&["--kind", "lasts", "--state", "running"]).len() == 1);
+        operate(&["jobs", "cancel", "--kind", "lasts", "--state", "running"]);
+    }
     operate(&["status"]);
     operate(&["jobs", "list"]);
     operate(&["jobs", "suspend", "--kind", "kept"]);

@@ -15,6 +15,7 @@ on_both_stores!(
     the_audit_names_the_operator,
     a_node_that_is_not_there_is_said,
     the_doctor_looks_at_what_is_beside_the_jobs,
+    the_doctor_names_what_lies_ahead_of_the_clock,
 );
 
 fn documents(place: &Place, arguments: &[&str]) -> Value {
@@ -148,6 +149,31 @@ fn the_doctor_looks_at_what_is_beside_the_jobs(place: &Place) {
     let (state, found) = doctor("slots");
     assert_eq!((state.as_str(), found.as_str()), ("warn", "jobs wait at g:g, which nobody holds and nobody will open"));
     place.run(&["doctor"]).success();
+}
+
+fn the_doctor_names_what_lies_ahead_of_the_clock(place: &Place) {
+    let doctor = || {
+        let all = documents(place, &["doctor"]);
+        all.as_array().unwrap().iter().find(|one| one["check"] == "ahead of the clock").unwrap().clone()
+    };
+    place.send(&["mail"]);
+    place.run(&["schedules", "put", "tick", "1h", "tick"]).success();
+    assert_eq!(doctor()["state"], "ok");
+    let [hours, year] = match place.schema() {
+        Some(_) => ["now() + interval '2 hours'", "now() + interval '1 year'"],
+        None => ["(unixepoch() + 7200) * 1000000", "(unixepoch() + 31536000) * 1000000"],
+    };
+    by_hand(place, &format!("update {{}}job set created_at = {hours}"));
+    by_hand(place, &format!("update {{}}schedule set next_at = {year}"));
+    let told = doctor();
+    assert_eq!(told["state"], "warn");
+    let found = told["found"].as_str().unwrap();
+    assert!(
+        found.contains("job.created_at (1 row, up to 7199s)") || found.contains("job.created_at (1 row, up to 7198s)"),
+        "{found}"
+    );
+    assert!(found.contains("the schedule tick (next in 315"), "{found}");
+    assert!(told["do"].as_str().unwrap().contains("time synchronisation"), "{told}");
 }
 
 fn a_node_that_is_not_there_is_said(place: &Place) {

@@ -21,9 +21,55 @@ on_both_stores!(
     output_comes_in_one_piece,
     urls_say_how_it_ended,
     draining_leaves_what_is_not_its_own,
+    draining_runs_what_waits_for_its_group,
+    draining_says_what_it_could_not_run,
+    draining_waits_for_what_is_due,
+    draining_waits_for_what_another_worker_runs,
     a_signal_lets_running_jobs_finish,
     a_second_signal_gives_them_back,
+    a_program_ends_with_its_worker,
 );
+
+/// Passes bytes on to the database, on this port, for as long as the test runs.
+fn forward(port: u16, to: String) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = std::net::TcpStream::connect(&to) else { continue };
+            for (mut from, mut into) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut into);
+                    let _ = into.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+}
+
+/// Not there yet when the worker starts: without `--wait` that is its end, with it the worker goes on as soon as it can.
+#[test]
+fn a_worker_that_is_to_wait_waits_for_its_database() {
+    let Some(place) = Place::postgres() else { return };
+    place.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
+    place.send(&["echo", "1"]);
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let (credentials, rest) = url.split_once("://").unwrap().1.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let away = format!("postgres://{credentials}@127.0.0.1:{port}/{database}");
+    place.run(&["--database-url", &away, "worker", "--drain"]).code(3);
+    let mut worker = place.worker(&["--drain", "--wait", "--database-url", &away]);
+    until("the worker to say that it waits", || worker.said().contains("trying again"));
+    forward(port, server.to_owned());
+    assert_eq!(worker.ended(), Some(0), "{}", worker.said());
+    // What does not pass by itself is said at once, and a signal ends the waiting.
+    place.run(&["--database-url", "postgres://u@h:port/d", "worker", "--wait"]).code(2);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut worker = place.worker(&["--wait", "--database-url", &format!("postgres://u@{closed}/d")]);
+    until("the worker to say that it waits", || worker.said().contains("trying again"));
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0), "{}", worker.said());
+}
 
 /// Runs a worker until nothing waits, runs or is a timer.
 fn work(place: &Place) {
@@ -47,6 +93,8 @@ fn programs_say_how_it_ended(place: &Place) {
         fails = { command = ["sh", "-c", "seq 10000 >&2; exit 3"], retry = "fixed(10ms)" }
         killed = { command = ["sh", "-c", "kill -KILL $$"] }
         missing = { command = ["no-such-program-anywhere"] }
+        denied = { command = ["/dev/null"] }
+        unknown = { command = ["sh", "-c", "no-such-program-anywhere"] }
         floods = { command = ["sh", "-c", "yes | head -c 3000000; sleep 100"] }
         deaf = { command = ["true"] }
         "#,
@@ -57,6 +105,7 @@ fn programs_say_how_it_ended(place: &Place) {
     let fails = place.send(&["fails", "--max-attempts", "2"]);
     let once = |kind: &str| place.send(&[kind, "--max-attempts", "1"]);
     let (killed, missing, floods) = (once("killed"), once("missing"), once("floods"));
+    let (denied, unknown) = (once("denied"), once("unknown"));
     // More than a pipe holds, to a program that does not read.
     let big = json!("x".repeat(500_000)).to_string();
     let deaf = place.run_with(&["send", "deaf", "-"], big.as_bytes()).success().stdout;
@@ -77,6 +126,8 @@ fn programs_say_how_it_ended(place: &Place) {
     assert!(detail.ends_with("9999\n10000\n") && detail.len() <= 4096, "{detail}");
     died(&killed, "killed by signal 9 (SIGKILL)", 1);
     died(&missing, "there is no such program", 1);
+    died(&denied, "it may not be executed", 1);
+    died(&unknown, "exit code 127", 1);
     died(&floods, "more than 1048576 bytes", 1);
 }
 
@@ -209,7 +260,12 @@ fn serve() -> (u16, Requests) {
                     seen.iter().filter(|(other, ..)| *other == path).count() - 1
                 };
                 let status = path.trim_start_matches('/').split('-').next().unwrap_or_default().to_owned();
-                let status = if status.starts_with('5') && before > 0 { "200".to_owned() } else { status };
+                let status =
+                    if (status.starts_with('5') || ["408", "425", "429"].contains(&status.as_str())) && before > 0 {
+                        "200".to_owned()
+                    } else {
+                        status
+                    };
                 let extra = match path.as_str() {
                     "/503-soon" => "Retry-After: 1\r\n",
                     "/503-date" => "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
@@ -238,13 +294,15 @@ fn urls_say_how_it_ended(place: &Place) {
             "[handlers.\"{path}\"]\nurl = \"http://127.0.0.1:{port}/{path}\"\ntimeout = \"2s\"\nretry = \"fixed(10ms)\"\n"
         )
     };
-    let paths = ["200", "204", "404", "302", "503-soon", "503-date", "500", "200-slow"];
+    let paths = ["408", "425", "429", "200", "204", "404", "302", "503-soon", "503-date", "500", "200-slow"];
     let mut config = paths.map(handler).concat();
     config += "[handlers.refused]\nurl = \"http://127.0.0.1:1/\"\n";
     place.configure(&config);
     let began = Instant::now();
-    let done: Vec<String> =
-        ["200", "204", "503-soon", "503-date", "500"].iter().map(|kind| place.send(&[kind, "{\"a\":1}"])).collect();
+    let done: Vec<String> = ["200", "204", "503-soon", "503-date", "500", "408", "425", "429"]
+        .iter()
+        .map(|kind| place.send(&[kind, "{\"a\":1}"]))
+        .collect();
     let bytes = place.send(&["200", "hello", "--content-type", "text/plain", "--queue", "default"]);
     let not_found = place.send(&["404"]);
     let moved = place.send(&["302"]);
@@ -267,7 +325,9 @@ fn urls_say_how_it_ended(place: &Place) {
     let to = |path: &str| requests.iter().filter(|(asked, ..)| asked == path).collect::<Vec<_>>();
     assert_eq!(to("/503-soon").len(), 2);
     assert_eq!(to("/503-date").len(), 2);
-    assert_eq!(to("/500").len(), 2);
+    for path in ["/500", "/408", "/425", "/429"] {
+        assert_eq!(to(path).len(), 2, "{path} is tried again");
+    }
     let (_, headers, body) = to("/500")[1];
     assert_eq!(headers["jobwright-job-id"], done[4]);
     assert_eq!((headers["jobwright-kind"].as_str(), headers["jobwright-queue"].as_str()), ("500", "default"));
@@ -298,6 +358,68 @@ fn draining_leaves_what_is_not_its_own(place: &Place) {
         place.run(&["jobs", "show", &due]).code == Some(1)
     });
     place.run(&["worker", "--queue", "x=0"]).code(2);
+}
+
+fn draining_runs_what_waits_for_its_group(place: &Place) {
+    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    for group in ["a", "a", "a", "b"] {
+        place.send(&["ours", "--group", group, "--ordered"]);
+    }
+    place.run(&["worker", "--drain"]).success();
+    assert!(place.list(&[]).is_empty());
+}
+
+/// What is left can't run: the group is paused, so nothing that this worker does makes a difference.
+fn draining_says_what_it_could_not_run(place: &Place) {
+    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    place.run(&["rules", "put", "group", "frozen", "--paused", "true"]).success();
+    let frozen = place.send(&["ours", "--group", "frozen"]);
+    place.send(&["ours", "--group", "frozen"]);
+    place.send(&["ours", "--group", "free"]);
+    let done = place.run(&["worker", "--drain"]).code(4);
+    done.says("2 left, blocked by group \"frozen\" (paused)");
+    assert_eq!(place.list(&[]).len(), 2);
+    assert_eq!(place.show(&frozen)["state"], "blocked");
+    // What only a rate holds back comes by itself.
+    place.run(&["rules", "put", "group", "frozen", "--paused", "false"]).success();
+    place.run(&["rules", "put", "kind", "ours", "--rate", "1/500ms"]).success();
+    place.run(&["worker", "--drain"]).success();
+    assert!(place.list(&[]).is_empty());
+}
+
+/// A timer that is due is work, even before anybody has moved it.
+fn draining_waits_for_what_is_due(place: &Place) {
+    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    let due = place.send(&["ours", "--delay", "100ms"]);
+    until("the timer to be due", || {
+        let status = place.run(&["status", "--output", "json"]).success().stdout;
+        serde_json::from_str::<serde_json::Value>(&status).unwrap()["queues"][0]["overdue"] == 1
+    });
+    place.run(&["worker", "--drain"]).success();
+    gone(place, &due);
+}
+
+/// What runs elsewhere may fail and come back, so it is not over yet.
+fn draining_waits_for_what_another_worker_runs(place: &Place) {
+    place.configure(
+        r#"
+        [handlers.slow]
+        command = ["sh", "-c", "touch started; until test -e go; do sleep 0.01; done"]
+        "#,
+    );
+    let slow = place.send(&["slow"]);
+    let mut other = place.worker(&[]);
+    until("the job to start", || place.file("started").exists());
+    let mut drain = place.worker(&["--drain"]);
+    until("the second worker", || drain.said().contains("ready"));
+    // Several of its looks at the database.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(drain.child.try_wait().unwrap().is_none(), "it ended while a job ran: {}", drain.said());
+    std::fs::write(place.file("go"), "").unwrap();
+    assert_eq!(drain.ended(), Some(0));
+    gone(place, &slow);
+    other.signal("TERM");
+    assert_eq!(other.ended(), Some(0));
 }
 
 fn a_signal_lets_running_jobs_finish(place: &Place) {
@@ -333,4 +455,62 @@ fn a_second_signal_gives_them_back(place: &Place) {
     let job = place.show(&slow);
     assert_eq!(job["attempt"], 0, "being stopped costs no attempt: {job}");
     assert!(job["owner"].is_null(), "{job}");
+}
+
+/// Nobody is left who could record what a program does after that, and its job is about to run elsewhere.
+fn a_program_ends_with_its_worker(place: &Place) {
+    place.configure(
+        "[handlers.slow]\ncommand = [\"sh\", \"-c\", \"echo $$ > pid.new; mv pid.new pid; exec sleep 300\"]\n",
+    );
+    place.send(&["slow"]);
+    let worker = place.worker(&[]);
+    until("the job to start", || place.file("pid").exists());
+    let pid = std::fs::read_to_string(place.file("pid")).unwrap();
+    worker.kill_9();
+    let began = Instant::now();
+    until("the end of the program", || {
+        // Whoever reaps orphans here may take its time: a zombie is dead.
+        std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).map_or(true, |stat| stat.contains(") Z"))
+    });
+    assert!(began.elapsed() < Duration::from_secs(5), "it went on for {:?}", began.elapsed());
+}
+
+/// A worker with a running job, on an embedded database whose file is about to go.
+fn at_work(place: &Place) -> common::Worker {
+    place.configure("[handlers.long]\ncommand = [\"sleep\", \"1000\"]");
+    let id = place.send(&["long"]);
+    let worker = place.worker(&[]);
+    until("the job to run", || place.show(&id)["state"] == "running");
+    worker
+}
+
+#[cfg(unix)]
+#[test]
+fn a_worker_ends_when_its_file_is_removed() {
+    let place = Place::sqlite();
+    let mut worker = at_work(&place);
+    std::fs::remove_file(place.file("jobs.db")).unwrap();
+    assert_eq!(worker.ended(), Some(1), "{}", worker.said());
+    let said = worker.said();
+    assert!(
+        said.contains("JW-REPLACED: the file was moved or replaced") && said.contains("no file of that name"),
+        "{said}"
+    );
+    assert!(!said.contains("declared dead"), "{said}");
+    assert!(!place.file("jobs.db").exists(), "nobody asked for a new one");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_worker_ends_when_its_file_is_replaced_by_a_copy() {
+    let place = Place::sqlite();
+    let mut worker = at_work(&place);
+    std::fs::copy(place.file("jobs.db"), place.file("copy")).unwrap();
+    std::fs::rename(place.file("copy"), place.file("jobs.db")).unwrap();
+    assert_eq!(worker.ended(), Some(1), "{}", worker.said());
+    let said = worker.said();
+    assert!(
+        said.contains("JW-REPLACED: the file was moved or replaced") && said.contains("another file has its name"),
+        "{said}"
+    );
 }

@@ -4,9 +4,10 @@
 -- Order of sending. Taken when a job is flushed; no node's clock decides order.
 create sequence {schema}.job_seq as bigint;
 
--- Executors. A row is one incarnation: a restart gets a new id, so a reused name never revives old ownership.
+-- Executors. A row is one incarnation: each start draws a new id at random, so a reused name never revives old ownership, and a server that
+-- forgot the last ones does not give them out again.
 create table {schema}.node (
-    id         bigint generated always as identity (maxvalue 2147483647 cycle) primary key,
+    id         bigint primary key check (id between 1 and 2147483647),
     name       text not null,
     host       text not null,
     pid        bigint not null,
@@ -25,7 +26,7 @@ comment on column {schema}.node.dead_at is 'declared dead: never revived, its jo
 -- partial index on "unlocked". The fillfactor leaves the room that takes.
 -- The four stand side by side and begin at a multiple of eight, because the server logs of an update what lies between the first and
 -- the last byte that changed; that order alone saves 24 of the 192 bytes of WAL of a claim. For the same reason owner and token have 32
--- bits, which saves 8 more; both go round, after two billion starts of an executor and two billion claims of one job.
+-- bits, which saves 8 more. Both are made by who claims (src/job/token.rs): 62 bits that the database does not have to remember.
 create table {schema}.job (
     seq          bigint not null default nextval('{schema}.job_seq'),
     created_at   timestamptz not null default clock_timestamp(),
@@ -56,7 +57,7 @@ create table {schema}.job (
 );
 
 comment on column {schema}.job.rank is '-priority, so that (rank, seq) ascending is the order of acquisition';
-comment on column {schema}.job.version is 'fencing token: raised by each claim, named by each outcome';
+comment on column {schema}.job.version is 'number of the last claim among those of its owner; with the owner the fencing token that each outcome names; 0 = never claimed';
 comment on column {schema}.job.attempt is 'raised by each claim, so that an attempt that kills its process counts too';
 
 -- Both grow at their ends, and a full page of an index is logged anew to where it is split: what stays free is written twice.

@@ -4,15 +4,15 @@
 -- They live in the user's own file, hence the prefix. Moments are whole microseconds since 1970, UTC; ids are the 16 bytes
 -- of a UUID (jobwright_jobs shows them as text); headers and errors are JSON.
 
--- The last number given out: of a job (its order of sending; no clock decides order) and of a node.
+-- The last number given out of a job: its order of sending, since no clock decides order.
 create table jobwright_sequence (
     name  text primary key,
     value integer not null
 ) strict, without rowid;
 
-insert into jobwright_sequence (name, value) values ('job', 0), ('node', 0);
+insert into jobwright_sequence (name, value) values ('job', 0);
 
--- Executors. A row is one incarnation: a restart gets a new id, so a reused name never revives old ownership.
+-- Executors. A row is one incarnation: each start draws a new id at random, so a reused name never revives old ownership.
 create table jobwright_node (
     id         integer primary key,
     name       text not null,

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::address::Address;
+use super::address::Addresses;
 use super::failure::Failure;
 use super::message::Lane;
 use super::mode::{Board, Side};
@@ -21,7 +21,7 @@ use crate::config::BrokerConfig;
 
 pub(super) struct Hub {
     pub(super) config: BrokerConfig,
-    pub(super) address: Address,
+    pub(super) addresses: Addresses,
     pub(super) names: Names,
     pub(super) board: Board,
     pub(super) counters: Counters,
@@ -43,10 +43,10 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn new(config: BrokerConfig, address: Address) -> Self {
+    pub(super) fn new(config: BrokerConfig, addresses: Addresses) -> Self {
         Self {
             names: Names::new(config.prefix.clone()),
-            board: Board::new(address.to_string()),
+            board: Board::new(addresses.to_string()),
             counters: Counters::default(),
             publish: watch::Sender::new(None),
             consume: watch::Sender::new(None),
@@ -59,7 +59,7 @@ impl Hub {
             workers: TaskTracker::new(),
             links: TaskTracker::new(),
             config,
-            address,
+            addresses,
         }
     }
 

@@ -1,11 +1,15 @@
 //! What the broker holds, for people.
 
+use std::time::Duration;
+
+use lapin::BasicProperties;
 use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 
-use super::Broker;
 use super::failure::{Failure, within};
+use super::message::Outgoing;
 use super::mode::Side;
 use super::topology::{self, Made, Part};
+use super::{Broker, BrokerMode};
 use crate::error::Result;
 
 /// A queue of the broker.
@@ -21,6 +25,27 @@ pub struct BrokerQueue {
 }
 
 impl Broker {
+    /// How it stands, asked for: a broker with an alarm says so to a connection only when that publishes. So this publishes a message that no
+    /// queue takes, which comes back. Without an answer within `patience` it stands as far as is known.
+    pub async fn ask(&self, patience: Duration) -> BrokerMode {
+        let mut changes = self.changes();
+        let question = Outgoing {
+            exchange: String::new(),
+            routing_key: self.names().nowhere(),
+            mandatory: true,
+            properties: BasicProperties::default(),
+            body: Vec::new(),
+        };
+        if self.is_up() {
+            tokio::select! {
+                _ = self.publish(vec![question]) => {}
+                _ = changes.wait_for(|mode| !mode.is_up()) => {}
+                () = tokio::time::sleep(patience) => {}
+            }
+        }
+        self.mode()
+    }
+
     /// What waits in these queues of the broker, by their full names, in their order.
     ///
     /// # Errors

@@ -21,16 +21,21 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Until it is told to hang up.
 pub(super) async fn run(hub: Arc<Hub>, side: Side) {
     let mut delays = Reconnect::new(RECONNECT);
+    // Where in the round of addresses it is, and why those of this round did not do.
+    let (mut at, mut reasons) = (0, Vec::new());
     let name = format!("jobwright {} {}", side.as_str(), std::process::id());
     loop {
         let started = Instant::now();
-        let connecting = Session::connect(&hub.address, &name, hub.number(), hub.config.connect_timeout);
+        let address = hub.addresses.at(at);
+        at = (at + 1) % hub.addresses.len();
+        let connecting = Session::connect(address, &name, hub.number(), hub.config.connect_timeout);
         let connected = tokio::select! {
             connected = connecting => connected,
             () = hub.hang_up.cancelled() => break,
         };
         let why = match connected {
             Ok(session) => {
+                reasons.clear();
                 let session = Arc::new(session);
                 let why = attend(&hub, side, &session).await;
                 hub.line(side).send_replace(None);
@@ -44,8 +49,19 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
             }
             Err(failure) => {
                 let why = advice(&failure);
-                hub.board.set(side, LinkState::Down(why.clone()));
-                why
+                if hub.addresses.len() == 1 {
+                    hub.board.set(side, LinkState::Down(why.clone()));
+                    why
+                } else {
+                    tracing::debug!("broker {address} ({name}): {why}");
+                    reasons.push(format!("{address}: {why}"));
+                    hub.board.set(side, LinkState::Down(reasons.join(", ")));
+                    // Only when all have been tried is there reason to wait.
+                    if reasons.len() < hub.addresses.len() {
+                        continue;
+                    }
+                    std::mem::take(&mut reasons).join(", ")
+                }
             }
         };
         // A connection that breaks at once is not a reason to hurry.
@@ -53,7 +69,7 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
             delays.reset();
         }
         let delay = delays.next_delay();
-        tracing::debug!("broker {} ({name}): {why}; next attempt in {delay:?}", hub.address);
+        tracing::debug!("broker {} ({name}): {why}; next attempt in {delay:?}", hub.addresses);
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = hub.hang_up.cancelled() => break,

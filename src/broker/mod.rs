@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::acks::Acks;
-use self::address::Address;
+use self::address::Addresses;
 use self::hub::Hub;
 pub use self::inspect::BrokerQueue;
 pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
@@ -108,10 +108,10 @@ impl Broker {
     /// When the configuration can't be used.
     pub fn start(config: &BrokerConfig) -> Result<Arc<Self>> {
         config.validate()?;
-        let address = Address::new(config)?;
+        let addresses = Addresses::new(config)?;
         let runtime =
             Handle::try_current().map_err(|_| Error::config("a broker is started from inside a tokio runtime"))?;
-        let hub = Arc::new(Hub::new(config.clone(), address));
+        let hub = Arc::new(Hub::new(config.clone(), addresses));
         for side in [Side::Publish, Side::Consume] {
             hub.links.spawn(link::run(hub.clone(), side));
         }
@@ -151,7 +151,7 @@ impl Broker {
         };
         Err(Error::new(
             ErrorKind::Unreachable,
-            format!("the broker {} is not up after {patience:?}: {why}", self.hub.address),
+            format!("the broker {} is not up after {patience:?}: {why}", self.hub.addresses),
         ))
     }
 
@@ -172,7 +172,7 @@ impl Broker {
 
     /// What and where, for people: no password.
     pub fn describe(&self) -> String {
-        self.hub.address.to_string()
+        self.hub.addresses.to_string()
     }
 
     /// What [`apply`](Self::apply) would declare for a configuration: for queues with executors of ours, and for those
@@ -239,7 +239,10 @@ impl Broker {
 
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broker").field("address", &self.hub.address).field("mode", &self.mode()).finish_non_exhaustive()
+        f.debug_struct("Broker")
+            .field("address", &self.hub.addresses)
+            .field("mode", &self.mode())
+            .finish_non_exhaustive()
     }
 }
 

@@ -45,6 +45,11 @@ impl Names {
         format!("{}.event.{kind}", self.prefix)
     }
 
+    /// A queue that nobody declares: what is sent there comes back.
+    pub(super) fn nowhere(&self) -> String {
+        format!("{}.nowhere", self.prefix)
+    }
+
     /// Exchange and queue of what nobody can use: poison, rubbish.
     pub fn dead(&self) -> String {
         format!("{}.dead", self.prefix)

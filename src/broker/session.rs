@@ -23,19 +23,16 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Within this deadline, or not at all: nothing of a failed attempt stays.
-    pub(super) async fn connect(
-        address: &Address,
-        name: &str,
-        number: u64,
-        deadline: Duration,
-    ) -> Result<Self, Failure> {
+    /// Within the bound of the address, or not at all: nothing of a failed attempt stays.
+    pub(super) async fn connect(address: &Address, name: &str, number: u64, rpc: Duration) -> Result<Self, Failure> {
+        let deadline = address.bound;
         let plug = Plug::default();
         // The client's I/O thread waits for a mute peer for ever, also when nobody waits for the connection any more.
         // It ends when its socket ends: so whoever gives up pulls the plug, also by being dropped.
         let mut guard = Pull(Some(plug.clone()));
         let runtime = lapin::runtime::default_runtime()?;
         let tls = address.tls.clone();
+        let server_name = address.server_name.clone();
         let socket = plug.clone();
         let connector = Connection::connector(
             address.uri.clone(),
@@ -55,10 +52,13 @@ impl Session {
                     if let AsyncTcpStream::Plain(stream) = &stream {
                         socket.put(stream.get_ref())?;
                     }
+                    let verified = server_name.as_deref().unwrap_or(host);
                     match &tls {
-                        Some(tls) => stream.into_rustls(&RustlsConnector::from(tls.clone()), host).await.map_err(|e| {
-                            io::Error::new(e.kind(), format!("TLS failed: {e} (is this port one for TLS?)"))
-                        }),
+                        Some(tls) => {
+                            stream.into_rustls(&RustlsConnector::from(tls.clone()), verified).await.map_err(|e| {
+                                io::Error::new(e.kind(), format!("TLS failed: {e} (is this port one for TLS?)"))
+                            })
+                        }
                         None => Ok(stream),
                     }
                 };
@@ -69,7 +69,7 @@ impl Session {
         );
         let connection = within(deadline, connector).await?;
         guard.0 = None;
-        Ok(Self { number, connection, plug, rpc: deadline })
+        Ok(Self { number, connection, plug, rpc })
     }
 
     /// A channel of its own.

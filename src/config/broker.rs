@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokerConfig {
-    /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS. Default: no broker.
+    /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS; several as `amqp://user:password@a,b/vhost`, or as URLs with
+    /// commas between them. Default: no broker.
     pub url: Option<Secret>,
     /// Fail to connect when the broker does not answer, instead of working DB-only until it does. Default `false`.
     pub required: bool,
@@ -28,7 +29,7 @@ pub struct BrokerConfig {
     pub depth: u32,
     /// Take in the jobs that foreign producers submit. Default `true`.
     pub intake: bool,
-    /// Deadline for making a connection. Default 5 s.
+    /// Deadline for making a connection to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
     /// How long a publish waits for the broker's confirm until it counts as unknown. Default 10 s.

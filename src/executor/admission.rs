@@ -11,6 +11,7 @@ use super::incarnation::Incarnation;
 use super::jitter;
 use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::store::{AdmitRequest, Hint, Store};
 
 /// Jobs that a round looks at behind one gate, or in one queue.
@@ -53,7 +54,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "jobs could not be admitted; trying again");
+                warn_of!(error, "jobs could not be admitted; trying again");
                 delays.next_delay()
             }
         };
@@ -69,7 +70,7 @@ async fn age(store: &Arc<dyn crate::store::JobStore>) {
     match store.age_jobs(AGING_BATCH).await {
         Ok(0) => {}
         Ok(raised) => tracing::debug!(raised, "jobs that have waited long count as more important"),
-        Err(error) => tracing::warn!(%error, "jobs that have waited long could not be raised; trying again"),
+        Err(error) => warn_of!(error, "jobs that have waited long could not be raised; trying again"),
     }
 }
 

@@ -113,8 +113,9 @@ impl<S: Store> ByHand<S> {
         if limit == 0 {
             return Ok(Vec::new());
         }
+        let (node, claim) = (self.node.id, self.node.next_claim());
         let request =
-            ClaimRequest { node: self.node.id, queue, kinds: Some(kinds), limit, part: ScanPart::All, held_too: true };
+            ClaimRequest { node, claim, queue, kinds: Some(kinds), limit, part: ScanPart::All, held_too: true };
         let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
         Ok(jobs)
@@ -158,6 +159,7 @@ impl<S: Store> ByHand<S> {
             })
             .collect();
         let accepted: HashSet<JobId> = self.completer.write(&mut reports).await.into_iter().collect();
+        self.node.in_flight.ends.tell(&*self.node.store, self.node.id).await?;
         let each = jobs.into_iter().map(|job| {
             let recorded = match told.iter().find(|(fence, _)| *fence == job.fence()) {
                 None if refused => Recorded::Refused,
@@ -176,7 +178,7 @@ impl<S: Store> ByHand<S> {
             None => None,
         };
         let slot = slot.ok_or_else(|| Error::config(format!("the executor does not work on the queue {queue:?}")))?;
-        Ok(Arc::new(Slots { _queue: slot, kind: None }))
+        Ok(Slots::new(slot, None))
     }
 
     /// Runs a handler on a job that is stored nowhere, in somebody else's context. Nothing is committed.

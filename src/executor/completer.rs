@@ -1,5 +1,6 @@
 //! Records outcomes in batches.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -11,15 +12,19 @@ use tokio_util::sync::CancellationToken;
 use super::in_flight::InFlight;
 use super::stats::{Counters, add};
 use crate::backoff::Reconnect;
-use crate::error::Result;
+use crate::error::{Error, Result, warn_of};
 use crate::job::{Fence, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{Hint, JobStore, Settlement, Verdict};
+use crate::store::{Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
 
 /// Outcomes recorded with one statement.
 const BATCH: usize = 1000;
 /// How often workers may run before an outcome is recorded, so that theirs are recorded with it.
 const GATHER_TURNS: usize = 16;
+/// How long a job waits of which the database takes no outcome at all.
+const PUT_OFF: Duration = Duration::from_secs(60);
+// Else nobody would wait for it.
+const _: () = assert!(PUT_OFF.as_secs() < LONGEST_HOLD.as_secs());
 /// Outcomes that may wait. When it is full, workers wait with theirs and hold their slots: a slow database slows the claims.
 const BACKLOG: usize = 4 * BATCH;
 
@@ -120,7 +125,7 @@ impl Completer {
         add(&self.counters.done, accepted.len());
         self.wakeup.bells.ring(accepted.iter().copied());
         self.refused("done", fences.len() - accepted.len());
-        self.in_flight.remove(fences.into_iter());
+        self.out_of_hand(fences.into_iter(), accepted.len());
         accepted
     }
 
@@ -129,13 +134,23 @@ impl Completer {
         let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
         let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
         self.wakeup.tell(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
-        for settlement in &settlements {
+        let taken: HashSet<JobId> = accepted.iter().copied().collect();
+        for settlement in settlements.iter().filter(|settlement| taken.contains(&settlement.fence.id)) {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
         self.wakeup.bells.ring(accepted.iter().copied());
         self.refused("settled", settlements.len() - accepted.len());
-        self.in_flight.remove(settlements.iter().map(|s| s.fence));
+        self.out_of_hand(settlements.iter().map(|s| s.fence), accepted.len());
         accepted
+    }
+
+    fn out_of_hand(&self, fences: impl ExactSizeIterator<Item = Fence> + Clone, accepted: usize) {
+        if accepted == fences.len() {
+            self.in_flight.remove(fences);
+        } else {
+            // All of them: a job may be there twice, with two claims of which one was accepted. Naming that does nothing.
+            self.in_flight.leave(fences);
+        }
     }
 
     fn refused(&self, what: &str, n: usize) {
@@ -149,7 +164,7 @@ impl Completer {
         }
     }
 
-    /// Records items, whatever it takes: again after an outage, one by one after a refusal of the whole batch, so that one bad
+    /// Records items, whatever it takes: again after an outage, in halves after a refusal of the whole batch, so that one bad
     /// item can't hold up the others. Returns the jobs whose were accepted.
     async fn record<T: Record>(&self, items: &[T]) -> Vec<JobId> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
@@ -168,35 +183,60 @@ impl Completer {
                     rest = &rest[part..];
                 }
                 Err(error) if error.is_retryable() => {
-                    tracing::warn!(%error, waiting = rest.len(), "outcomes could not be recorded; trying again");
+                    warn_of!(error, waiting = rest.len(), "outcomes could not be recorded; trying again");
                     tokio::select! {
                         () = self.lost.cancelled() => {}
                         () = tokio::time::sleep(delays.next_delay()) => {}
                     }
                 }
                 Err(error) if part > 1 => {
-                    tracing::warn!(%error, "a batch of outcomes was refused by the database; recording them one by one");
-                    part = 1;
+                    // In halves: of a thousand with one bad among them, twenty statements record the others.
+                    part = part.div_ceil(2);
+                    tracing::warn!(%error, part, "a batch of outcomes was refused by the database; recording it in parts");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an outcome can't be recorded; the job is given back");
-                    self.in_flight.suspect();
+                    self.give_up(rest[0].fence(), &error).await;
                     rest = &rest[1..];
                 }
             }
         }
         accepted
     }
+
+    /// An outcome that the database refuses for good. The handler ran, so the attempt is spent: a job that runs and can't end must not run for
+    /// ever. It becomes a dead letter that says why; if that is refused too, it waits a while, and then is tried again.
+    async fn give_up(&self, fence: Fence, error: &Error) {
+        let why = format!("its outcome could not be recorded: {error}");
+        let dead = Settlement::new(fence, Verdict::Dead).error(&why, None);
+        if let Err(again) = self.store.settle(self.node, &[dead]).await {
+            tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
+            if let Err(error) = self.store.put_off(self.node, fence, PUT_OFF).await {
+                tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
+                // First out of hand: what still counts as known when the suspicion is looked into is not given back.
+                self.in_flight.remove(std::iter::once(fence));
+                self.in_flight.suspect();
+            }
+        } else {
+            tracing::error!(job = %fence.id, %error, "an outcome can't be recorded; the job is a dead letter");
+        }
+    }
 }
 
 /// An outcome that a store can record.
 #[async_trait]
 trait Record: Sized + Sync {
+    /// Whose outcome it is.
+    fn fence(&self) -> Fence;
+
     async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;
 }
 
 #[async_trait]
 impl Record for Fence {
+    fn fence(&self) -> Fence {
+        *self
+    }
+
     async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
         store.complete(node, items).await
     }
@@ -204,6 +244,10 @@ impl Record for Fence {
 
 #[async_trait]
 impl Record for Settlement {
+    fn fence(&self) -> Fence {
+        self.fence
+    }
+
     async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
         store.settle(node, items).await
     }

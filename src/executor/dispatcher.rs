@@ -15,6 +15,7 @@ use super::scan::Scan;
 use super::stats::add;
 use super::worker;
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::job::Job;
 use crate::store::{ClaimRequest, Store};
 
@@ -92,9 +93,8 @@ impl<S: Store> Dispatcher<S> {
                 match self.look(index).await {
                     Ok(full) => more |= full,
                     Err(error) => {
-                        tracing::warn!(queue = %self.queue.name, %error, "jobs could not be claimed; trying again");
-                        // The statement may have taken effect, and only its answer got lost.
-                        self.node.in_flight.suspect();
+                        warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
+                        self.node.claim_failed(&error);
                         failed = true;
                         break;
                     }
@@ -163,6 +163,7 @@ impl<S: Store> Dispatcher<S> {
         let look = group.scan.next(Instant::now(), limit);
         let request = ClaimRequest {
             node: self.node.id,
+            claim: self.node.next_claim(),
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
@@ -227,7 +228,7 @@ pub(super) fn start<S: Store>(
         node.in_flight.suspect();
         return;
     };
-    let slots = Arc::new(Slots { _queue: slot, kind: kind_slot });
+    let slots = Slots::new(slot, kind_slot);
     if let Some(plan) = &kind.batch {
         gather(node, &kind, plan, Member::new(job, slots));
         return;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::jitter;
 use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
 
@@ -43,7 +44,7 @@ pub(super) async fn run(
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "expired jobs could not be removed; trying again");
+                warn_of!(error, "expired jobs could not be removed; trying again");
                 delays.next_delay()
             }
         };

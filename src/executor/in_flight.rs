@@ -1,12 +1,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, RwLock};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ends::Ends;
+use super::jitter;
 use crate::backoff::Reconnect;
-use crate::job::{Fence, Job, JobId, NodeId};
+use crate::error::warn_of;
+use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::JobStore;
+
+/// How often a node compares what it owns with what it has in hand though nothing seems wrong.
+const ROUTINE: Duration = Duration::from_secs(600);
 
 /// What this node has in hand, from the answer to a claim until its outcome is recorded.
 ///
@@ -15,41 +23,42 @@ use crate::store::JobStore;
 /// and [`reconcile`](Self::reconcile) gives back what is owned and not known.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    jobs: Mutex<HashMap<JobId, Hand>>,
+    /// By claim and not by job: who cancels a job may send its id again while the first handler still tidies up. True: it was admitted.
+    claims: Mutex<HashMap<(JobId, i64), bool>>,
     /// Held for reading from before a claim is sent until its jobs are known here; for writing while reconciling.
     pub(super) claiming: Arc<RwLock<()>>,
     suspicion: Notify,
+    suspects: Mutex<Vec<(ClaimNumber, Vec<JobId>)>>,
+    suspicion_of: Notify,
     /// Something may be admitted: what held a group or a place under a limit has ended here.
     pub(super) gate: Arc<Notify>,
-}
-
-/// A job in hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Hand {
-    version: i64,
-    admitted: bool,
+    /// Handlers that have ended without an outcome that was accepted.
+    pub(super) ends: Ends,
 }
 
 impl InFlight {
     pub(super) fn add<'a>(&self, jobs: impl Iterator<Item = &'a Job>) {
-        let hand = |job: &Job| (job.id, Hand { version: job.version, admitted: job.admitted });
-        self.lock().extend(jobs.map(hand));
+        self.lock().extend(jobs.map(|job| ((job.id, job.version), job.admitted)));
     }
 
-    /// Forgets claims; one that was replaced by a newer claim of the same job stays.
+    /// Forgets claims; other claims of the same jobs stay.
     pub(super) fn remove(&self, fences: impl Iterator<Item = Fence>) {
         let mut opens = false;
-        let mut jobs = self.lock();
+        let mut claims = self.lock();
         for fence in fences {
-            if let Some(hand) = jobs.get(&fence.id).copied().filter(|hand| hand.version == fence.version) {
-                opens |= hand.admitted;
-                jobs.remove(&fence.id);
-            }
+            opens |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
         }
-        drop(jobs);
+        drop(claims);
         if opens {
             self.gate.notify_one();
         }
+    }
+
+    /// Forgets claims whose handlers have ended without an outcome that was accepted: the database is told of it, because their jobs may have been
+    /// cancelled while they ran. Whether they held anything then, only the database knows: a limit may have come after the claim.
+    pub(super) fn leave(&self, fences: impl Iterator<Item = Fence> + Clone) {
+        self.remove(fences.clone());
+        self.ends.add(fences);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,15 +66,15 @@ impl InFlight {
     }
 
     pub(super) fn fences(&self) -> HashSet<Fence> {
-        self.lock().iter().map(|(id, hand)| Fence::new(*id, hand.version)).collect()
+        self.lock().keys().map(|(id, version)| Fence::new(*id, *version)).collect()
     }
 
     fn ids(&self) -> Vec<JobId> {
-        self.lock().keys().copied().collect()
+        self.lock().keys().map(|(id, _)| *id).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Hand>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), bool>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer got lost: this node may own what it does not know.
@@ -73,25 +82,46 @@ impl InFlight {
         self.suspicion.notify_one();
     }
 
-    /// Waits for a suspicion, then gives back what is owned and not known: at once, and again after `straggler`, the longest
-    /// time a statement whose answer got lost may still run on the server.
+    /// The same where it is known which rows that can be.
+    pub(super) fn suspect_of(&self, claim: ClaimNumber, ids: Vec<JobId>) {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).push((claim, ids));
+        self.suspicion_of.notify_one();
+    }
+
+    /// Gives back what is owned and not known, after a suspicion: at once, and again after `straggler`, the longest time a statement whose
+    /// answer got lost may still run on the server. And now and then without one: a pool replaces connections without a word.
     pub(super) async fn reconcile(
         &self,
         store: Arc<dyn JobStore>,
         node: NodeId,
-        straggler: std::time::Duration,
+        claims: &ClaimCounter,
+        straggler: Duration,
         stop: CancellationToken,
     ) {
-        let mut again = false;
+        let (mut again, mut again_of) = (false, Vec::new());
+        let mut routine = Instant::now() + jitter(ROUTINE);
         loop {
+            let mut named = Vec::new();
+            let mut all = false;
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.suspicion.notified() => again = true,
-                () = tokio::time::sleep(straggler), if again => again = false,
+                () = self.suspicion.notified() => (all, again) = (true, true),
+                () = self.suspicion_of.notified() => {
+                    named = std::mem::take(&mut *self.suspects.lock().unwrap_or_else(PoisonError::into_inner));
+                    again_of.extend(named.iter().cloned());
+                }
+                () = tokio::time::sleep(straggler), if again || !again_of.is_empty() => {
+                    all = std::mem::take(&mut again);
+                    named = std::mem::take(&mut again_of);
+                }
+                () = tokio::time::sleep_until(routine) => all = true,
             }
-            let mut delays = Reconnect::new(std::time::Duration::from_secs(5));
-            while let Err(error) = self.release_unknown(&store, node).await {
-                tracing::warn!(%error, "could not give back what got lost on the way; trying again");
+            if all {
+                routine = Instant::now() + jitter(ROUTINE);
+            }
+            let mut delays = Reconnect::new(Duration::from_secs(5));
+            while let Err(error) = self.give_back(&store, node, claims, &mut named, all).await {
+                warn_of!(error, "could not give back what got lost on the way; trying again");
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(delays.next_delay()) => {}
@@ -100,12 +130,43 @@ impl InFlight {
         }
     }
 
-    pub(super) async fn release_unknown(&self, store: &Arc<dyn JobStore>, node: NodeId) -> crate::Result<()> {
-        let _nobody_claims = self.claiming.write().await;
-        let released = store.release_unknown(node, &self.ids()).await?;
-        if released > 0 {
-            tracing::warn!(released, "gave back jobs whose claim got lost on the way");
+    /// Takes out of `named` what it is done with.
+    async fn give_back(
+        &self,
+        store: &Arc<dyn JobStore>,
+        node: NodeId,
+        claims: &ClaimCounter,
+        named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
+        all: bool,
+    ) -> crate::Result<()> {
+        while let Some((claim, ids)) = named.last() {
+            told(store.release_claimed(node, *claim, ids).await?);
+            named.pop();
+        }
+        if all {
+            self.release_unknown(store, node, claims).await?;
         }
         Ok(())
+    }
+
+    pub(super) async fn release_unknown(
+        &self,
+        store: &Arc<dyn JobStore>,
+        node: NodeId,
+        claims: &ClaimCounter,
+    ) -> crate::Result<()> {
+        // What is under way comes first, so that it is known. Claims that begin after this have later numbers, and need not wait.
+        let nobody_claims = self.claiming.write().await;
+        let before = claims.next();
+        let known = self.ids();
+        drop(nobody_claims);
+        told(store.release_unknown(node, &known, Some(before)).await?);
+        Ok(())
+    }
+}
+
+fn told(released: u64) {
+    if released > 0 {
+        tracing::warn!(released, "gave back jobs whose claim got lost on the way");
     }
 }

@@ -19,9 +19,9 @@ use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, expiry, listener, monitor, pruner, scheduler, timers, upkeep};
-use crate::error::Result;
-use crate::job::{Job, NodeId};
+use super::{Settings, admission, broker, clock, expiry, listener, monitor, pruner, scheduler, timers, upkeep};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
 use crate::message::MessageServices;
 use crate::message::local::{LocalExecutor, Offer};
 use crate::store::{Hint, JobStore, Store};
@@ -46,6 +46,8 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) failing: Arc<Failing>,
     /// No more claims.
     pub(super) stop_claiming: CancellationToken,
+    /// The database does not know this node, though its heart may say otherwise.
+    refused: CancellationToken,
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
     /// Which of them, and telling them.
@@ -57,6 +59,8 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) limited: Arc<AtomicBool>,
     /// What those wait for who send jobs of a queue to the broker.
     bells: HashMap<String, Notify>,
+    /// The numbers of this node's claims.
+    claims: ClaimCounter,
     /// Itself, for offers that may outlive the borrow.
     this: Weak<Self>,
 }
@@ -69,7 +73,8 @@ pub(super) enum End {
 }
 
 impl<S: Store> Incarnation<S> {
-    /// Runs a registered node until `stop` is cancelled or its lease is lost. `started` gets what shows its jobs in hand.
+    /// Runs a registered node until `stop` is cancelled or its lease is lost; an error of the kind [`Replaced`](ErrorKind::Replaced) means that
+    /// no other one can go on. `started` gets what shows its jobs in hand.
     pub(super) async fn run(
         settings: &Settings<S>,
         (id, since): (NodeId, Instant),
@@ -77,9 +82,12 @@ impl<S: Store> Incarnation<S> {
         started: impl FnOnce(Arc<InFlight>),
     ) -> Result<End> {
         let store = settings.messages.jobs.clone();
-        let heart = Heart::start(store.clone(), id, settings.node.lease, since)?;
         let (reports, inbox) = Completer::channel();
         let node = Self::new(settings, id, reports, stop);
+        // From the start, and not from the first heartbeat on: it may be another one by then.
+        let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
+        let server = asked.ok().and_then(Result::ok).flatten();
+        let heart = Heart::start(store.clone(), id, settings.node.lease, since, server, node.in_flight.clone())?;
         started(node.in_flight.clone());
 
         let finish = CancellationToken::new();
@@ -106,6 +114,11 @@ impl<S: Store> Incarnation<S> {
 
         let end = tokio::select! {
             () = heart.lost().cancelled() => End::LeaseLost,
+            () = node.refused.cancelled() => {
+                // What waits for it, waits no longer.
+                heart.lost().cancel();
+                End::LeaseLost
+            }
             () = stop.cancelled() => End::Stopped,
         };
         node.stop_claiming.cancel();
@@ -122,8 +135,9 @@ impl<S: Store> Incarnation<S> {
         if end == End::Stopped {
             retire(&store, id, &in_flight, completed).await;
         }
+        let hopeless = heart.hopeless();
         heart.stop().await;
-        Ok(end)
+        hopeless.map_or(Ok(end), Err)
     }
 
     pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
@@ -144,6 +158,7 @@ impl<S: Store> Incarnation<S> {
             poll_interval: settings.poll_interval,
             failing: settings.failing.clone(),
             stop_claiming: stop.child_token(),
+            refused: CancellationToken::new(),
             cancellations: Arc::new(Cancellations::new(cancel.clone(), settings.cancel_grace)),
             cancel,
             timer_hint: Arc::default(),
@@ -151,6 +166,7 @@ impl<S: Store> Incarnation<S> {
             schedule_hint: Arc::default(),
             limited: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
+            claims: ClaimCounter::default(),
             this: this.clone(),
         })
     }
@@ -188,14 +204,16 @@ impl<S: Store> Incarnation<S> {
         ));
         let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
         let late = Arc::<Notify>::default();
-        helpers.spawn(monitor::run(store.clone(), wakeup.clone(), patience, late.clone(), quit.clone()));
+        helpers.spawn(monitor::run(store.clone(), self.id, wakeup.clone(), patience, late.clone(), quit.clone()));
         let bells = upkeep::Bells {
             timers: self.timer_hint.clone(),
             expiry: self.expiry_hint.clone(),
             gates: self.in_flight.gate.clone(),
             schedules: self.schedule_hint.clone(),
             external: late,
+            clock: Arc::default(),
         };
+        helpers.spawn(clock::run(store.clone(), wakeup.clone(), bells.clock.clone(), quit.clone()));
         helpers.spawn(upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()));
         helpers.spawn(pruner::run(store.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
@@ -204,11 +222,30 @@ impl<S: Store> Incarnation<S> {
         let (cancellations, in_flight) = (self.cancellations.clone(), self.in_flight.clone());
         let (jobs, id, stop) = (store.clone(), self.id, quit.clone());
         helpers.spawn(async move { cancellations.watch(&*jobs, id, &in_flight, stop).await });
-        let (in_flight, store) = (self.in_flight.clone(), store.clone());
+        let (in_flight, jobs, stop) = (self.in_flight.clone(), store.clone(), quit.clone());
+        helpers.spawn(async move { in_flight.ends.run(&*jobs, id, &in_flight.gate, stop).await });
+        let (node, store) = (self.clone(), store.clone());
         let (straggler, quit) = (settings.call_timeout, quit.clone());
-        helpers.spawn(async move { in_flight.reconcile(store, id, straggler, quit).await });
+        helpers.spawn(async move { node.in_flight.reconcile(store, id, &node.claims, straggler, quit).await });
         helpers.close();
         helpers
+    }
+
+    /// For each call that claims, whatever comes of it: one whose answer got lost may have taken rows under its number.
+    pub(super) fn next_claim(&self) -> ClaimNumber {
+        self.claims.next()
+    }
+
+    /// A claim failed. Its statement may have taken effect, and only its answer got lost; unless the database says that this node may not claim:
+    /// then it ends, because it would own nothing ever again.
+    pub(super) fn claim_failed(&self, error: &Error) {
+        if error.kind() != ErrorKind::LeaseLost {
+            return self.in_flight.suspect();
+        }
+        if !self.stop_claiming.is_cancelled() {
+            tracing::error!(node = %self.id, %error, "this node may not claim; stopping all its work to register anew");
+        }
+        self.refused.cancel();
     }
 
     /// There is a broker, and it delivers nothing at the moment.
@@ -230,6 +267,10 @@ impl<S: Store> Incarnation<S> {
     /// Lets running handlers finish within the grace period, then tells them to stop.
     async fn drain(&self, end: End, dispatchers: &TaskTracker, lost: &CancellationToken, grace: Duration) -> End {
         let mut end = end;
+        if end == End::LeaseLost {
+            // Before anything is waited for: the lease is over a moment from now, and then others may run these jobs.
+            self.cancellations.stop();
+        }
         let _ = tokio::time::timeout(LET_GO, dispatchers.wait()).await;
         self.workers.close();
         if end == End::Stopped {
@@ -255,14 +296,16 @@ impl<S: Store> Incarnation<S> {
 async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, clean: bool) {
     let leave = async {
         let released = store.retire_node(id).await?;
-        if released > 0 {
-            if !clean || in_flight.len() > 0 {
-                // Handlers that would not stop, and outcomes that could not be recorded.
-                tracing::warn!(released, "gave back jobs that were not finished");
-            }
-            if let Err(error) = store.notify(&[Hint::Any]).await {
-                tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
-            }
+        // Handlers that would not stop, and outcomes that could not be recorded.
+        let unfinished = !clean || in_flight.len() > 0;
+        if released > 0 && unfinished {
+            tracing::warn!(released, "gave back jobs that were not finished");
+        }
+        // What handlers of cancelled jobs held is free, too.
+        if (released > 0 || unfinished)
+            && let Err(error) = store.notify(&[Hint::Any]).await
+        {
+            tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
         }
         Ok::<_, crate::Error>(())
     };
@@ -304,13 +347,23 @@ impl<S: Store> LocalExecutor for Incarnation<S> {
             return None;
         }
         let claiming = self.in_flight.claiming.clone().try_read_owned().ok()?;
-        Some(Box::new(Direct { node: self.this.upgrade()?, _claiming: claiming, settled: false }))
+        let node = self.this.upgrade()?;
+        Some(Box::new(Direct {
+            claim: self.next_claim(),
+            node,
+            expected: Vec::new(),
+            _claiming: claiming,
+            settled: false,
+        }))
     }
 }
 
 /// Slots offered to one commit.
 struct Direct<S: Store> {
     node: Arc<Incarnation<S>>,
+    claim: ClaimNumber,
+    /// What may be inserted.
+    expected: Vec<JobId>,
     /// Nobody may look for unknown rows between the commit and the delivery.
     _claiming: OwnedRwLockReadGuard<()>,
     settled: bool,
@@ -321,10 +374,18 @@ impl<S: Store> Offer for Direct<S> {
         self.node.id
     }
 
+    fn claim(&self) -> ClaimNumber {
+        self.claim
+    }
+
     fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
         // A kind with a limit of its own goes the long way.
         self.node.registry.get(kind).filter(|kind| kind.slots.is_none())?;
         self.node.queues.get(queue)?.try_take_ahead()
+    }
+
+    fn expect(&mut self, ids: Vec<JobId>) {
+        self.expected = ids;
     }
 
     fn deliver(mut self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>) {
@@ -344,7 +405,7 @@ impl<S: Store> Offer for Direct<S> {
 impl<S: Store> Drop for Direct<S> {
     fn drop(&mut self) {
         if !self.settled {
-            self.node.in_flight.suspect();
+            self.node.in_flight.suspect_of(self.claim, std::mem::take(&mut self.expected));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, JobStore};
 
@@ -31,7 +32,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, executor: Weak<dyn LocalExecut
                 }
                 Err(error) => error,
             };
-            tracing::warn!(%error, "not listening for hints at the moment; polling meanwhile");
+            warn_of!(error, "not listening for hints at the moment; polling meanwhile");
             tokio::time::sleep(delays.next_delay()).await;
         }
     };

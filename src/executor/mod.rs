@@ -23,9 +23,11 @@ mod broker;
 mod builder;
 pub(crate) mod by_hand;
 mod cancellations;
+mod clock;
 mod command;
 mod completer;
 mod dispatcher;
+mod ends;
 mod expiry;
 mod failing;
 mod in_flight;
@@ -35,6 +37,7 @@ mod listener;
 mod middleware;
 mod monitor;
 mod node;
+mod observation;
 mod panic;
 mod progress;
 mod pruner;
@@ -68,10 +71,10 @@ use self::registry::Registry;
 pub use self::stats::ExecutorStats;
 use self::stats::{Counters, add};
 use crate::backoff::Reconnect;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::NodeId;
 use crate::message::MessageServices;
-use crate::store::{NodeInfo, Store};
+use crate::store::{InHand, NodeInfo, Store};
 
 /// What an executor was built with.
 struct Settings<S: Store> {
@@ -103,6 +106,18 @@ impl<S: Store> Settings<S> {
         tracing::info!(node = %id, name = %self.node.name, lease = ?self.node.lease, "executor started");
         Ok((id, since))
     }
+
+    /// Ends the old incarnation and registers a new one. The process lives and has let go of what it ran, so whatever nobody took from it yet
+    /// goes back at no attempt, and no death is counted.
+    async fn begin_anew(&self, old: NodeId) -> Result<(NodeId, Instant)> {
+        // Those there are may lead to a server that is no longer the right one.
+        self.messages.jobs.reconnect();
+        let released = self.messages.jobs.retire_node(old).await?;
+        if released > 0 {
+            tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
+        }
+        self.register().await
+    }
 }
 
 /// A running executor. Dropping it stops it at once: handlers are cancelled and their jobs released in the background;
@@ -111,7 +126,9 @@ pub struct CommandExecutor<S: Store = crate::Postgres> {
     settings: Arc<Settings<S>>,
     stop: CancellationToken,
     current: Arc<Mutex<Arc<InFlight>>>,
-    supervisor: Option<JoinHandle<()>>,
+    supervisor: Option<JoinHandle<Result<()>>>,
+    /// Cancelled when the supervisor has ended.
+    ended: CancellationToken,
 }
 
 impl<S: Store> CommandExecutor<S> {
@@ -126,8 +143,15 @@ impl<S: Store> CommandExecutor<S> {
         let registered = settings.register().await?;
         let stop = CancellationToken::new();
         let current = Arc::new(Mutex::new(Arc::default()));
-        let supervisor = tokio::spawn(supervise(settings.clone(), registered, stop.clone(), current.clone()));
-        Ok(Self { settings, stop, current, supervisor: Some(supervisor) })
+        let ended = CancellationToken::new();
+        let (over, run) =
+            (ended.clone().drop_guard(), supervise(settings.clone(), registered, stop.clone(), current.clone()));
+        let supervisor = tokio::spawn(async move {
+            // Whatever ends it.
+            let _over = over;
+            run.await
+        });
+        Ok(Self { settings, stop, current, supervisor: Some(supervisor), ended })
     }
 
     /// What it did so far.
@@ -136,11 +160,21 @@ impl<S: Store> CommandExecutor<S> {
         self.settings.counters.snapshot(in_flight)
     }
 
+    /// Waits until the executor has ended by itself, and [`shutdown`](Self::shutdown) says why. It goes on through outages, lost leases and
+    /// failovers, so that is only when its database is no longer there: the file of an embedded one was moved or replaced
+    /// ([`Replaced`](ErrorKind::Replaced)). Its handlers were cancelled then.
+    ///
+    /// A program that does not wait for this keeps an executor that does nothing. Dropping the future loses nothing.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
     /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, cancels those that remain, and releases what did not finish
     /// without costing it an attempt.
     ///
     /// # Errors
-    /// When the executor's own task died; the jobs it held are then released when its lease ends.
+    /// When it had [ended](Self::ended) by itself: why. When the executor's own task died; the jobs it held are then released when its lease
+    /// ends.
     pub async fn shutdown(mut self, grace: impl Into<Option<Duration>>) -> Result<ExecutorStats> {
         if let Some(grace) = grace.into() {
             *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
@@ -149,7 +183,7 @@ impl<S: Store> CommandExecutor<S> {
         if let Some(supervisor) = self.supervisor.take() {
             supervisor.await.map_err(|e| {
                 Error::new(ErrorKind::Database, "the executor did not end in good order").with_source(e)
-            })?;
+            })??;
         }
         Ok(self.stats())
     }
@@ -164,34 +198,56 @@ impl<S: Store> Drop for CommandExecutor<S> {
     }
 }
 
-/// Runs one incarnation after the other until told to stop.
+/// Runs one incarnation after the other until told to stop, or until the database is no longer there.
 async fn supervise<S: Store>(
     settings: Arc<Settings<S>>,
     first: (NodeId, Instant),
     stop: CancellationToken,
     current: Arc<Mutex<Arc<InFlight>>>,
-) {
+) -> Result<()> {
     let mut registered = first;
+    let mut delays = Reconnect::new(Duration::from_secs(5));
+    let hands: Arc<InHand> = {
+        let current = current.clone();
+        Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).len())
+    };
+    if let Some(outage) = settings.messages.jobs.outage() {
+        outage.count(&hands);
+    }
     loop {
+        let began = Instant::now();
         let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
         match Incarnation::run(&settings, registered, &stop, started).await {
-            Ok(End::Stopped) => return,
-            Ok(End::LeaseLost) => add(&settings.counters.leases_lost, 1),
+            Ok(End::Stopped) => return Ok(()),
+            Ok(End::LeaseLost) => {
+                add(&settings.counters.leases_lost, 1);
+                // Its handlers were stopped; whoever gets their jobs, they are not in hand any more.
+                *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+            }
+            Err(error) if error.kind() == ErrorKind::Replaced => return Err(error),
             Err(error) => tracing::error!(%error, "the executor could not start; trying again"),
         }
-        let mut delays = Reconnect::new(Duration::from_secs(5));
+        if began.elapsed() >= settings.node.lease {
+            delays.reset();
+        } else {
+            // One after the other: its connections may lead to different servers, and that takes a while to end.
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(delays.next_delay()) => {}
+            }
+        }
         registered = loop {
             if stop.is_cancelled() {
-                return;
+                return Ok(());
             }
-            match settings.register().await {
+            match settings.begin_anew(registered.0).await {
                 Ok(registered) => break registered,
                 Err(error) => {
-                    tracing::warn!(%error, "the executor could not register again; trying again");
+                    warn_of!(error, "the executor could not register again; trying again");
                 }
             }
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(delays.next_delay()) => {}
             }
         };

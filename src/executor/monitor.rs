@@ -9,9 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::observation::Observation;
 use super::upkeep::UNTOLD;
+use crate::error::warn_of;
+use crate::job::NodeId;
 use crate::message::WakeUp;
-use crate::store::{Hint, JobStore};
+use crate::store::{Hint, JobStore, Released};
 
 /// Jobs released in one transaction.
 const BATCH: usize = 500;
@@ -26,12 +29,13 @@ pub(super) struct Patience {
     pub(super) quarantine: Option<NonZeroU32>,
 }
 
-/// Declares nodes dead whose lease ran out and gives their jobs back. Every node runs one; they need no leader, because the
+/// Declares nodes dead that were silent for a lease and gives their jobs back. Every node runs one; they need no leader, because the
 /// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
 ///
 /// `late` is rung when an external worker has let a lease run out.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
+    me: NodeId,
     wakeup: Arc<WakeUp>,
     patience: Patience,
     late: Arc<Notify>,
@@ -40,19 +44,20 @@ pub(super) async fn run(
     // Not at the start: it walks the whole table, when there is work to claim.
     let mut next_sweep = Instant::now() + jitter(SWEEP / 10);
     let mut next_look = Instant::now();
+    let mut observation = Observation::by(me);
     loop {
         let sweep = Instant::now() >= next_sweep;
-        match round(&store, &wakeup, patience.quarantine, sweep).await {
+        match round(&store, &mut observation, &wakeup, patience.quarantine, sweep).await {
             Ok(()) if sweep => next_sweep = Instant::now() + jitter(SWEEP),
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "the lock monitor could not look for dead nodes; trying again"),
+            Err(error) => warn_of!(error, "the lock monitor could not look for dead nodes; trying again"),
         }
-        let next_round = Instant::now() + jitter(patience.lease / 3);
+        let next_round = Instant::now() + jitter(patience.lease / 6);
         loop {
             if Instant::now() >= next_look {
                 next_look = Instant::now() + jitter(patience.lease) * UNTOLD;
                 if let Err(error) = expire_external(&store, &wakeup).await {
-                    tracing::warn!(%error, "the lock monitor could not look for late external workers; trying again");
+                    warn_of!(error, "the lock monitor could not look for late external workers; trying again");
                     next_look = next_round;
                 }
             }
@@ -67,11 +72,17 @@ pub(super) async fn run(
 
 async fn round(
     store: &Arc<dyn JobStore>,
+    observation: &mut Observation,
     wakeup: &WakeUp,
     quarantine: Option<NonZeroU32>,
     sweep: bool,
 ) -> crate::Result<()> {
-    let dead = store.expire_nodes().await?;
+    let asked = Instant::now();
+    let pulses = store.pulses().await?;
+    let silent = observation.look(&pulses, asked.into_std(), Instant::now().into_std());
+    let mut dead = if silent.is_empty() { Vec::new() } else { store.declare_dead(&silent).await? };
+    // Also those of others, who may not have finished with them.
+    dead.extend(pulses.iter().filter(|pulse| pulse.dead).map(|pulse| pulse.node));
     if dead.is_empty() && !sweep {
         return Ok(());
     }
@@ -81,9 +92,21 @@ async fn round(
             tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
             wakeup.tell([Hint::Any]);
         }
+        handlers_lost(released, wakeup);
         if released.total() < BATCH as u64 {
             return Ok(());
         }
+    }
+}
+
+/// What they held may let others start.
+fn handlers_lost(released: Released, wakeup: &WakeUp) {
+    if released.ended > 0 {
+        tracing::warn!(
+            handlers = released.ended,
+            "nobody answers for handlers of cancelled jobs any more; what they held is free"
+        );
+        wakeup.tell([Hint::Gate]);
     }
 }
 
@@ -99,6 +122,7 @@ async fn expire_external(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::R
             );
             wakeup.tell([Hint::Any]);
         }
+        handlers_lost(released, wakeup);
         if released.total() < BATCH as u64 {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! A node's lease, and the thread that keeps it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, ErrorKind, Result};
+use super::in_flight::InFlight;
+use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::NodeId;
-use crate::store::JobStore;
+use crate::store::{JobStore, Outage, ServerIdentity};
 
 /// Renews a node's lease, on a thread, a runtime and connections of its own: a handler that blocks the application's runtime,
 /// or uses up its connections, must not cost the node its lease.
@@ -22,14 +23,32 @@ pub(super) struct Heart {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
     lost: CancellationToken,
+    hopeless: Arc<OnceLock<Error>>,
 }
 
 impl Heart {
-    /// Starts beating. `registered` is a moment just before the lease began.
-    pub(super) fn start(store: Arc<dyn JobStore>, node: NodeId, lease: Duration, registered: Instant) -> Result<Self> {
+    /// Starts beating. `registered` is a moment just before the lease began, `server` the one that it began on.
+    pub(super) fn start(
+        store: Arc<dyn JobStore>,
+        node: NodeId,
+        lease: Duration,
+        registered: Instant,
+        server: Option<ServerIdentity>,
+        doubts: Arc<InFlight>,
+    ) -> Result<Self> {
         let lost = CancellationToken::new();
         let (stop, stopped) = oneshot::channel();
-        let beat = Beat { store, node, lease, last: registered, lost: lost.clone() };
+        let hopeless = Arc::<OnceLock<Error>>::default();
+        let beat = Beat {
+            store,
+            node,
+            lease,
+            last: registered,
+            lost: lost.clone(),
+            hopeless: hopeless.clone(),
+            doubts,
+            server,
+        };
         let thread = thread::Builder::new()
             .name("jobwright-heart".to_owned())
             .spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -42,12 +61,17 @@ impl Heart {
             .map_err(|e| {
                 Error::new(ErrorKind::Busy, "the thread for heartbeats could not be started").with_source(e)
             })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), lost })
+        Ok(Self { stop: Some(stop), thread: Some(thread), lost, hopeless })
     }
 
     /// Cancelled when the lease is lost.
     pub(super) fn lost(&self) -> &CancellationToken {
         &self.lost
+    }
+
+    /// Why the lease is lost and no other one will do: the database that this node works on is no longer there.
+    pub(super) fn hopeless(&self) -> Option<Error> {
+        self.hopeless.get().map(Error::for_another)
     }
 
     /// Stops beating, and waits for a renewal under way.
@@ -66,12 +90,18 @@ struct Beat {
     lease: Duration,
     last: Instant,
     lost: CancellationToken,
+    hopeless: Arc<OnceLock<Error>>,
+    /// Told when the database may have forgotten something, or this node may have missed something.
+    doubts: Arc<InFlight>,
+    /// The server at the last heartbeat.
+    server: Option<ServerIdentity>,
 }
 
 impl Beat {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
         let mut own: Option<Arc<dyn JobStore>> = None;
         let mut pause = self.lease / 3;
+        let mut failed = false;
         loop {
             tokio::select! {
                 _ = &mut stopped => return,
@@ -86,35 +116,80 @@ impl Beat {
             // A renewal that takes longer than the lease is worth nothing; a shorter wait leaves room for a second try.
             let patience = (self.lease / 3).min(self.left()).max(Duration::from_millis(50));
             pause = match timeout(patience, self.beat(&mut own)).await {
-                Ok(Ok(true)) => {
+                Ok(Ok((true, server))) => {
                     self.last = sent;
+                    if self.is_another(server, failed) {
+                        self.lost.cancel();
+                        return;
+                    }
+                    failed = false;
                     self.lease / 3
                 }
-                Ok(Ok(false)) => {
+                Ok(Ok((false, _))) => {
                     tracing::error!(node = %self.node, "this node was declared dead; stopping all its work");
                     self.lost.cancel();
                     return;
                 }
+                Ok(Err(error)) if error.kind() == ErrorKind::Replaced => {
+                    tracing::error!(node = %self.node, %error, "this node can't go on; stopping all its work");
+                    let _ = self.hopeless.set(error);
+                    self.lost.cancel();
+                    return;
+                }
                 Ok(Err(error)) => {
-                    tracing::warn!(node = %self.node, %error, "the lease was not renewed; trying again");
+                    warn_of!(error, node = %self.node, "the lease was not renewed; trying again");
+                    failed = true;
                     self.lease / 20
                 }
                 Err(_) => {
-                    tracing::warn!(node = %self.node, "no answer to the renewal of the lease; trying again");
+                    // The store's own deadline may be much later.
+                    if !self.store.outage().is_some_and(Outage::unanswered) {
+                        tracing::warn!(node = %self.node, "no answer to the renewal of the lease; trying again");
+                    }
                     // Its connections may be stuck in a broken network.
                     own = None;
+                    failed = true;
                     self.lease / 20
                 }
             };
         }
     }
 
-    async fn beat(&self, own: &mut Option<Arc<dyn JobStore>>) -> Result<bool> {
+    /// Renews the lease, and asks which server did.
+    async fn beat(&self, own: &mut Option<Arc<dyn JobStore>>) -> Result<(bool, Option<ServerIdentity>)> {
         let store = match own {
             Some(store) => store,
             None => own.insert(self.store.detached().await?),
         };
-        store.heartbeat(self.node).await
+        if !store.heartbeat(self.node).await? {
+            return Ok((false, None));
+        }
+        let server = store.identity().await.unwrap_or_else(|error| {
+            // Not worth the lease: a role may lack the right to ask.
+            tracing::debug!(%error, "the server was not asked which it is");
+            None
+        });
+        Ok((true, server))
+    }
+
+    /// Whether another server answers than the one before, or the same on another of its histories: after a failover or a restore. It may have forgotten
+    /// claims and ends of jobs, and the connections that claim may still lead to the old one; so this incarnation ends. After a heartbeat that
+    /// failed, or if the server was started anew, answers may have got lost, and what is owned is compared with what is in hand.
+    fn is_another(&mut self, server: Option<ServerIdentity>, failed: bool) -> bool {
+        let Some(server) = server else { return false };
+        let before = self.server.replace(server.clone());
+        let Some(before) = before else { return false };
+        if before.history != server.history {
+            tracing::error!(
+                node = %self.node, before = before.history, now = server.history,
+                "another server answers, or one that was restored; stopping all work of this node to register anew"
+            );
+            return true;
+        }
+        if failed || before.started != server.started {
+            self.doubts.suspect();
+        }
+        false
     }
 
     /// Time until the node must stop: a tenth of the lease, at most a second, before others may take its work.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use crate::error::warn_of;
 use crate::store::JobStore;
 
 /// How long the ids of submissions are remembered: a producer that sends the same one again later makes a new job.
@@ -31,7 +32,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, stop: CancellationToken) {
             Ok(true) => PAUSE,
             Ok(false) => jitter(INTERVAL),
             Err(error) => {
-                tracing::warn!(%error, "what is old could not be removed; trying again");
+                warn_of!(error, "what is old could not be removed; trying again");
                 jitter(INTERVAL / 10)
             }
         };

@@ -114,3 +114,32 @@ impl Queue {
         self.slots.clone().try_acquire_many_owned(count).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is sent now may only go past the queue if nothing waits in it, however many slots are free.
+    #[tokio::test]
+    async fn nothing_goes_past_those_who_wait() {
+        let queue = Queue::new("q".to_owned(), 4);
+        let ahead = || queue.try_take_ahead().is_some();
+        assert!(!ahead(), "nobody has looked yet");
+        queue.looked(queue.heard(), false);
+        assert!(ahead(), "the queue was empty, and nothing came since");
+        queue.wake();
+        assert!(!ahead(), "something came");
+        // It came while the look ran, which may not have seen it.
+        let before = queue.heard();
+        queue.wake();
+        queue.looked(before, false);
+        assert!(!ahead());
+        queue.looked(queue.heard(), true);
+        assert!(!ahead(), "there was more than the look took");
+        queue.looked(queue.heard(), false);
+        let taken = queue.take(4).await;
+        assert!(!ahead(), "no slot is free");
+        drop(taken);
+        assert!(ahead());
+    }
+}

@@ -3,10 +3,12 @@
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::batch::BatchPlan;
 use super::cancellations::Stop;
@@ -38,8 +40,27 @@ pub(super) trait Handler<S: Store>: Send + Sync {
 
 /// The slots a job holds while it runs: one of its queue, and one of its kind if that has a limit.
 pub(super) struct Slots {
-    pub(super) _queue: OwnedSemaphorePermit,
+    _queue: OwnedSemaphorePermit,
     pub(super) kind: Option<OwnedSemaphorePermit>,
+    /// Those of blocking handlers, which run on when their attempt was given up.
+    threads: OnceLock<TaskTracker>,
+}
+
+impl Slots {
+    pub(super) fn new(queue: OwnedSemaphorePermit, kind: Option<OwnedSemaphorePermit>) -> Arc<Self> {
+        Arc::new(Self { _queue: queue, kind, threads: OnceLock::new() })
+    }
+
+    /// Waits until nothing of the attempt runs any more. `false`: `stop` came first.
+    pub(super) async fn attempt_ended(&self, stop: &CancellationToken) -> bool {
+        let Some(threads) = self.threads.get() else { return true };
+        threads.close();
+        tokio::select! {
+            biased;
+            () = threads.wait() => true,
+            () = stop.cancelled() => false,
+        }
+    }
 }
 
 /// A kind of job, ready to run.
@@ -139,9 +160,10 @@ where
 {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
         let (handler, job, slots) = (self.0.clone(), attempt.job.clone(), attempt.slots.clone());
+        let thread = slots.threads.get_or_init(TaskTracker::new).token();
         let run = move || {
             // A thread that outlives its timeout still occupies the node: its slot is free when it really ends.
-            let _slots = slots;
+            let (_slots, _thread) = (slots, thread);
             super::panic::catching_blocking(|| handler(&job))
         };
         Box::pin(async move {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::jitter;
 use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::JobStore;
 use crate::store::schedules::fire_due;
@@ -46,7 +47,7 @@ pub(super) async fn run(
                 next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold))
             }
             Err(error) => {
-                tracing::warn!(%error, "due schedules could not be fired; trying again");
+                warn_of!(error, "due schedules could not be fired; trying again");
                 delays.next_delay()
             }
         };

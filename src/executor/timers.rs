@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::jitter;
 use super::upkeep::UNTOLD;
 use crate::backoff::Reconnect;
+use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
 
@@ -38,7 +39,7 @@ pub(super) async fn run(
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "due timers could not be moved; trying again");
+                warn_of!(error, "due timers could not be moved; trying again");
                 delays.next_delay()
             }
         };

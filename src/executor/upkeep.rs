@@ -5,11 +5,12 @@
 //! of what an idle node asks of the database.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::Watch;
 use super::jitter;
 use crate::store::{JobStore, UpkeepDue};
 
@@ -23,6 +24,8 @@ pub(super) struct Bells {
     pub(super) gates: Arc<Notify>,
     pub(super) schedules: Arc<Notify>,
     pub(super) external: Arc<Notify>,
+    /// The database's clock was set.
+    pub(super) clock: Arc<Notify>,
 }
 
 impl Bells {
@@ -43,15 +46,27 @@ impl Bells {
 
 /// Every node runs one.
 pub(super) async fn run(store: Arc<dyn JobStore>, bells: Bells, poll: Duration, stop: CancellationToken) {
+    let mut watch = Watch::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(jitter(poll)) => {}
         }
         // What falls due before the next question must be known from this one.
-        bells.ring(store.upkeep(2 * poll).await.unwrap_or_else(|error| {
+        let asked = Instant::now();
+        let mut due = store.upkeep(2 * poll).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "could not ask what there is to do; each part looks by itself");
             UpkeepDue::ANY
-        }));
+        });
+        if let Some(step) = due.now.and_then(|now| watch.look(asked, now)) {
+            tracing::warn!(
+                step = format_args!("{:+.1}s", step.as_secs_f64()),
+                "the database's clock was set: what is due comes earlier or later by that much; who lives is not decided by it"
+            );
+            bells.clock.notify_one();
+            // Whoever sleeps until something is due sleeps for as long as it was.
+            due = UpkeepDue { now: due.now, ..UpkeepDue::ANY };
+        }
+        bells.ring(due);
     }
 }

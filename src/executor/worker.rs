@@ -56,7 +56,7 @@ pub(super) fn run<S: Store>(
             let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
             let ending = execute(&kind, attempt).await;
-            if conclude(&node, &kind, &job, context, ending, conflicts).await {
+            if conclude(&node, &kind, (&job, &slots), context, ending, conflicts).await {
                 break;
             }
             conflicts += 1;
@@ -131,7 +131,7 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
-    job: &Job,
+    (job, slots): (&Job, &Slots),
     context: Context<S>,
     ending: Ending,
     conflicts: u32,
@@ -144,10 +144,12 @@ async fn conclude<S: Store>(
                 Ok(accepted) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     node.messages.wakeup.bells.ring([job.id]);
-                    if !accepted {
+                    if accepted {
+                        node.in_flight.remove(std::iter::once(fence));
+                    } else {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
+                        node.in_flight.leave(std::iter::once(fence));
                     }
-                    node.in_flight.remove(std::iter::once(fence));
                     return true;
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
@@ -169,6 +171,10 @@ async fn conclude<S: Store>(
         }
         Ending::TimedOut(limit) => {
             drop(context);
+            if job.admitted {
+                // Its group is free when this is recorded, so a thread that runs on has to end first.
+                Box::pin(slots.attempt_ended(&node.cancel)).await;
+            }
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
         Ending::Gone => {
@@ -179,7 +185,10 @@ async fn conclude<S: Store>(
             }
             add(&node.counters.cancelled, 1);
             tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
-            node.in_flight.remove(std::iter::once(fence));
+            // A thread may run on. If the node stops meanwhile it stays in hand, and what it held is free when the node is retired.
+            if Box::pin(slots.attempt_ended(&node.cancel)).await {
+                node.in_flight.leave(std::iter::once(fence));
+            }
             return true;
         }
         Ending::Cancelled => {

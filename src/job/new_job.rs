@@ -251,7 +251,7 @@ pub struct JobMessage {
     /// What it asks for beside a place in its queue.
     pub terms: Terms,
     /// How long after the flush it is kept back from claims of the table, because a broker delivers it: a head start for the
-    /// delivery, which needs no repair when that gets lost. Zero, unless a service that publishes sets it.
+    /// delivery, which needs no repair when that gets lost. Zero, unless a service that publishes sets it; at most [`LONGEST_HOLD`](crate::store::LONGEST_HOLD).
     pub hold: Duration,
 }
 

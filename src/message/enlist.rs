@@ -22,7 +22,17 @@ use crate::store::{Inserted, Store};
 /// # Ok(()) }
 /// ```
 ///
-/// Dropped before [`flush`](Self::flush), it discards its messages.
+/// Dropped before [`flush`](Self::flush), it discards its messages, and warns; [`discard`](Self::discard) does so on purpose. A commit
+/// before it is one or the other does not compile, because it holds the transaction:
+///
+/// ```compile_fail,E0505
+/// # async fn f(messages: jobwright::MessageServices, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let transaction = client.transaction().await?;
+/// let mut enlisted = messages.enlist(&transaction);
+/// enlisted.send(jobwright::NewJob::json("send-invoice", &1))?;
+/// transaction.commit().await?; // error: `transaction` is borrowed
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is sent before `flush`"]
 pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) collected: Collected,
@@ -32,6 +42,8 @@ pub struct Enlisted<'t, S: Store, T: ?Sized> {
     pub(super) store: S,
     pub(super) transaction: &'t T,
     pub(super) when_full: WhenFull,
+    /// It was tried to write them.
+    pub(super) flushing: bool,
 }
 
 impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
@@ -54,6 +66,11 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
         self.collected.messages()
     }
 
+    /// Sends nothing of what was collected.
+    pub fn discard(mut self) {
+        self.collected.take();
+    }
+
     /// Marks what goes through the broker.
     fn plan(&mut self) {
         if let Some(pipe) = &self.pipe {
@@ -63,7 +80,19 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
 
     fn flushed(mut self, inserted: Inserted) -> Flushed {
         let messages = written(self.collected.take(), &inserted.kept);
-        Flushed { messages, kept: inserted.kept, wakeup: self.wakeup, pipe: self.pipe }
+        Flushed { messages, kept: inserted.kept, wakeup: self.wakeup.clone(), pipe: self.pipe.take() }
+    }
+}
+
+impl<S: Store, T: ?Sized> Drop for Enlisted<'_, S, T> {
+    fn drop(&mut self) {
+        // A flush that failed has said so itself, and a panic is louder.
+        if let Some(first) = self.collected.messages().first().filter(|_| !self.flushing && !std::thread::panicking()) {
+            tracing::warn!(
+                jobs = self.collected.messages().len(), first = %first.id, kind = %first.kind,
+                "jobs that were enlisted in a transaction are dropped before `flush`, and never sent (`discard` does so without a warning)"
+            );
+        }
     }
 }
 
@@ -74,6 +103,7 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     /// When the statement fails; then the caller's transaction is aborted. With [`Conflict`](crate::ErrorKind::Conflict) it is not: nothing
     /// was written, and it goes on.
     pub async fn flush(mut self) -> Result<Flushed> {
+        self.flushing = true;
         make_room(&self.store, self.collected.messages(), self.when_full, true).await?;
         self.plan();
         let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
@@ -88,6 +118,7 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// # Errors
     /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock.
     pub fn flush(mut self) -> Result<Flushed> {
+        self.flushing = true;
         crate::store::sqlite::refuse_full(self.transaction, self.collected.messages())?;
         self.plan();
         let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;

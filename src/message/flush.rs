@@ -58,7 +58,7 @@ impl Handover {
         if !messages.iter().any(ready) {
             return None;
         }
-        let offer = wakeup.offer()?;
+        let mut offer = wakeup.offer()?;
         let slots: HashMap<_, _> = messages
             .iter()
             .enumerate()
@@ -69,11 +69,12 @@ impl Handover {
             offer.withdraw();
             return None;
         }
+        offer.expect(slots.keys().map(|position| messages[*position].id).collect());
         Some(Self { offer, slots, inserted: None })
     }
 
     fn preclaim(&self) -> Preclaim {
-        Preclaim { node: self.offer.node(), positions: self.slots.keys().copied().collect() }
+        Preclaim { node: self.offer.node(), claim: self.offer.claim(), positions: self.slots.keys().copied().collect() }
     }
 }
 
@@ -171,7 +172,7 @@ fn hand_over(handover: Handover, messages: Vec<JobMessage>) -> (Option<Delivery>
                 let job = Job {
                     id,
                     seq,
-                    version: 1,
+                    version: offer.claim().get(),
                     kind,
                     queue,
                     priority,

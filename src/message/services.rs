@@ -222,6 +222,7 @@ impl<S: Store> MessageServices<S> {
             store: self.store.clone(),
             transaction,
             when_full: self.when_full,
+            flushing: false,
         }
     }
 }

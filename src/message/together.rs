@@ -176,3 +176,21 @@ fn fits(messages: &[JobMessage]) -> bool {
             !message.id_given && message.terms.unique.is_none() && message.payload.as_bytes().len() <= SHORT
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{JobId, Limits, NewJob, Unique};
+
+    /// What becomes of these depends on what is there, so a batch of several senders could not say whose was kept.
+    #[test]
+    fn given_ids_and_unique_jobs_are_written_alone() {
+        let message = |job: NewJob| job.validate(Limits::default()).unwrap();
+        let plain = || NewJob::json("kind", &1);
+        assert!(fits(&[message(plain()), message(plain())]));
+        assert!(!fits(&[message(plain()), message(plain().id(JobId::new()))]));
+        assert!(!fits(&[message(plain().unique(Unique::key("k"))), message(plain())]));
+        assert!(!fits(&[message(NewJob::json("kind", &"x".repeat(SHORT)))]));
+        assert!(!fits(&(0..=SMALL).map(|_| message(plain())).collect::<Vec<_>>()));
+    }
+}

@@ -1,6 +1,6 @@
 //! What a claim asks for, and where it begins.
 
-use crate::job::{Job, NodeId};
+use crate::job::{ClaimNumber, Job, NodeId};
 
 /// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
 /// it was last looked at.
@@ -61,6 +61,8 @@ impl<'a> ScanPart<'a> {
 pub struct ClaimRequest<'a> {
     /// Who claims.
     pub node: NodeId,
+    /// What tells this claim from all others of that node.
+    pub claim: ClaimNumber,
     /// From which queue.
     pub queue: &'a str,
     /// Only jobs of these kinds: a node never takes what it can't run. `None` = any kind.

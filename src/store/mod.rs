@@ -7,7 +7,7 @@
 //!
 //! What all implementations keep (the laws of docs/architecture.md):
 //!
-//! * a claim raises `version` and `attempt` of each row it takes, and takes nothing for a node that is not alive;
+//! * a claim gives each row it takes its own number as `version`, raises its `attempt`, and takes nothing for a node that is not alive;
 //! * an outcome names a [`Fence`] and the node, and changes nothing unless both are current;
 //! * ownership, due dates, leases and order are decided by the database's clock and sequence alone;
 //! * a job is in exactly one of the tables `job`, `blocked_job`, `external_job`, `timer_job`, `suspended_job` and `dead_letter_job`, or gone.
@@ -16,14 +16,16 @@ mod admin;
 pub(crate) mod admission;
 mod any;
 pub(crate) mod backlog;
-mod broker;
+pub(crate) mod broker;
 mod claiming;
+pub(crate) mod clock;
 mod expiring;
 mod filter;
 mod groups;
 mod hint;
 mod history;
 pub mod migration;
+mod outage;
 pub mod postgres;
 mod progress;
 mod rules;
@@ -50,12 +52,15 @@ pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
 pub use self::claiming::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart};
+pub use self::clock::{Ahead, Clock, LONGEST_HOLD};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
 pub use self::hint::{Hint, HintStream};
 pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
 pub use self::migration::{Migration, MigrationStatus};
+pub(crate) use self::outage::InHand;
+pub use self::outage::Outage;
 pub use self::postgres::Postgres;
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
@@ -65,7 +70,7 @@ pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId, RowPlace, Submission};
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, RowPlace, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -132,6 +137,8 @@ pub struct NewResult {
 pub struct Preclaim {
     /// The owner. If it is not alive the rows are inserted as waiting.
     pub node: NodeId,
+    /// What tells this claim from all others of that node.
+    pub claim: ClaimNumber,
     /// The messages (by position) for which a slot is reserved. Only jobs due now can be owned.
     pub positions: Vec<usize>,
 }
@@ -147,7 +154,8 @@ pub struct Inserted {
     pub kept: Vec<(JobId, JobId)>,
 }
 
-/// A job inserted as already owned, with what only the database knows about it. Its version and attempt are 1.
+/// A job inserted as already owned, with what only the database knows about it. Its attempt is 1, its claim that of the
+/// [`Preclaim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedInsert {
     /// Which.
@@ -173,6 +181,31 @@ pub struct NodeInfo {
     pub lease: Duration,
 }
 
+/// Which server answers, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerIdentity {
+    /// The server, and which of its histories: another one after a failover or a restore. What was committed on the one before it may have
+    /// forgotten.
+    pub history: String,
+    /// When it was started. One that crashed may have forgotten commits that did not wait for the disk.
+    pub started: jiff::Timestamp,
+}
+
+/// A node's heartbeat, as a monitor sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Whose.
+    pub node: NodeId,
+    /// Its number: another one after each heartbeat.
+    pub beat: i64,
+    /// How long the node may be silent.
+    pub lease: Duration,
+    /// Its process is known to have ended: nobody need wait for its silence.
+    pub ended: bool,
+    /// It was declared dead and is not forgotten yet.
+    pub dead: bool,
+}
+
 /// What became of a dead node's job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Released {
@@ -180,6 +213,8 @@ pub struct Released {
     pub waiting: u64,
     /// Out of attempts: dead letters now.
     pub dead: u64,
+    /// Handlers of cancelled jobs that nobody will hear of any more: what they held is free.
+    pub ended: u64,
 }
 
 impl Released {
@@ -208,10 +243,26 @@ pub struct Promoted {
 /// the same call may be made again; all of them are safe to repeat.
 #[async_trait]
 pub trait JobStore:
-    Admission + Backlog + Expiring + History + Progress + Rules + Schedules + Steering + Upkeep + fmt::Debug + 'static
+    Admission
+    + Backlog
+    + Clock
+    + Expiring
+    + History
+    + Progress
+    + Rules
+    + Schedules
+    + Steering
+    + Upkeep
+    + fmt::Debug
+    + 'static
 {
     /// What and where, for logs: no password.
     fn describe(&self) -> String;
+
+    /// Whether it can be reached, as far as its connections have found out. `None`: it is no server.
+    fn outage(&self) -> Option<&Arc<Outage>> {
+        None
+    }
 
     /// Another handle on the same database with connections of its own, usable on another runtime: a heartbeat must not
     /// wait behind anything that blocks the application's runtime.
@@ -247,8 +298,11 @@ pub trait JobStore:
 
     // -- running
 
-    /// Takes up to `limit` waiting jobs for a node, best first, raising their `version` and `attempt`. Empty if the node is
-    /// not alive.
+    /// Takes up to `limit` waiting jobs for a node, best first, giving them the number of this claim and raising their
+    /// `attempt`.
+    ///
+    /// # Errors
+    /// [`LeaseLost`](crate::ErrorKind::LeaseLost) if there is something to take and the node is not alive.
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed>;
 
     /// Removes finished jobs. Returns those that were accepted; the others were no longer owned by this claim.
@@ -256,6 +310,13 @@ pub trait JobStore:
 
     /// Records outcomes other than success. Returns those that were accepted.
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>>;
+
+    /// Handlers of claims that ended without an outcome that was accepted. If the job was cancelled while they ran, what it held (its group,
+    /// its places under limits) is free now. Returns how many of them held something; naming others does nothing.
+    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64>;
+
+    /// Makes a job wait whose outcome can't be recorded: its attempt is spent, and nobody claims it for this long.
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()>;
 
     /// Moves due timers to waiting, in batches of at most `limit`.
     async fn promote_due(&self, limit: usize) -> Result<Promoted>;
@@ -268,30 +329,49 @@ pub trait JobStore:
     /// Renews the lease. `false`: the node was declared dead, or is unknown; nothing revives it.
     async fn heartbeat(&self, node: NodeId) -> Result<bool>;
 
-    /// Removes a node that stopped in good order. Waits for claims of it that are still under way on the server, then gives
-    /// back whatever it owns, at no attempt. Returns how many jobs that were.
+    /// Which server answers. `None`: there can be only one.
+    async fn identity(&self) -> Result<Option<ServerIdentity>>;
+
+    /// Gives up the connections that nobody uses, so that the next ones are made anew: those there are may lead to a server that is no longer
+    /// the right one.
+    fn reconnect(&self);
+
+    /// Ends a node: of a process that stops in good order, or that lives though its lease was lost. Waits for claims of it that are still
+    /// under way on the server, at most for `call_timeout`, then gives back whatever it owns, at no attempt. Returns how many jobs that were.
     async fn retire_node(&self, node: NodeId) -> Result<u64>;
 
-    /// Declares nodes dead whose lease ran out. Returns all that are dead and not forgotten yet, also those that another
-    /// monitor declared dead and may not have finished with.
-    async fn expire_nodes(&self) -> Result<Vec<NodeId>>;
+    /// The heartbeats of all nodes, as they are now.
+    async fn pulses(&self) -> Result<Vec<Pulse>>;
+
+    /// Declares nodes dead whose heartbeat is still the one that was seen. Waits for nobody: what is locked is passed over. Returns those that
+    /// it declared.
+    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>>;
 
     /// Releases at most `limit` jobs that dead nodes own, each with the error `owner lost` on its record and its attempt
-    /// spent; forgets dead nodes that own nothing any more. Call until [`Released::total`] is less than `limit`.
+    /// spent; forgets dead nodes that own nothing any more, and what their cancelled handlers held is free. Call until [`Released::total`] is less than `limit`.
     ///
     /// A job whose record shows `quarantine` such deaths since it was sent, or since it was last a dead letter, becomes one,
     /// whatever attempts remain: `quarantined: its process died N times while it ran`. `None` = never.
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released>;
 
-    /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim or to a commit got lost. `known`
-    /// must hold every job the node has in hand, and no claim may be under way.
-    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64>;
+    /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim got lost. `known` must hold every job that the
+    /// node has in hand of claims before the number `before`; what later claims took is left alone. `None` = no claim is under way.
+    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64>;
+
+    /// The same where it is known which jobs a claim may have taken.
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64>;
 
     // -- delivering
 
     /// Takes the rows that deliveries name, held or not, if they still are what the delivery says: waiting, of that version,
-    /// and of one of `kinds` (`None` = any). Raises `version` and `attempt` like [`claim`](Self::claim).
-    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>>;
+    /// and of one of `kinds` (`None` = any). Marks them like [`claim`](Self::claim).
+    async fn claim_delivered(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>>;
 
     /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
     async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>>;
@@ -301,9 +381,9 @@ pub trait JobStore:
 
     // -- external workers
 
-    /// Moves up to `limit` waiting jobs of a queue, best first, into the hands of external workers, each with a lease; raises
-    /// their `version` and `attempt`.
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>>;
+    /// Moves up to `limit` waiting jobs of a queue, best first, into the hands of external workers, each with a lease; gives
+    /// them this number as `version`, and raises their `attempt`.
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>>;
 
     /// Makes jobs wait again that were handed out and did not arrive; their attempt is given back.
     async fn take_back(&self, fences: &[Fence]) -> Result<u64>;
@@ -358,7 +438,9 @@ pub trait JobStore:
     async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups>;
 
     /// Removes live jobs that match (waiting, blocked, timer, suspended, running, external). A running handler is told by its node, and
-    /// whatever it does its outcome will be refused; so will be that of an external worker.
+    /// whatever it does its outcome will be refused; so will be that of an external worker. What such a job holds (its group, its places under
+    /// limits) stays taken until [`handlers_ended`](Self::handlers_ended) is told, or nobody answers for the handler any more: its node is
+    /// dead or retired, the external worker reported, or its lease is over.
     async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<Steered> {
         self.steer(filter, &Action::Cancel, Order { dry_run, by: None }).await
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use crate::error::Result;
 
@@ -19,11 +20,13 @@ pub struct UpkeepDue {
     pub schedules: bool,
     /// [`expire_external`](super::JobStore::expire_external).
     pub external: bool,
+    /// What the database's clock says, if it was asked.
+    pub now: Option<Timestamp>,
 }
 
 impl UpkeepDue {
     /// There may be anything.
-    pub const ANY: Self = Self { timers: true, expiry: true, gates: true, schedules: true, external: true };
+    pub const ANY: Self = Self { timers: true, expiry: true, gates: true, schedules: true, external: true, now: None };
 }
 
 /// One question in place of five, because an idle node asks it every [`poll_interval`](crate::ExecutorConfig::poll_interval).

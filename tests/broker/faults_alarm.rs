@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use jobwright::broker::testing::{self, Published};
 use jobwright::{BrokerConfig, BrokerMode};
 
-use crate::logs::Logs;
 use crate::support::eventually;
+use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::{Place, SOON, messages, receive, up};
 

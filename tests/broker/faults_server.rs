@@ -3,8 +3,8 @@
 use jobwright::broker::testing::{self, Published};
 use jobwright::{Broker, BrokerMode};
 
-use crate::logs::Logs;
 use crate::support::eventually;
+use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::{Place, SOON, deliveries, messages, receive};
 

@@ -9,7 +9,6 @@ mod support;
 mod faults_alarm;
 mod faults_network;
 mod faults_server;
-mod logs;
 mod publishing;
 mod receiving;
 mod rights;

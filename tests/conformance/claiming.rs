@@ -3,7 +3,7 @@
 use jobwright::store::{ClaimRequest, JobState, ScanMark, ScanPart, Verdict};
 use jobwright::{Job, NewJob, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, ids, job, jobs, mark};
+use crate::support::jobs::{LATER, NOBODY, claim_number, ids, job, jobs, mark};
 use crate::support::{Jobs, TestDb};
 
 pub(crate) async fn by_priority_then_order<T: TestDb>(db: &T) {
@@ -58,6 +58,7 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
         let request = ClaimRequest {
             node,
+            claim: claim_number(),
             queue: "default",
             kinds: Some(&kinds),
             limit: 10,
@@ -81,8 +82,15 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let ours = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let kinds = ["kind".to_owned()];
-    let request =
-        ClaimRequest { node, queue: "default", kinds: Some(&kinds), limit: 3, part: ScanPart::All, held_too: false };
+    let request = ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: Some(&kinds),
+        limit: 3,
+        part: ScanPart::All,
+        held_too: false,
+    };
     let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| job.seq);
     assert_eq!(ids(&claimed), ours);
@@ -93,7 +101,8 @@ async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]
 }
 
 async fn take_part(store: &Jobs, node: NodeId, limit: usize, part: ScanPart<'_>) -> Vec<Job> {
-    let request = ClaimRequest { node, queue: "default", kinds: None, limit, part, held_too: false };
+    let request =
+        ClaimRequest { node, claim: claim_number(), queue: "default", kinds: None, limit, part, held_too: false };
     let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| (-job.priority, job.seq));
     claimed
@@ -187,13 +196,15 @@ pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {
     assert_eq!((detail.summary.state, detail.version, detail.summary.attempt), (JobState::Waiting, 0, 0));
 }
 
-pub(crate) async fn raises_version_and_attempt<T: TestDb>(db: &T) {
+pub(crate) async fn gives_a_token_and_raises_the_attempt<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
     let node = store.node().await;
+    let mut tokens = std::collections::BTreeSet::from([0]);
     for n in 1..=3 {
         let claimed = store.take_one(node).await;
-        assert_eq!((claimed.id, claimed.version, claimed.attempt), (id, i64::from(n), n));
+        assert_eq!((claimed.id, claimed.attempt), (id, n));
+        assert!(tokens.insert(claimed.version), "claim {n} has the token of another");
         let detail = store.detail(id).await;
         assert_eq!((detail.version, detail.summary.attempt), (claimed.version, claimed.attempt));
         store.fail(node, &claimed, std::time::Duration::ZERO, "again").await;

@@ -5,7 +5,7 @@ use jobwright::{Fence, JobId, NewJob};
 use tokio::task::JoinSet;
 
 use crate::holding::{held, send};
-use crate::support::jobs::{LATER, NOBODY, fences, ids, job, jobs, set};
+use crate::support::jobs::{LATER, NOBODY, claim_number, fences, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, TestDb};
 
 /// What a delivery of a new row says.
@@ -17,10 +17,11 @@ pub(crate) async fn what_it_names_is_taken<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut sent = store.send_all([job(), job().queue("b").priority(4).header("tenant", "acme"), job()]).await;
     let node = store.node().await;
-    let taken = store.claim_delivered(node, &fresh(&sent[..2]), None).await.unwrap();
+    let claim = claim_number();
+    let taken = store.claim_delivered(node, claim, &fresh(&sent[..2]), None).await.unwrap();
     assert_eq!(ids(&taken), [sent[1], sent[0]], "best first");
     assert_eq!((taken[0].queue.as_str(), taken[0].priority, taken[0].headers["tenant"].as_str()), ("b", 4, "acme"));
-    assert_eq!((taken[0].version, taken[0].attempt, taken[1].queue.as_str()), (1, 1, "default"));
+    assert_eq!((taken[0].version, taken[0].attempt, taken[1].queue.as_str()), (claim.get(), 1, "default"));
     assert_eq!(taken[0].payload.decode::<serde_json::Value>().unwrap()["n"], 1);
     let summary = store.detail(sent[0]).await.summary;
     assert_eq!((summary.state, summary.owner), (JobState::Running, Some(node)));
@@ -33,7 +34,7 @@ pub(crate) async fn held_or_not<T: TestDb>(db: &T) {
     let mut sent = send(&store, &[held(job())]).await;
     sent.push(store.send(job()).await);
     let node = store.node().await;
-    let taken = store.claim_delivered(node, &fresh(&sent), None).await.unwrap();
+    let taken = store.claim_delivered(node, claim_number(), &fresh(&sent), None).await.unwrap();
     assert_eq!(ids(&taken), sent);
     // And not held any more when it waits again.
     assert!(store.settle_one(node, taken[0].fence(), Verdict::Release).await);
@@ -44,12 +45,17 @@ pub(crate) async fn only_in_the_version_it_names<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
     assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
-    for version in [0, 2, -1] {
+    for version in [0, claimed.version + 1, -1] {
         let late = Fence::new(claimed.id, version);
-        assert_eq!(store.claim_delivered(node, &[late], None).await.unwrap().len(), 0, "version {version}");
+        assert_eq!(
+            store.claim_delivered(node, claim_number(), &[late], None).await.unwrap().len(),
+            0,
+            "version {version}"
+        );
     }
-    let again = store.claim_delivered(node, &[Fence::new(claimed.id, 1)], None).await.unwrap();
-    assert_eq!((again[0].version, again[0].attempt), (2, 1));
+    let again = store.claim_delivered(node, claim_number(), &[claimed.fence()], None).await.unwrap();
+    assert_eq!((again[0].id, again[0].attempt), (claimed.id, 1));
+    assert_ne!(again[0].version, claimed.version);
 }
 
 pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
@@ -58,7 +64,7 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
     let node = store.node().await;
     let take = async |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        ids(&store.claim_delivered(node, &fresh(&sent), Some(&kinds)).await.unwrap())
+        ids(&store.claim_delivered(node, claim_number(), &fresh(&sent), Some(&kinds)).await.unwrap())
     };
     assert_eq!(take(&[]).await, []);
     assert_eq!(take(&["A", "x"]).await, []);
@@ -74,7 +80,8 @@ pub(crate) async fn only_by_the_living<T: TestDb>(db: &T) {
     store.send_owned(job().queue("other"), dead).await;
     db.bury(dead).await;
     for node in [dead, NOBODY] {
-        assert_eq!(store.claim_delivered(node, &fresh(&[sent]), None).await.unwrap().len(), 0);
+        let claimed = store.claim_delivered(node, claim_number(), &fresh(&[sent]), None).await;
+        assert!(claimed.is_err() || claimed.unwrap().is_empty());
     }
     assert_eq!(store.detail(sent).await.version, 0);
 }
@@ -86,20 +93,21 @@ pub(crate) async fn only_what_waits<T: TestDb>(db: &T) {
     let suspended = store.send(job()).await;
     db.suspend(suspended).await;
     let external = store.send(job()).await;
-    assert_eq!(store.hand_out("default", 1, LATER).await.unwrap().len(), 1);
+    let out = store.hand_out("default", 1, LATER, hand_out_number()).await.unwrap();
+    assert_eq!(ids(&out), [external]);
     let mut deliveries = fresh(&[running.id, timer, suspended, external, JobId::new()]);
     deliveries.push(running.fence());
-    deliveries.push(Fence::new(external, 1));
-    assert_eq!(store.claim_delivered(node, &deliveries, None).await.unwrap().len(), 0);
+    deliveries.push(out[0].fence());
+    assert_eq!(store.claim_delivered(node, claim_number(), &deliveries, None).await.unwrap().len(), 0);
 }
 
 pub(crate) async fn the_same_row_twice_in_a_batch<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(2)).await;
     let node = store.node().await;
-    let taken = store.claim_delivered(node, &fresh(&[sent[0], sent[1], sent[0]]), None).await.unwrap();
+    let taken = store.claim_delivered(node, claim_number(), &fresh(&[sent[0], sent[1], sent[0]]), None).await.unwrap();
     assert_eq!(ids(&taken), sent);
-    assert!(taken.iter().all(|job| job.version == 1 && job.attempt == 1));
+    assert!(taken.iter().all(|job| job.version == taken[0].version && job.attempt == 1));
 }
 
 /// A redelivery of long ago beside the delivery that counts, in either order.
@@ -108,12 +116,13 @@ pub(crate) async fn old_and_new_deliveries_in_a_batch<T: TestDb>(db: &T) {
     for old_first in [true, false] {
         let (node, claimed) = store.running(job()).await;
         assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
-        let mut deliveries = [Fence::new(claimed.id, 0), Fence::new(claimed.id, 1)];
+        let mut deliveries = [Fence::new(claimed.id, 0), claimed.fence()];
         if !old_first {
             deliveries.reverse();
         }
-        let taken = store.claim_delivered(node, &deliveries, None).await.unwrap();
-        assert_eq!((taken.len(), taken[0].version), (1, 2));
+        let claim = claim_number();
+        let taken = store.claim_delivered(node, claim, &deliveries, None).await.unwrap();
+        assert_eq!((taken.len(), taken[0].version), (1, claim.get()));
     }
 }
 
@@ -134,7 +143,7 @@ pub(crate) async fn two_nodes_share_without_overlap<T: TestDb>(db: &T) {
             let node = store.node().await;
             let mut taken = Vec::new();
             for batch in order.chunks(30) {
-                taken.extend(ids(&store.claim_delivered(node, &fresh(batch), None).await.unwrap()));
+                taken.extend(ids(&store.claim_delivered(node, claim_number(), &fresh(batch), None).await.unwrap()));
             }
             taken
         });
@@ -149,12 +158,12 @@ pub(crate) async fn five_hundred_at_once<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(500)).await;
     let node = store.node().await;
-    assert_eq!(ids(&store.claim_delivered(node, &fresh(&sent), None).await.unwrap()), sent);
+    assert_eq!(ids(&store.claim_delivered(node, claim_number(), &fresh(&sent), None).await.unwrap()), sent);
 }
 
 pub(crate) async fn nothing_named_nothing_taken<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send(job()).await;
     let node = store.node().await;
-    assert_eq!(store.claim_delivered(node, &[], None).await.unwrap().len(), 0);
+    assert_eq!(store.claim_delivered(node, claim_number(), &[], None).await.unwrap().len(), 0);
 }

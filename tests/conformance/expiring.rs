@@ -6,7 +6,7 @@ use jobwright::NewJob;
 use jobwright::store::{Expired, JobFilter, JobState, Verdict};
 
 use crate::groups::sound;
-use crate::support::jobs::{LATER, ids, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 
 const SHORT: Duration = Duration::from_millis(1);
@@ -92,7 +92,7 @@ pub(crate) async fn what_runs_goes_on<T: TestDb>(db: &T) {
     eventually(Duration::from_secs(60), async || {
         sent = store.send_all(jobs(3).into_iter().map(|job| job.ttl(life).queue("q"))).await;
         running = store.take_from("q", node, 2).await;
-        let handed = store.hand_out("q", 1, LATER).await.unwrap();
+        let handed = store.hand_out("q", 1, LATER, hand_out_number()).await.unwrap();
         running.extend(handed);
         running.len() == 3
     })

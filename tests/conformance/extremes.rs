@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use jobwright::store::{ClaimRequest, JobFilter, JobState, Page, ScanPart, Verdict};
-use jobwright::{Fence, NodeId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{LATER, ids, job, jobs, mark};
+use crate::support::jobs::{LATER, claim_number, ids, job, jobs, mark};
 
 /// After more than 2^31 jobs everything still works: every method that takes or gives a `seq`.
 pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
@@ -25,8 +24,15 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
     let node = store.node().await;
     let first = store.take(node, 2).await;
     let after = [mark(&first[1])];
-    let request =
-        ClaimRequest { node, queue: "default", kinds: None, limit: 10, part: ScanPart::after(&after), held_too: false };
+    let request = ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: 10,
+        part: ScanPart::after(&after),
+        held_too: false,
+    };
     let rest = store.claim(&request).await.unwrap().jobs;
     assert_eq!(rest.len(), 2);
     store.fail(node, &first[1], Duration::ZERO, "error").await;
@@ -38,30 +44,6 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
     assert!(store.settle_one(node, again.fence(), Verdict::Dead).await);
     store.retry(&JobFilter::default(), false).await.unwrap();
     assert_eq!(store.detail(again.id).await.summary.seq, 5_000_000_000);
-}
-
-/// Fencing tokens go round: what comes after the last one is another, and good.
-pub(crate) async fn versions_go_round<T: TestDb>(db: &T) {
-    let store = db.jobs();
-    let last = i64::from(i32::MAX);
-    let sent = store.send_all(jobs(3)).await;
-    for id in &sent {
-        db.set_counters(*id, last, 0).await;
-    }
-    let node = store.node().await;
-    let claimed = store.take(node, 2).await;
-    assert_eq!(claimed.iter().map(|job| job.version).collect::<Vec<_>>(), [0, 0]);
-    let stale = Fence { version: last, ..claimed[0].fence() };
-    assert_eq!(store.complete(node, &[stale]).await.unwrap(), []);
-    assert_eq!(store.complete(node, &[claimed[0].fence()]).await.unwrap(), [claimed[0].id]);
-    assert!(store.settle_one(node, claimed[1].fence(), Verdict::Snooze(Duration::ZERO)).await);
-    assert_eq!(store.promote().await, 1);
-    assert_eq!(store.claim_delivered(node, &[Fence::new(sent[2], last)], None).await.unwrap()[0].version, 0);
-    assert_eq!(store.take_one(node).await.version, 1);
-    let external = store.send(job()).await;
-    db.set_counters(external, last, 0).await;
-    let out = store.hand_out("default", 1, LATER).await.unwrap();
-    assert_eq!((out[0].id, out[0].version), (external, 0));
 }
 
 /// The last of a billion attempts.
@@ -94,20 +76,4 @@ pub(crate) async fn more_attempts_than_allowed<T: TestDb>(db: &T) {
     assert_eq!(store.state(sent[0]).await, Some(JobState::Dead));
     store.retry(&JobFilter::ids([sent[0]]), false).await.unwrap();
     assert_eq!(store.take_one(node).await.attempt, 1);
-}
-
-/// So do the ids of nodes, after two billion starts: a claim keeps its owner in 32 bits.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_go_round() {
-    let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
-    let store = db.jobs();
-    db.raw("alter table {schema}.node alter column id restart with 2147483647").await;
-    let sent = store.send_all(jobs(2)).await;
-    for (id, number) in sent.into_iter().zip([i64::from(i32::MAX), 1]) {
-        let node = store.node().await;
-        assert_eq!(node, NodeId(number));
-        let claimed = store.take_one(node).await;
-        assert_eq!((claimed.id, store.detail(id).await.summary.owner), (id, Some(node)));
-        assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [id]);
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::store::{JobFilter, Preclaim, Settlement, Verdict};
 use jobwright::{Fence, JobId, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, fences, job, jobs, message, set};
+use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, set};
 use crate::support::{Jobs, TestDb};
 
 /// Every way to end an attempt.
@@ -42,7 +42,7 @@ impl Ending {
 }
 
 /// None of them is accepted, and none leaves a trace.
-async fn all_refused(store: &Jobs, node: NodeId, fence: Fence, why: &str) {
+pub(crate) async fn all_refused(store: &Jobs, node: NodeId, fence: Fence, why: &str) {
     let before = format!("{:?} {:?}", store.all().await, store.show(fence.id).await.unwrap());
     for ending in ENDINGS {
         assert!(!ending.apply(store, node, fence).await, "{why}: {ending:?} was accepted");
@@ -287,10 +287,11 @@ async fn claims_tell_where_their_rows_are() {
     let (store, client) = (db.jobs(), db.client().await);
     let node = store.node().await;
     let sent = store.send_all(jobs(3)).await;
-    let delivered = store.claim_delivered(node, &[Fence::new(sent[2], 0)], None).await.unwrap().remove(0);
+    let delivered =
+        store.claim_delivered(node, claim_number(), &[Fence::new(sent[2], 0)], None).await.unwrap().remove(0);
     let mut claimed: Vec<_> = store.take(node, 2).await.iter().map(|job| (job.id, job.place)).collect();
     claimed.push((delivered.id, delivered.place));
-    let born = Preclaim { node, positions: vec![0] };
+    let born = Preclaim { node, claim: claim_number(), positions: vec![0] };
     let born = store.insert(&[message(job())], Some(&born)).await.unwrap().owned.remove(0);
     claimed.push((born.id, born.place));
     for (id, place) in claimed {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState, Verdict};
 
-use crate::support::jobs::{LATER, ids, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
 use crate::support::{Jobs, TestDb};
 
 /// Nothing is wrong with the slots.
@@ -24,7 +24,7 @@ pub(crate) async fn one_at_a_time_in_order<T: TestDb>(db: &T) {
         assert_eq!(ids(&claimed), [expected]);
         assert!(claimed[0].admitted);
         assert_eq!(claimed[0].terms.group.as_deref(), Some("order-1"));
-        assert_eq!((claimed[0].version, claimed[0].attempt), (1, 1), "waiting cost nothing");
+        assert_eq!(claimed[0].attempt, 1, "waiting cost nothing");
         assert_eq!(store.admit_all().await, 0, "the group is taken");
         sound(&store).await;
         store.finish(node, &claimed[0]).await;
@@ -149,6 +149,7 @@ pub(crate) async fn a_deleted_job_frees_its_group<T: TestDb>(db: &T) {
         let claimed = store.take_one(node).await;
         assert_eq!(claimed.id, second);
         assert_eq!(store.cancel(&JobFilter::ids([second]), false).await.unwrap().total(), 1);
+        assert_eq!(store.handlers_ended(node, &[claimed.fence()]).await.unwrap(), 1);
         assert_eq!(store.admit_all().await, 1);
         assert_eq!(store.cancel(&JobFilter::ids([third]), false).await.unwrap().total(), 1);
         sound(&store).await;
@@ -181,13 +182,13 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(3).into_iter().map(|job| job.exclusive("g"))).await;
     store.admit_all().await;
-    let handed = store.hand_out("default", 10, LATER).await.unwrap();
+    let handed = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
     assert_eq!(ids(&handed), [sent[0]]);
     assert_eq!(store.admit_all().await, 0);
     assert_eq!(store.take_back(&[handed[0].fence()]).await.unwrap(), 1);
     assert_eq!(store.admit_all().await, 0, "it kept its group");
     sound(&store).await;
-    let handed = store.hand_out("default", 10, LATER).await.unwrap();
+    let handed = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
     assert_eq!(ids(&handed), [sent[0]]);
     let done = jobwright::store::ExternalDone { fence: handed[0].fence(), result: None };
     assert_eq!(store.complete_external(&[done]).await.unwrap(), [sent[0]]);

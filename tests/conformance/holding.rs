@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, Preclaim, ScanPart, Verdict};
+use jobwright::store::{ClaimRequest, LONGEST_HOLD, Preclaim, ScanPart, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
-use crate::support::jobs::{LATER, ids, job, jobs, message, set};
+use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, set};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// A message that is held for an hour.
+/// A message that is held for as long as one can be.
 pub(crate) fn held(job: NewJob) -> JobMessage {
-    held_for(LATER, job)
+    held_for(LONGEST_HOLD, job)
 }
 
 fn held_for(hold: Duration, job: NewJob) -> JobMessage {
@@ -27,7 +27,15 @@ pub(crate) async fn send(store: &Jobs, messages: &[JobMessage]) -> Vec<JobId> {
 
 /// A claim while nothing is delivered.
 async fn take_all(store: &Jobs, node: NodeId) -> Vec<Job> {
-    let request = ClaimRequest { node, queue: "default", kinds: None, limit: 100, part: ScanPart::All, held_too: true };
+    let request = ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: 100,
+        part: ScanPart::All,
+        held_too: true,
+    };
     store.claim(&request).await.unwrap().jobs
 }
 
@@ -86,10 +94,11 @@ pub(crate) async fn born_owned_is_not_held<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let messages = [held(job()), held(job())];
-    let inserted = store.insert(&messages, Some(&Preclaim { node, positions: vec![0] })).await.unwrap();
+    let inserted =
+        store.insert(&messages, Some(&Preclaim { node, claim: claim_number(), positions: vec![0] })).await.unwrap();
     assert_eq!((inserted.rows, inserted.owned.len()), (2, 1));
     // Given back, it can be taken at once; the other one is held.
-    assert_eq!(store.release_unknown(node, &[]).await.unwrap(), 1);
+    assert_eq!(store.release_unknown(node, &[], None).await.unwrap(), 1);
     assert_eq!(ids(&store.take(node, 10).await), [messages[0].id]);
 }
 

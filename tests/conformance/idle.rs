@@ -14,7 +14,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Then an idle node asks for nothing else.
 pub(crate) async fn what_is_far_away_is_not_said<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let nothing = UpkeepDue { timers: false, expiry: false, gates: false, schedules: false, external: false };
+    let nothing =
+        UpkeepDue { timers: false, expiry: false, gates: false, schedules: false, external: false, now: None };
     assert_eq!(due(&store).await, nothing);
     store.send(job()).await;
     store.send(job().delay(HOUR)).await;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jobwright::Fence;
 use jobwright::store::schedules::fire_due;
-use jobwright::store::{JobState, Rule, Scope, Verdict};
+use jobwright::store::{JobFilter, JobState, Preclaim, Released, Rule, Scope, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::{DatabaseConfig, Fence, JobId};
 use tokio::time::timeout;
 
 use crate::schedules::{daily, days_ago};
-use crate::support::jobs::{ids, job, jobs};
+use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, messages};
 use crate::support::postgres::Pg;
 use crate::support::{TestDb, eventually};
 
@@ -55,13 +55,172 @@ pub(crate) async fn monitors_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>)
     assert_eq!(store.count(JobState::Waiting).await, 3);
 }
 
+/// A process that fell silent in the middle of a commit that hands over jobs holds its own node. That keeps nobody from anything: neither
+/// others' jobs, nor its own from being released; only forgotten it is later.
+pub(crate) async fn declarations_of_death_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    store.send_all(jobs(2)).await;
+    let (silent, dead) = (store.node().await, store.node().await);
+    store.take(silent, 1).await;
+    let lost = store.take(dead, 1).await;
+    let held = db.hold(&format!("select {{schema}}.hold_node({silent})")).await;
+    let pulses = store.pulses().await.unwrap();
+    let declared = timeout(SOON, store.declare_dead(&pulses)).await.expect("it waited").unwrap();
+    assert_eq!(declared.len(), 2);
+    assert_eq!(store.release_all_lost().await, (2, 0));
+    assert_eq!(store.state(lost[0].id).await, Some(JobState::Waiting));
+    let left = store.pulses().await.unwrap();
+    assert!(left.len() == 1 && left[0].node == silent, "{left:?}");
+    held.release().await;
+    assert_eq!(store.release_all_lost().await, (0, 0));
+    assert_eq!(store.pulses().await.unwrap(), []);
+}
+
+/// A row of a node that somebody holds is nobody's reason to wait.
+pub(crate) async fn declarations_pass_over_rows<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (held_one, free) = (store.node().await, store.node().await);
+    let held = db.hold(&format!("select from {{schema}}.node where id = {held_one} for update")).await;
+    let pulses = store.pulses().await.unwrap();
+    assert_eq!(timeout(SOON, store.declare_dead(&pulses)).await.expect("it waited").unwrap(), [free]);
+    held.release().await;
+    assert_eq!(store.declare_dead(&pulses).await.unwrap(), [held_one]);
+}
+
+/// Commits that overlap share the hold of their node without a multixact: at a thousand a second these would use up their numbers in days.
+pub(crate) async fn commits_make_no_multixacts<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut transaction = db.store().begin().await.unwrap();
+        let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
+        let inserted = transaction.insert(&messages([job()]), Some(&owned)).await.unwrap();
+        assert_eq!(inserted.owned.len(), 1);
+        open.push(transaction);
+    }
+    let locked = format!("select xmax::text from {}.node where id = $1", db.schema());
+    let client = db.client().await;
+    assert_eq!(client.query_one(&locked, &[&node.0]).await.unwrap().get::<_, String>(0), "0", "its row is not locked");
+    for transaction in open {
+        transaction.commit().await.unwrap();
+    }
+}
+
+/// A transaction that looks at an old snapshot can't see that its node died meanwhile: its rows wait.
+pub(crate) async fn an_old_snapshot_owns_nothing<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let mut transaction = db.store().begin().await.unwrap();
+    transaction.batch_execute("set transaction isolation level repeatable read; select 1").await.unwrap();
+    db.bury(node).await;
+    store.release_all_lost().await;
+    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
+    let message = messages([job()]);
+    assert_eq!(transaction.insert(&message, Some(&owned)).await.unwrap().owned, []);
+    transaction.commit().await.unwrap();
+    assert_eq!(store.state(message[0].id).await, Some(JobState::Waiting));
+}
+
+/// And it holds it only for so long: the server ends a transaction that hands over jobs and then is silent.
+pub(crate) async fn a_commit_that_hands_over_is_bounded<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let limit = async |owned: Option<&Preclaim>| {
+        let mut transaction = db.store().begin().await.unwrap();
+        transaction.insert(&messages([job()]), owned).await.unwrap();
+        let row = transaction.query_typed("show idle_in_transaction_session_timeout", &[]).await.unwrap();
+        transaction.rollback().await.unwrap();
+        row[0].get::<_, String>(0)
+    };
+    let own = limit(None).await;
+    let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
+    assert_eq!(limit(Some(&owned)).await, "15s");
+    assert_eq!(limit(None).await, own, "of other transactions nothing is changed");
+}
+
+/// Two first sends of one id that go to different tables, one of them in a transaction that is still open: they are one job.
+pub(crate) async fn first_sends_of_an_id_meet<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let id = JobId::new();
+    for (first, second) in [(job().id(id).delay(LATER), job().id(id)), (job().id(id), job().id(id).delay(LATER))] {
+        let mut open = db.store().begin().await.unwrap();
+        assert_eq!(open.insert(&messages([first]), None).await.unwrap().rows, 1);
+        let sending = tokio::spawn({
+            let store = store.clone();
+            async move { store.insert(&messages([second]), None).await.unwrap().rows }
+        });
+        let client = db.client().await;
+        let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
+                                      where not l.granted and a.query like '%' || $1 || '%')";
+        eventually(SOON, async || {
+            assert!(!sending.is_finished(), "it did not wait for the first");
+            client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)
+        })
+        .await;
+        open.commit().await.unwrap();
+        assert_eq!(timeout(SOON, sending).await.expect("it waits for ever").unwrap(), 0);
+        assert_eq!(store.all().await.len(), 1);
+        db.clear().await;
+    }
+    // One that is rolled back leaves the id to the other.
+    let mut open = db.store().begin().await.unwrap();
+    open.insert(&messages([job().id(id).delay(LATER)]), None).await.unwrap();
+    let sending = tokio::spawn(async move { store.insert(&messages([job().id(id)]), None).await.unwrap().rows });
+    open.rollback().await.unwrap();
+    assert_eq!(timeout(SOON, sending).await.expect("it waits for ever").unwrap(), 1);
+}
+
+/// Past the library an id may come to stand in two tables. It must stop nobody: not its own outcomes, and not those of others in one batch.
+pub(crate) async fn an_id_in_two_tables_stops_nobody<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let copy = async |table: &str| {
+        let (column, value) =
+            if table == "timer_job" { (", due_at", ", now() + interval '1 h'") } else { (", reason", ", 'copied'") };
+        db.raw(&format!(
+            "insert into {{schema}}.{table} (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload{column})
+             select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload{value} from {{schema}}.job
+             where rank = -7"
+        ))
+        .await;
+    };
+    for (table, verdict) in [("timer_job", Verdict::Retry(LATER)), ("dead_letter_job", Verdict::Dead)] {
+        store.send_all(jobs(3).into_iter().chain([job().priority(7)])).await;
+        let node = store.node().await;
+        let claimed = store.take(node, 4).await;
+        copy(table).await;
+        let outcomes: Vec<Settlement> =
+            claimed.iter().map(|job| Settlement::new(job.fence(), verdict.clone()).error("no", None)).collect();
+        assert_eq!(store.settle(node, &outcomes).await.unwrap().len(), 4);
+        assert_eq!(store.all().await.len(), 4, "the row that was there stands for it");
+        db.clear().await;
+    }
+    // Its owner dies, in its last attempt.
+    store.send_all(jobs(3).into_iter().chain([job().priority(7).max_attempts(1)])).await;
+    let node = store.node().await;
+    store.take(node, 4).await;
+    copy("dead_letter_job").await;
+    db.bury(node).await;
+    assert_eq!(store.release_all_lost().await, (3, 1));
+    assert_eq!(store.count(JobState::Waiting).await, 3);
+    // And moves by hand.
+    let id = store.send(job().priority(7).id(JobId::new())).await;
+    copy("timer_job").await;
+    let only = JobFilter { ids: Some(vec![id]), ..JobFilter::default() };
+    store.retry(&only, false).await.unwrap();
+    assert_eq!(store.all().await.iter().filter(|row| row.id == id).count(), 1);
+}
+
 pub(crate) async fn deliveries_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let sent = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let held = db.hold(&format!("select from {{schema}}.job where id = '{}' for update", sent[1])).await;
     let fences: Vec<Fence> = sent.iter().map(|id| Fence::new(*id, 0)).collect();
-    let taken = timeout(SOON, store.claim_delivered(node, &fences, None)).await.expect("the claim waited").unwrap();
+    let taken = timeout(SOON, store.claim_delivered(node, claim_number(), &fences, None))
+        .await
+        .expect("the claim waited")
+        .unwrap();
     assert_eq!(ids(&taken), [sent[0], sent[2]]);
     let unheld = timeout(SOON, store.unhold(&[sent[1]])).await.expect("unhold waited").unwrap();
     assert_eq!(unheld.len(), 0);
@@ -72,7 +231,10 @@ pub(crate) async fn hand_outs_pass_over_them<const POOLED: bool>(db: &Pg<POOLED>
     let store = db.jobs();
     let sent = store.send_all(jobs(4)).await;
     let held = db.hold(&format!("select from {{schema}}.job where id = '{}' for update", sent[0])).await;
-    let out = timeout(SOON, store.hand_out("default", 2, Duration::ZERO)).await.expect("the hand-out waited").unwrap();
+    let out = timeout(SOON, store.hand_out("default", 2, Duration::ZERO, hand_out_number()))
+        .await
+        .expect("the hand-out waited")
+        .unwrap();
     assert_eq!(ids(&out), sent[1..3]);
     held.release().await;
     let held = db.hold(&format!("select from {{schema}}.external_job where id = '{}' for update", sent[1])).await;
@@ -102,7 +264,7 @@ pub(crate) async fn a_retiring_node_waits_for_its_claims<const POOLED: bool>(db:
     let node = store.node().await;
     let claim = db
         .hold(&format!(
-            "select from {{schema}}.node where id = {node} for key share;
+            "select {{schema}}.hold_node({node});
              update {{schema}}.job set lock_owner = {node}, version = version + 1, attempt = attempt + 1,
                                        claimed_at = clock_timestamp()"
         ))
@@ -127,36 +289,44 @@ pub(crate) async fn a_retiring_node_waits_for_its_claims<const POOLED: bool>(db:
     assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
 }
 
-/// The same when an operator declares the node dead: after the claim's commit nothing stays owned by a node that is forgotten.
-pub(crate) async fn a_condemned_node_waits_for_its_claims<const POOLED: bool>(db: &Pg<POOLED>) {
+/// An operator who declares a node dead waits for nobody. What its claims under way take is released after their commit: the node is not
+/// forgotten before.
+pub(crate) async fn a_condemned_node_is_not_waited_for<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let id = store.send_all(jobs(1)).await[0];
     let node = store.node().await;
     let claim = db
         .hold(&format!(
-            "select from {{schema}}.node where id = {node} for key share;
+            "select {{schema}}.hold_node({node});
              update {{schema}}.job set lock_owner = {node}, version = version + 1, attempt = attempt + 1,
                                        claimed_at = clock_timestamp()"
         ))
         .await;
-    let condemning = tokio::spawn({
-        let store = store.clone();
-        async move { store.condemn(node, Some("ann")).await.unwrap().expect("it is known").waiting }
-    });
-    let client = db.client().await;
-    let waiting = "select exists (select from pg_locks l join pg_stat_activity a using (pid)
-                                  where not l.granted and a.query like '%' || $1 || '%')";
-    eventually(SOON, async || {
-        assert!(!condemning.is_finished(), "it did not wait for the claim");
-        client.query_one(waiting, &[&db.schema()]).await.unwrap().get(0)
-    })
-    .await;
+    let condemned = timeout(SOON, store.condemn(node, Some("ann"))).await.expect("it waited").unwrap();
+    assert_eq!(condemned.map(Released::total), Some(0));
     claim.commit().await;
-    assert_eq!(timeout(SOON, condemning).await.expect("it waits for ever").unwrap(), 1);
+    assert_eq!(store.state(id).await, Some(JobState::Running));
+    assert_eq!(store.release_all_lost().await, (1, 0));
     let row = store.detail(id).await;
     assert_eq!((row.summary.state, row.summary.attempt), (JobState::Waiting, 1));
+    assert!(row.errors[0].error.contains("declared dead by hand"), "{:?}", row.errors);
     assert!(store.status().await.unwrap().nodes.is_empty());
     assert_eq!(store.take(node, 1).await.len(), 0, "a claim that comes later takes nothing");
+}
+
+/// Nor does a process that stops wait for ever: what a silent transaction holds is left to the monitors.
+pub(crate) async fn a_silent_transaction_keeps_no_node_from_retiring<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    let held = db.hold(&format!("select {{schema}}.hold_node({node})")).await;
+    let call_timeout = DatabaseConfig::url("").call_timeout;
+    let released = timeout(call_timeout * 3, store.retire_node(node)).await.expect("it waits for ever").unwrap();
+    assert_eq!(released, 1, "what it owns is given back whatever is held");
+    assert_eq!(store.state(claimed.id).await, Some(JobState::Waiting));
+    assert!(store.pulse(node).await.dead);
+    held.release().await;
+    store.release_all_lost().await;
+    assert_eq!(store.pulses().await.unwrap(), []);
 }
 
 /// A round that is about to park a job behind a gate, and a rule that opens it: they take turns, or the job would wait for ever.

@@ -10,9 +10,12 @@ mod support;
 mod backlog;
 mod by_sql;
 mod claiming;
+mod clocks;
 mod concurrency;
 mod dead;
 mod delivered;
+mod drawn;
+mod endings;
 mod expiring;
 mod external;
 mod extremes;
@@ -37,6 +40,7 @@ mod past;
 mod payloads;
 mod progressing;
 mod recovery;
+mod refused;
 mod schedules;
 mod schema;
 mod sending;
@@ -44,6 +48,7 @@ mod settling;
 mod steering;
 mod submissions;
 mod timers;
+mod tokens;
 mod transactions;
 mod uniques;
 mod upkeep;
@@ -96,7 +101,7 @@ conformance! {
             the_mark_knows_priorities
             from_the_marks_of_several_ranks
             nothing_for_who_is_not_alive
-            raises_version_and_attempt
+            gives_a_token_and_raises_the_attempt
             hands_out_the_whole_job
             only_what_waits
         }
@@ -158,7 +163,6 @@ conformance! {
         }
         extremes {
             seq_beyond_32_bits
-            versions_go_round
             as_many_attempts_as_allowed
             more_attempts_than_allowed
         }
@@ -179,6 +183,14 @@ conformance! {
             the_same_fence_twice_in_a_batch
             nothing_to_settle
             a_thousand_at_once
+        }
+        tokens {
+            of_an_id_that_is_used_again
+            of_an_id_that_is_born_owned_again
+            of_a_row_that_was_put_back
+            of_a_job_that_is_handed_out_again
+            a_long_one_does_not_stay_with_the_row
+            the_last_one_is_as_good
         }
         hints {
             a_store_says_whether_it_hears
@@ -245,8 +257,9 @@ conformance! {
             status_tells_who_is_there
             a_heartbeat_renews_the_lease
             a_late_heartbeat_renews_too
+            no_clock_says_who_lives
             nobody_revives_the_dead
-            only_the_late_expire
+            only_the_silent_are_declared
             an_expired_node_loses_its_jobs
             retired_is_gone
             retired_with_jobs_in_hand
@@ -289,6 +302,9 @@ conformance! {
         recovery {
             an_unheard_claim_costs_nothing
             knowing_nothing_gives_back_all
+            later_claims_are_left_alone
+            by_name_too
+            put_off_is_spent_and_held
             others_keep_theirs
         }
         schedules {
@@ -393,14 +409,49 @@ conformance! {
         }
     }
     sql {
+        drawn {
+            ids_of_nodes
+        }
         upkeep {
             what_is_due_is_said
+        }
+        clocks {
+            all_is_well_with_a_right_clock
+            a_schedule_is_computed_again
+            each_occurrence_that_counts_happens_once
+            a_schedule_put_by_a_wrong_clock
+            a_rate_goes_on
+            a_lease_of_an_external_worker_ends
+            an_extended_lease_ends
+            a_time_to_live_ends
+            another_attempt_is_made
+            a_timer_that_was_asked_for_stays
+            a_hold_ends
+            a_key_is_free_after_its_period
+            what_was_raised_is_put_back
+            what_is_raised_as_far_as_it_goes
+            what_lies_ahead_is_told
         }
         health {
             a_gate_without_a_rule_is_a_fault
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
+        }
+        endings {
+            a_group_waits_for_the_handler
+            a_limit_waits_for_the_handler
+            all_that_it_held_waits
+            the_same_id_waits_too
+            only_who_ran_it_says_so
+            what_does_not_run_holds_nothing
+            a_retired_node_frees_it
+            a_dead_node_frees_it
+            a_job_of_a_dead_node_holds_nothing
+            a_claim_that_got_lost_frees_it
+            an_external_worker_reports
+            an_external_worker_says_nothing
+            all_at_the_same_time
         }
         groups {
             one_at_a_time_in_order
@@ -459,6 +510,9 @@ conformance! {
             full_is_as_many_waiting_as_allowed
             each_queue_by_itself
         }
+        refused {
+            who_may_not_claim_is_told
+        }
         ledger {
             a_newer_schema_is_refused
             an_edited_file_is_refused
@@ -509,11 +563,19 @@ conformance! {
             a_claim_passes_over_them
             promoters_pass_over_them
             monitors_pass_over_them
+            declarations_of_death_pass_over_them
+            declarations_pass_over_rows
+            first_sends_of_an_id_meet
+            an_id_in_two_tables_stops_nobody
+            commits_make_no_multixacts
+            an_old_snapshot_owns_nothing
+            a_commit_that_hands_over_is_bounded
             deliveries_pass_over_them
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
             schedulers_pass_over_them
-            a_condemned_node_waits_for_its_claims
+            a_condemned_node_is_not_waited_for
+            a_silent_transaction_keeps_no_node_from_retiring
             a_rule_waits_for_a_round_under_way
         }
     }

@@ -9,7 +9,7 @@ use jobwright::{Misfire, NewSchedule, Overlap, SCHEDULED_AT, Schedule};
 
 use crate::schedules::{DAY, daily, days_ago, every_day, fire, fire_since, moments, put_new, read};
 use crate::support::TestDb;
-use crate::support::jobs::{fences, job};
+use crate::support::jobs::{fences, hand_out_number, job};
 
 pub(crate) async fn missed_and_skipped<T: TestDb>(db: &T) {
     let store = db.jobs();
@@ -125,7 +125,7 @@ pub(crate) async fn no_overlap_while_the_job_is_alive<T: TestDb>(db: &T) {
     assert!(store.settle_one(node, claimed.fence(), Verdict::Retry(Duration::ZERO)).await);
     left_out("a timer").await;
     assert_eq!(store.promote().await, 1);
-    let out = store.hand_out("default", 1, Duration::from_secs(300)).await.unwrap();
+    let out = store.hand_out("default", 1, Duration::from_secs(300), hand_out_number()).await.unwrap();
     left_out("in the hands of an external worker").await;
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 1);
     let claimed = store.take_one(node).await;

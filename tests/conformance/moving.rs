@@ -11,7 +11,7 @@ use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique, parse_duration};
 use serde_json::json;
 
 use crate::operating::one_of_each;
-use crate::support::jobs::{LATER, job, jobs, message, steered};
+use crate::support::jobs::{LATER, claim_number, job, jobs, message, steered};
 use crate::support::{Jobs, TestDb};
 
 const MEANT: Order<'static> = Order::UNNAMED;
@@ -188,7 +188,7 @@ pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T
     let change = Action::Change(Change { queue: Some("new".into()), ..Change::default() });
     store.steer(&JobFilter::ids([id]), &change, MEANT).await.unwrap();
     let node = store.node().await;
-    assert_eq!(store.claim_delivered(node, &[old], None).await.unwrap().len(), 0);
+    assert_eq!(store.claim_delivered(node, claim_number(), &[old], None).await.unwrap().len(), 0);
     assert_eq!(store.take_from("new", node, 1).await[0].id, id);
 }
 

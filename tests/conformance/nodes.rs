@@ -17,11 +17,6 @@ async fn status(store: &Jobs, node: NodeId) -> Option<NodeStatus> {
     store.status().await.unwrap().nodes.into_iter().find(|status| status.id == node)
 }
 
-/// Waits until the node's lease is over and it was declared dead.
-async fn expires(store: &Jobs, node: NodeId) {
-    eventually(Duration::from_secs(15), async || store.expire_nodes().await.unwrap().contains(&node)).await;
-}
-
 pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
     let store = db.jobs();
     let first = store.register_node(&node_info("same")).await.unwrap();
@@ -68,9 +63,24 @@ pub(crate) async fn a_late_heartbeat_renews_too<T: TestDb>(db: &T) {
     let node = store.register_node(&brief("n")).await.unwrap();
     let late = async || status(&store, node).await.unwrap().lease_seconds_left < 0.0;
     eventually(Duration::from_secs(15), late).await;
+    let silent = store.pulse(node).await;
     assert!(store.heartbeat(node).await.unwrap());
-    assert!(!store.expire_nodes().await.unwrap().contains(&node));
+    assert_eq!(store.declare_dead(&[silent]).await.unwrap(), [], "it was heard after that");
     assert!(!status(&store, node).await.unwrap().dead);
+}
+
+/// A server whose clock is set says that a lease is over, or goes on for years. Neither is asked.
+pub(crate) async fn no_clock_says_who_lives<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let before = store.pulse(node).await;
+    assert!(!before.dead && !before.ended);
+    db.end_lease(node).await;
+    assert_eq!(store.pulse(node).await, before, "what a monitor sees is the same");
+    assert!(store.heartbeat(node).await.unwrap());
+    let after = store.pulse(node).await;
+    assert_ne!(after.beat, before.beat);
+    assert_eq!((after.lease, after.dead), (node_info("n").lease, false));
 }
 
 pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
@@ -79,9 +89,11 @@ pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
     // It owns something, or it would be forgotten at once.
     store.send(job()).await;
     store.take_one(node).await;
-    expires(&store, node).await;
+    store.declare(node).await;
     assert!(status(&store, node).await.unwrap().dead);
-    assert_eq!(store.expire_nodes().await.unwrap(), [node], "on the list until it is forgotten");
+    let pulse = store.pulse(node).await;
+    assert!(pulse.dead, "on the list until it is forgotten");
+    assert_eq!(store.declare_dead(&[pulse]).await.unwrap(), [], "once is enough");
     for _ in 0..3 {
         assert!(!store.heartbeat(node).await.unwrap());
     }
@@ -93,23 +105,21 @@ pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
     assert!(!store.heartbeat(node).await.unwrap());
 }
 
-pub(crate) async fn only_the_late_expire<T: TestDb>(db: &T) {
+pub(crate) async fn only_the_silent_are_declared<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let slow = store.register_node(&node_info("slow")).await.unwrap();
-    let quick = store.register_node(&brief("quick")).await.unwrap();
-    let renewed = store.register_node(&brief("renewed")).await.unwrap();
-    assert_eq!(store.expire_nodes().await.unwrap(), []);
-    eventually(Duration::from_secs(15), async || {
-        assert!(store.heartbeat(renewed).await.unwrap());
-        let expired = store.expire_nodes().await.unwrap();
-        assert!(!expired.contains(&slow) && !expired.contains(&renewed));
-        expired.contains(&quick)
-    })
-    .await;
-    store.release_all_lost().await;
-    assert_eq!(store.expire_nodes().await.unwrap(), [], "forgotten");
-    assert!(store.heartbeat(slow).await.unwrap());
+    let (silent, renewed) = (store.node().await, store.node().await);
+    let pulses = store.pulses().await.unwrap();
+    assert_eq!(pulses.len(), 2);
     assert!(store.heartbeat(renewed).await.unwrap());
+    assert_eq!(store.declare_dead(&pulses).await.unwrap(), [silent]);
+    store.release_all_lost().await;
+    assert_eq!(
+        store.pulses().await.unwrap().iter().map(|pulse| pulse.node).collect::<Vec<_>>(),
+        [renewed],
+        "forgotten"
+    );
+    assert!(store.heartbeat(renewed).await.unwrap());
+    assert_eq!(store.declare_dead(&[]).await.unwrap(), []);
 }
 
 pub(crate) async fn an_expired_node_loses_its_jobs<T: TestDb>(db: &T) {
@@ -118,7 +128,7 @@ pub(crate) async fn an_expired_node_loses_its_jobs<T: TestDb>(db: &T) {
     let id = store.send(job()).await;
     let claimed = store.take_one(node).await;
     assert_eq!(store.release_all_lost().await, (0, 0), "not while it is alive");
-    expires(&store, node).await;
+    store.declare(node).await;
     assert_eq!(store.state(id).await, Some(JobState::Running), "declaring is not releasing");
     assert_eq!(store.release_all_lost().await, (1, 0));
     assert_eq!(store.state(id).await, Some(JobState::Waiting));

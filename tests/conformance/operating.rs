@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::store::{JobFilter, JobState, Page, QueueStatus, Verdict};
 use jobwright::{JobId, NewJob};
 
-use crate::support::jobs::{LATER, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// The states that a plain job can be in, in the order of its life.
@@ -23,7 +23,7 @@ pub(crate) async fn one_of_each<T: TestDb>(db: &T) -> [JobId; 6] {
     let running = store.send(job()).await;
     store.take_one(node).await;
     let external = store.send(job()).await;
-    assert_eq!(store.hand_out("default", 1, LATER).await.unwrap().len(), 1);
+    assert_eq!(store.hand_out("default", 1, LATER, hand_out_number()).await.unwrap().len(), 1);
     let timer = store.send(job().delay(LATER)).await;
     let suspended = store.send(job()).await;
     db.suspend(suspended).await;

@@ -8,7 +8,7 @@ use jobwright::store::{
 };
 use jobwright::{Fence, JobId, Keep, NewJob, NodeId};
 
-use crate::support::jobs::{LATER, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, job, jobs};
 use crate::support::{Jobs, SqlDb};
 
 async fn open<T: SqlDb>(db: &T, keep: Keep) -> Jobs {
@@ -135,7 +135,7 @@ pub(crate) async fn failures_are_remembered_alone<T: SqlDb>(db: &T) {
 pub(crate) async fn ends_outside_are_remembered_too<T: SqlDb>(db: &T) {
     let store = open(db, Keep::All).await;
     let ids = store.send_all(jobs(4).into_iter().map(|job| job.max_attempts(2))).await;
-    let out = store.hand_out("default", 4, LATER).await.unwrap();
+    let out = store.hand_out("default", 4, LATER, hand_out_number()).await.unwrap();
     let done = ExternalDone { fence: out[0].fence(), result: None };
     assert_eq!(store.complete_external(&[done]).await.unwrap(), [ids[0]]);
     let failed = Settlement::new(out[1].fence(), Verdict::Retry(LATER)).error("no", None);
@@ -146,7 +146,7 @@ pub(crate) async fn ends_outside_are_remembered_too<T: SqlDb>(db: &T) {
         assert_eq!(ends(&store, *id).await, [(ending, 1)]);
     }
     let late = store.send(job()).await;
-    store.hand_out("default", 1, Duration::from_millis(1)).await.unwrap();
+    store.hand_out("default", 1, Duration::from_millis(1), hand_out_number()).await.unwrap();
     crate::support::eventually(LATER, async || store.expire_external(10).await.unwrap().total() == 1).await;
     assert_eq!(ends(&store, late).await, [(Ending::Lost, 1)]);
     assert!(all(&store).await.iter().all(|entry| entry.node == Some(NodeId(0)) && entry.started_at.is_some()));

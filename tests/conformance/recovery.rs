@@ -1,10 +1,12 @@
 //! `release_unknown`: a live node gives back what it owns and never heard of.
 
-use jobwright::JobId;
+use std::time::Duration;
+
 use jobwright::store::JobState;
+use jobwright::{ClaimNumber, Fence, JobId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{NOBODY, job, jobs};
+use crate::support::jobs::{NOBODY, claim_number, job, jobs};
 
 /// The answer to a claim got lost: the node owns jobs and does not know it.
 pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
@@ -14,7 +16,7 @@ pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
     let heard = store.take(node, 2).await;
     let unheard = store.take(node, 3).await;
     let known: Vec<JobId> = heard.iter().map(|job| job.id).collect();
-    assert_eq!(store.release_unknown(node, &known).await.unwrap(), 3);
+    assert_eq!(store.release_unknown(node, &known, None).await.unwrap(), 3);
     for job in &unheard {
         let detail = store.detail(job.id).await;
         assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 0));
@@ -27,8 +29,11 @@ pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
     }
     let again = store.take(node, 10).await;
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [1, 1, 1]);
-    assert!(again.iter().all(|job| job.version == 2));
-    assert_eq!(store.release_unknown(node, &again.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap(), 0);
+    assert!(again.iter().all(|job| job.version != unheard[0].version));
+    assert_eq!(
+        store.release_unknown(node, &again.iter().map(|job| job.id).collect::<Vec<_>>(), None).await.unwrap(),
+        0
+    );
 }
 
 pub(crate) async fn knowing_nothing_gives_back_all<T: TestDb>(db: &T) {
@@ -37,9 +42,57 @@ pub(crate) async fn knowing_nothing_gives_back_all<T: TestDb>(db: &T) {
     let node = store.node().await;
     store.take(node, 3).await;
     store.send_owned(job(), node).await;
-    assert_eq!(store.release_unknown(node, &[]).await.unwrap(), 4);
+    assert_eq!(store.release_unknown(node, &[], None).await.unwrap(), 4);
     assert_eq!(store.count(JobState::Waiting).await, 4);
-    assert_eq!(store.release_unknown(node, &[]).await.unwrap(), 0);
+    assert_eq!(store.release_unknown(node, &[], None).await.unwrap(), 0);
+}
+
+/// What was claimed after the node counted what it has in hand is none of this: claims go on meanwhile.
+pub(crate) async fn later_claims_are_left_alone<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send_all(jobs(3)).await;
+    let node = store.node().await;
+    let unheard = store.take(node, 1).await;
+    let before = claim_number();
+    let later = store.take(node, 1).await;
+    assert_eq!(store.release_unknown(node, &[], Some(before)).await.unwrap(), 1);
+    assert_eq!(store.state(unheard[0].id).await, Some(JobState::Waiting));
+    assert_eq!(store.complete(node, &[later[0].fence()]).await.unwrap(), [later[0].id]);
+}
+
+/// Where the answer to a commit got lost, it is known which rows it may have written.
+pub(crate) async fn by_name_too<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send_all(jobs(4)).await;
+    let (node, other) = (store.node().await, store.node().await);
+    let (claimed, kept) = (store.take(node, 2).await, store.take(node, 1).await);
+    let theirs = store.take(other, 1).await;
+    let ids: Vec<JobId> = claimed.iter().chain(&kept).chain(&theirs).map(|job| job.id).chain([JobId::new()]).collect();
+    let claim = ClaimNumber::new(u32::try_from(claimed[0].version).unwrap() - 1);
+    assert_eq!(store.release_claimed(node, claim, &ids).await.unwrap(), 2);
+    for job in &claimed {
+        let row = store.detail(job.id).await.summary;
+        assert_eq!((row.state, row.attempt, row.owner), (JobState::Waiting, 0, None));
+    }
+    assert_eq!(store.release_claimed(node, claim, &ids).await.unwrap(), 0);
+    assert_eq!(store.complete(node, &[kept[0].fence()]).await.unwrap(), [kept[0].id], "of another claim");
+    assert_eq!(store.complete(other, &[theirs[0].fence()]).await.unwrap(), [theirs[0].id], "of another node");
+}
+
+/// A job whose outcome the database refuses: the attempt is spent, and it does not run again at once.
+pub(crate) async fn put_off_is_spent_and_held<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, claimed) = store.running(job()).await;
+    let late = Fence::new(claimed.id, claimed.version + 1);
+    // No longer than a hold can be: one that is further ahead counts as over.
+    let minute = Duration::from_secs(60);
+    store.put_off(node, late, minute).await.unwrap();
+    assert_eq!(store.state(claimed.id).await, Some(JobState::Running), "of another claim");
+    store.put_off(node, claimed.fence(), minute).await.unwrap();
+    let row = store.detail(claimed.id).await.summary;
+    assert_eq!((row.state, row.attempt, row.owner), (JobState::Waiting, 1, None));
+    assert_eq!(store.take(node, 1).await.len(), 0, "held");
+    assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), []);
 }
 
 pub(crate) async fn others_keep_theirs<T: TestDb>(db: &T) {
@@ -48,8 +101,8 @@ pub(crate) async fn others_keep_theirs<T: TestDb>(db: &T) {
     let (one, other) = (store.node().await, store.node().await);
     let kept = store.take(other, 2).await;
     store.take(one, 1).await;
-    assert_eq!(store.release_unknown(NOBODY, &[]).await.unwrap(), 0);
-    assert_eq!(store.release_unknown(one, &[JobId::new()]).await.unwrap(), 1);
+    assert_eq!(store.release_unknown(NOBODY, &[], None).await.unwrap(), 0);
+    assert_eq!(store.release_unknown(one, &[JobId::new()], None).await.unwrap(), 1);
     assert_eq!(store.count(JobState::Running).await, 2);
     for job in kept {
         assert_eq!(store.complete(other, &[job.fence()]).await.unwrap(), [job.id]);

@@ -38,7 +38,8 @@ pub(crate) async fn retry_goes_round_with_everything<T: TestDb>(db: &T) {
     assert_eq!(waiting.errors, timer.errors);
 
     let again = store.take_one(node).await;
-    assert_eq!((again.id, again.seq, again.version, again.attempt), (claimed.id, claimed.seq, 2, 2));
+    assert_eq!((again.id, again.seq, again.attempt), (claimed.id, claimed.seq, 2));
+    assert_ne!(again.version, claimed.version);
     assert_eq!(store.detail(again.id).await.errors, timer.errors, "the record stays while it runs");
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn attempts_run_out<T: TestDb>(db: &T) {
     let dead = store.detail(first.id).await;
     assert_eq!(dead.summary.state, JobState::Dead);
     assert_eq!(identity(&dead), identity(&before));
-    assert_eq!((dead.version, dead.summary.attempt), (2, 2));
+    assert_eq!((dead.version, dead.summary.attempt), (second.version, 2));
     assert_eq!(
         dead.errors.iter().map(|error| (error.attempt, error.error.as_str())).collect::<Vec<_>>(),
         [(1, "one"), (2, "two")]
@@ -128,7 +129,7 @@ pub(crate) async fn dead_at_once<T: TestDb>(db: &T) {
     let settlement = Settlement::new(claimed.fence(), Verdict::Dead).error("unreadable", Some("line 3"));
     assert!(store.settle_with(node, settlement).await);
     let detail = store.detail(claimed.id).await;
-    assert_eq!((detail.summary.state, detail.summary.attempt, detail.version), (JobState::Dead, 1, 1));
+    assert_eq!((detail.summary.state, detail.summary.attempt, detail.version), (JobState::Dead, 1, claimed.version));
     assert!(detail.dead.unwrap().1.contains("unreadable"));
     assert_eq!(detail.errors.len(), 1);
 
@@ -141,11 +142,14 @@ pub(crate) async fn snooze_costs_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     // With one attempt only: snoozed for ever, it never becomes a dead letter.
     let (node, mut claimed) = store.running(job().max_attempts(1)).await;
-    for n in 1..=5 {
-        assert_eq!((claimed.attempt, claimed.version), (1, n));
+    for _ in 0..5 {
+        assert_eq!(claimed.attempt, 1);
         assert!(store.settle_one(node, claimed.fence(), Verdict::Snooze(Duration::ZERO)).await);
         let detail = store.detail(claimed.id).await;
-        assert_eq!((detail.summary.state, detail.summary.attempt, detail.version), (JobState::Timer, 0, n));
+        assert_eq!(
+            (detail.summary.state, detail.summary.attempt, detail.version),
+            (JobState::Timer, 0, claimed.version)
+        );
         assert_eq!(store.promote().await, 1);
         claimed = store.take_one(node).await;
     }
@@ -154,11 +158,14 @@ pub(crate) async fn snooze_costs_nothing<T: TestDb>(db: &T) {
 pub(crate) async fn release_costs_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (mut node, mut claimed) = store.running(job().max_attempts(1)).await;
-    for n in 1..=5 {
-        assert_eq!((claimed.attempt, claimed.version), (1, n));
+    for _ in 0..5 {
+        assert_eq!(claimed.attempt, 1);
         assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
         let detail = store.detail(claimed.id).await;
-        assert_eq!((detail.summary.state, detail.summary.attempt, detail.version), (JobState::Waiting, 0, n));
+        assert_eq!(
+            (detail.summary.state, detail.summary.attempt, detail.version),
+            (JobState::Waiting, 0, claimed.version)
+        );
         assert_eq!((detail.summary.owner, detail.summary.claimed_at), (None, None));
         node = store.node().await;
         claimed = store.take_one(node).await;

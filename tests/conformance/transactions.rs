@@ -4,7 +4,7 @@ use jobwright::store::{JobFilter, JobState, Preclaim, Store, UnitOfWork, Verdict
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{LATER, job, jobs, messages, set};
+use crate::support::jobs::{LATER, claim_number, job, jobs, messages, set};
 
 pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
     let store = db.store();
@@ -28,7 +28,7 @@ pub(crate) async fn rolled_back_is_nothing<T: TestDb>(db: &T) {
     for explicit in [true, false] {
         let mut tx = store.begin().await.unwrap();
         tx.insert(&messages([job()]), None).await.unwrap();
-        let owned = Preclaim { node, positions: vec![0] };
+        let owned = Preclaim { node, claim: claim_number(), positions: vec![0] };
         assert_eq!(tx.insert(&messages([job()]), Some(&owned)).await.unwrap().owned.len(), 1);
         assert!(tx.remove(node, claimed.fence()).await.unwrap());
         if explicit {
@@ -132,7 +132,8 @@ pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
     let known = jobs.send(job().id(JobId::new()).delay(LATER)).await;
     let batch = messages([job(), job().id(known), job().id(JobId::new()), job().delay(LATER)]);
     let mut tx = store.begin().await.unwrap();
-    let owned = Preclaim { node, positions: vec![0, 1, 2, 3] };
+    let claim = claim_number();
+    let owned = Preclaim { node, claim, positions: vec![0, 1, 2, 3] };
     let inserted = tx.insert(&batch, Some(&owned)).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(inserted.rows, 3);
@@ -141,7 +142,7 @@ pub(crate) async fn inserts_like_the_engine<T: TestDb>(db: &T) {
         let detail = jobs.detail(row.id).await;
         assert_eq!((detail.summary.seq, detail.summary.created_at), (row.seq, row.created_at));
     }
-    let done: Vec<_> = inserted.owned.iter().map(|row| Fence::new(row.id, 1)).collect();
+    let done: Vec<_> = inserted.owned.iter().map(|row| Fence::new(row.id, claim.get())).collect();
     assert_eq!(jobs.complete(node, &done).await.unwrap().len(), 2);
     assert_eq!(jobs.count(JobState::Timer).await, 2);
 }

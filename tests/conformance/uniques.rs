@@ -7,7 +7,7 @@ use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
 use serde_json::json;
 
 use crate::groups::sound;
-use crate::support::jobs::{LATER, ids, job, message, messages};
+use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// One that holds `key` until it is done.
@@ -40,7 +40,7 @@ pub(crate) async fn one_of_a_key_until_it_is_gone<T: TestDb>(db: &T) {
     store.fail(node, &claimed, Duration::ZERO, "oh").await;
     keep_out(first).await;
     store.promote().await;
-    let handed = store.hand_out("default", 1, LATER).await.unwrap();
+    let handed = store.hand_out("default", 1, LATER, hand_out_number()).await.unwrap();
     assert_eq!(ids(&handed), [first]);
     keep_out(first).await;
     store.take_back(&[handed[0].fence()]).await.unwrap();

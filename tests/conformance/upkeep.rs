@@ -7,19 +7,19 @@ use jobwright::NewJob;
 use jobwright::store::{Rule, Scope, UpkeepDue};
 
 use crate::schedules::daily;
-use crate::support::jobs::job;
+use crate::support::jobs::{hand_out_number, job};
 use crate::support::{Jobs, TestDb, eventually};
 
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 /// What there is to do within twice [`SOON`].
 pub(crate) async fn due(store: &Jobs) -> UpkeepDue {
-    store.upkeep(2 * SOON).await.unwrap()
+    UpkeepDue { now: None, ..store.upkeep(2 * SOON).await.unwrap() }
 }
 
 pub(crate) async fn hand_out(store: &Jobs, lease: Duration) {
     store.send(NewJob::json("kind", &1).queue("out")).await;
-    assert_eq!(store.hand_out("out", 1, lease).await.unwrap().len(), 1);
+    assert_eq!(store.hand_out("out", 1, lease, hand_out_number()).await.unwrap().len(), 1);
 }
 
 /// A store may say that there is something where there is nothing, but not the other way round.

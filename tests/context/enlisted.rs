@@ -9,6 +9,7 @@ use jobwright::ErrorKind;
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job};
+use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 use crate::support::world::World;
 
@@ -54,9 +55,36 @@ async fn rolled_back_or_dropped_nothing_is_left() {
     let transaction = client.transaction().await.unwrap();
     let mut enlisted = messages.enlist(&transaction);
     enlisted.send(job()).unwrap();
-    drop(enlisted);
+    enlisted.discard();
     transaction.commit().await.unwrap();
     assert!(db.jobs().all().await.is_empty());
+}
+
+/// Whoever forgets to flush is told, also where the compiler can't.
+#[tokio::test]
+async fn what_is_dropped_before_the_flush_is_said() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let logs = Logs::capture();
+    let messages = db.messages().await;
+    let mut client = db.client().await;
+    let transaction = client.transaction().await.unwrap();
+    let mut enlisted = messages.enlist(&transaction);
+    let (id, second) = (enlisted.send(job()).unwrap(), enlisted.send(job()).unwrap());
+    drop(enlisted);
+    // On purpose, empty, or refused by the server: nothing to say.
+    drop(messages.enlist(&transaction));
+    let mut enlisted = messages.enlist(&transaction);
+    let on_purpose = enlisted.send(job()).unwrap();
+    enlisted.discard();
+    transaction.execute("select 1/0", &[]).await.unwrap_err();
+    let mut enlisted = messages.enlist(&transaction);
+    let refused = enlisted.send(job()).unwrap();
+    assert!(enlisted.flush().await.is_err());
+    transaction.rollback().await.unwrap();
+    let said = |id: jobwright::JobId| logs.about(&id.to_string(), "WARN");
+    assert_eq!(said(id).len(), 1);
+    assert!(said(id)[0].contains("jobs=2") && said(id)[0].contains("before `flush`"), "{:?}", said(id));
+    assert_eq!((said(second), said(on_purpose), said(refused)), (vec![], vec![], vec![]));
 }
 
 #[tokio::test]

@@ -2,15 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{BrokerConfig, JobId, MessageServices};
+use jobwright::store::JobState;
+use jobwright::{
+    BrokerConfig, CommandExecutor, DatabaseConfig, ExecutorConfig, ExternalQueue, JobId, MessageServices, NewJob,
+};
 
+use crate::client::headers;
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
 use crate::site::{Site, brisk, note, noting, send};
-use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
 use crate::support::world::{PATIENCE, World, patient};
+use crate::support::{TestDb, eventually};
 
 async fn down(messages: &MessageServices) {
     eventually(PATIENCE, async || !messages.broker().unwrap().mode().is_up()).await;
@@ -280,5 +284,104 @@ async fn submissions_wait_for_the_database() {
     site.settled(&ids).await;
     eventually(PATIENCE, async || client.depth(&site.names().submit()).await.is_some_and(|(waiting, _)| waiting == 0))
         .await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Connections to the database through the proxy, with deadlines short enough to wait for, and to the broker.
+async fn beyond(site: &Site, proxy: &Proxy) -> MessageServices {
+    let database = DatabaseConfig {
+        call_timeout: Duration::from_secs(2),
+        connect_timeout: Duration::from_secs(2),
+        ..site.db.config_by(proxy.address)
+    };
+    let messages = MessageServices::postgres(&database).await.unwrap();
+    let messages = site.with_broker(messages, &site.broker()).await;
+    up(&messages).await;
+    messages
+}
+
+/// Until a submission is in the database it is the broker's: a process that ends before that gives it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_was_not_stored_goes_back() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.db.address()).await;
+    let messages = beyond(&site, &proxy).await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let executor = noting::<Pg<false>>(&messages, crate::support::world::lease(10), 10).await;
+    let (client, id, submit) = (site.client().await, JobId::new(), site.names().submit());
+    proxy.down();
+    let properties = lapin::BasicProperties::default()
+        .with_message_id(id.to_string().into())
+        .with_type("note".into())
+        .with_content_type("application/json".into());
+    assert!(client.publish("", &submit, properties, b"1").await);
+    eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
+    // Time to do it wrong: acks go out in batches.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    messages.broker().unwrap().close(Duration::from_secs(5)).await;
+    eventually(PATIENCE, async || client.waiting(&submit).await == 1).await;
+    let healthy = site.messages().await;
+    let executor = noting::<Pg<false>>(&healthy, patient(), 10).await;
+    eventually(PATIENCE, async || executor.stats().submitted == 1).await;
+    site.settled(&[id]).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The same for what an external worker reports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_was_not_recorded_goes_back() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    site.uses("paint");
+    let proxy = Proxy::start(site.db.address()).await;
+    let (messages, healthy) = (beyond(&site, &proxy).await, site.messages().await);
+    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+    let queue = || ExternalQueue::new("paint").lease(Duration::from_secs(3600));
+    let hand_out = async |messages: &MessageServices| {
+        CommandExecutor::builder(messages.clone()).config(brisk()).external_queue(queue()).start().await.unwrap()
+    };
+    let executor = hand_out(&messages).await;
+    let (client, reply) = (site.client().await, site.names().reply());
+    let mut tap = client.tap(&site.names().external("paint"), 0).await;
+    let id = healthy.send(NewJob::json("paint", &1).queue("paint")).await.unwrap();
+    let message = tap.next().await;
+    tap.ack(&message).await;
+    eventually(PATIENCE, async || executor.stats().handed_out == 1).await;
+    proxy.down();
+    let text = id.to_string();
+    let mut table = headers([("jobId", text.as_str()), ("status", "done")]);
+    table.insert("version".into(), lapin::types::AMQPValue::LongLongInt(message.version()));
+    let properties = lapin::BasicProperties::default().with_headers(table);
+    assert!(client.publish("", &reply, properties, b"").await);
+    eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
+    // Time to do it wrong: acks go out in batches.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    messages.broker().unwrap().close(Duration::from_secs(5)).await;
+    eventually(PATIENCE, async || client.waiting(&reply).await == 1).await;
+    let executor = hand_out(&healthy).await;
+    site.db.gone(id).await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
+}
+
+/// The rows are owned by a node that lives and does not know it: nobody else would release them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deliveries_whose_claim_was_not_answered_are_given_back() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let proxy = Proxy::start(site.db.address()).await;
+    let (messages, producer) = (beyond(&site, &proxy).await, site.messages().await);
+    // A lease that outlives the test, and no poll: only the node itself can give it back.
+    let never = ExecutorConfig { poll_interval: Duration::from_secs(3600), ..crate::support::world::lease(300) };
+    let executor = noting::<Pg<false>>(&messages, never, 10).await;
+    let warm = site.warm(&producer, note).await;
+    eventually(PATIENCE, async || executor.stats().delivered > 0).await;
+    site.settled(&warm).await;
+    // The claim's parameters name the kinds; its name and text were sent before.
+    proxy.swallow_answer_to("note");
+    let id = producer.send(note()).await.unwrap();
+    eventually(PATIENCE, async || proxy.swallowed() == 1).await;
+    site.db.reaches(id, JobState::Running).await;
+    assert_eq!(executor.stats().in_flight, 0, "it knows of it");
+    eventually(PATIENCE, async || site.db.jobs().state(id).await != Some(JobState::Running)).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, JobId};
+use jobwright::{BrokerConfig, CommandExecutor, JobId, MessageServices};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -25,9 +25,23 @@ impl Door {
         let site = Site::<Pg<false>>::open().await?;
         let messages = site.messages().await;
         messages.broker().unwrap().apply(&[], &[]).await.unwrap();
-        let executor = noting::<Pg<false>>(&messages, patient(), 10).await;
+        Some(Self::at(site, &messages).await)
+    }
+
+    /// At a broker where nobody declared anything before the executor came.
+    async fn fresh() -> Option<Self> {
+        let site = Site::<Pg<false>>::open().await?;
+        let messages = site.messages().await;
+        let door = Self::at(site, &messages).await;
+        let submit = door.site.names().submit();
+        eventually(PATIENCE, async || door.client.depth(&submit).await.is_some()).await;
+        Some(door)
+    }
+
+    async fn at(site: Site, messages: &MessageServices<<Pg<false> as TestDb>::Store>) -> Self {
+        let executor = noting::<Pg<false>>(messages, patient(), 10).await;
         let client = site.client().await;
-        Some(Self { site, executor, client })
+        Self { site, executor, client }
     }
 
     async fn submit(&self, properties: BasicProperties, body: &[u8]) {
@@ -213,6 +227,28 @@ async fn rubbish_does_not_stop_the_others() {
     door.submitted(100).await;
     door.site.settled(&ids).await;
     eventually(PATIENCE, async || door.client.waiting(&door.site.names().rejected()).await == 100).await;
+}
+
+/// Where nobody declared anything by hand, a bad one is put aside all the same, once, and the good ones behind it do not wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_of_the_refused_is_declared_by_who_refuses() {
+    let Some(door) = Door::fresh().await else { return };
+    let (submit, rejected) = (door.site.names().submit(), door.site.names().rejected());
+    eventually(PATIENCE, async || door.client.depth(&rejected).await.is_some()).await;
+    let ids: Vec<_> = (0..20).map(|_| JobId::new()).collect();
+    door.submit(good(&JobId::new().to_string()), b"rubbish").await;
+    let all = ids.iter().map(|id| (good(&id.to_string()).with_headers(FieldTable::default()), b"1".to_vec()));
+    door.client.publish_all(&submit, all.collect()).await;
+    door.submitted(20).await;
+    door.site.settled(&ids).await;
+    assert_eq!(door.client.take(&rejected).await.header("jobwright-reason").as_deref(), Some("bad-json"));
+    assert_eq!(door.executor.stats().messages_refused, 1, "it came back");
+
+    // Somebody deletes it: the next bad one brings it back.
+    door.client.delete(&rejected).await;
+    door.submit(good(&JobId::new().to_string()), b"rubbish").await;
+    eventually(PATIENCE, async || door.client.depth(&rejected).await.is_some_and(|(messages, _)| messages == 1)).await;
+    eventually(PATIENCE, async || door.client.waiting(&submit).await == 0).await;
 }
 
 /// Several nodes take in, unless they are told not to.

@@ -125,6 +125,39 @@ pub(crate) async fn a_shutdown_ends_the_grace<W: World>(db: &W) {
     assert_eq!(db.jobs().state(id).await, None);
 }
 
+/// Another job under the same id is another job, on the same node and while the first handler still has its grace: the cancellation of the one
+/// does not stop the other, and the end of the one does not end the other.
+pub(crate) async fn its_id_is_sent_again<W: World>(db: &W) {
+    let (executor, seen) = executor(db, Duration::from_secs(2)).await;
+    let messages = db.messages().await;
+    let id = messages.send(NewJob::json("deaf", &1).id(JobId::new())).await.unwrap();
+    Seen::reaches(&seen.started, 1).await;
+    cancel(db, id).await;
+    assert_eq!(messages.send(NewJob::json("asks", &2).id(id)).await.unwrap(), id);
+    Seen::reaches(&seen.started, 2).await;
+    Seen::reaches(&seen.dropped, 1).await;
+    eventually(PATIENCE, async || executor.stats().cancelled == 1).await;
+    assert_eq!((Seen::count(&seen.told), Seen::count(&seen.ended)), (0, 0), "the other one is not meant");
+    assert_eq!(db.jobs().state(id).await, Some(JobState::Running));
+
+    // And now that what was told to the first may still be remembered.
+    cancel(db, id).await;
+    Seen::reaches(&seen.ended, 1).await;
+    messages.send(NewJob::json("asks", &3).id(id)).await.unwrap();
+    Seen::reaches(&seen.started, 3).await;
+    let other = messages.send(NewJob::json("asks", &4)).await.unwrap();
+    Seen::reaches(&seen.started, 4).await;
+    // By then the node has asked the database more than once.
+    cancel(db, other).await;
+    Seen::reaches(&seen.ended, 2).await;
+    eventually(PATIENCE, async || executor.stats().cancelled == 3).await;
+    assert_eq!(db.jobs().state(id).await, Some(JobState::Running));
+    cancel(db, id).await;
+    Seen::reaches(&seen.ended, 3).await;
+    let stats = executor.shutdown(Duration::from_secs(20)).await.unwrap();
+    assert_eq!((stats.cancelled, stats.done, stats.refused, stats.in_flight), (4, 0, 0, 0));
+}
+
 /// Its slot, and its group, are for others at once.
 pub(crate) async fn the_group_goes_on<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_millis(10)).await;

@@ -3,7 +3,7 @@
 use jobwright::store::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart, Verdict};
 use jobwright::{Job, JobId, NewJob, NodeId};
 
-use crate::support::jobs::ids;
+use crate::support::jobs::{claim_number, ids};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb};
 
@@ -25,6 +25,7 @@ impl Flood<'_> {
         let front = Some(ScanFront { rank: 0, span, ours_until });
         let request = ClaimRequest {
             node: self.node,
+            claim: claim_number(),
             queue: "default",
             kinds: self.kinds,
             limit,
@@ -153,7 +154,15 @@ async fn held_rows_are_not_passed_over_by_who_takes_them() {
     let front = Some(ScanFront { rank: 0, span: 10, ours_until: None });
     let after = [ScanMark { rank: 0, seq: taken[0].seq - 1 }];
     let part = ScanPart::After { marks: &after, front };
-    let request = ClaimRequest { node: a.node, queue: "default", kinds: None, limit: 5, part, held_too: true };
+    let request = ClaimRequest {
+        node: a.node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: 5,
+        part,
+        held_too: true,
+    };
     let claimed = store.claim(&request).await.unwrap();
     assert_eq!((ids(&claimed.jobs), claimed.began), (sent[..5].to_vec(), None));
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{CommandExecutor, Job, NewJob, Outcome};
+use jobwright::{CommandExecutor, Job, KindOptions, NewJob, Outcome};
 use tokio::sync::Semaphore;
 
 use crate::support::eventually;
-use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
+use crate::support::world::{Gate, PATIENCE, World, at_once, patient, quick};
 
 /// Counts who is there, by name, and remembers the most there ever were.
 #[derive(Clone, Debug, Default)]
@@ -213,4 +213,24 @@ pub(crate) async fn an_urgent_job_is_next_in_a_flood<W: World>(db: &W) {
     may_end.add_permits(300);
     db.drained().await;
     executor.shutdown(PATIENCE).await.unwrap();
+}
+
+/// Its dispatcher does not wait for the slots of a kind, and would look again in an hour.
+pub(crate) async fn a_free_slot_of_a_kind_is_filled_without_a_poll<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .queue("default", 4)
+        .kind_options("one", KindOptions::default().concurrency(1))
+        .handle("one", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    let mut cx = messages.begin();
+    for n in 0..5 {
+        cx.send(NewJob::json("one", &n)).unwrap();
+    }
+    cx.commit().await.unwrap();
+    db.drained().await;
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().done, 5);
 }

@@ -10,15 +10,18 @@ mod back_pressure;
 mod batches;
 mod cancelling;
 mod conflicts;
+mod endings;
 mod expiry;
 mod failing;
 mod fronts;
 mod gates;
 mod hot_path;
 mod limits;
+mod liveness;
 mod pages;
 mod plans;
 mod progressing;
+mod replaced;
 mod running;
 mod scheduling;
 mod starting;
@@ -97,6 +100,7 @@ cases! {
         one_that_does_not_listen_is_dropped
         a_shutdown_ends_the_grace
         the_group_goes_on
+        its_id_is_sent_again
         what_it_wrote_is_rolled_back
     }
     conflicts {
@@ -105,6 +109,20 @@ cases! {
         a_stop_does_not_wait_for_a_conflict
         the_classifier_says_what_an_error_means
         a_queue_has_a_retry_policy
+    }
+    endings {
+        a_group_waits_for_the_handler
+        an_ordered_group_waits_for_the_handler
+        a_limit_waits_for_the_handler
+        a_limit_that_came_later_waits_for_the_handler
+        the_same_id_waits_for_the_handler
+        a_node_that_leaves_frees_the_group
+        a_timeout_waits_for_the_thread
+    }
+    liveness {
+        a_long_transaction_costs_nobody_the_lease
+        a_clock_that_is_set_kills_nobody
+        a_forgotten_node_hears_of_it_when_it_claims
     }
     failing {
         an_error_rolls_back_and_is_tried_again
@@ -131,6 +149,7 @@ cases! {
         not_past_those_who_wait
     }
     limits {
+        a_free_slot_of_a_kind_is_filled_without_a_poll
         a_queue_never_runs_more_than_its_concurrency
         a_kind_never_runs_or_holds_more_than_its_concurrency
         a_full_kind_does_not_hold_up_others

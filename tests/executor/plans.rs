@@ -13,19 +13,19 @@ const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 
 /// The types of its parameters.
 const CLAIM_TYPES: &str =
-    "int8, text, int2[], int8[], int2[], text[], int8, bool, text, int8, int8, int8, int8[], int2";
+    "int8, text, int2[], int8[], int2[], text[], int8, bool, text, int8, int8, int8, int8[], int2, int4";
 
 /// A claim of ten from the whole queue.
 const CLAIM_ALL: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{kind}', 10, false, \
-                         null, null, null, null, '{9223372036854775807}', null";
+                         null, null, null, null, '{9223372036854775807}', null, 1";
 
 /// The same from a front on.
 const CLAIM_FROM_FRONT: &str = "1, 'default', '{-32768,0}', '{-9223372036854775808,null}', '{-1,32767}', '{kind}', 10, false, \
-                                'front_0', 7, 0, 10, '{9223372036854775807,9223372036854775807}', 0::int2";
+                                'front_0', 7, 0, 10, '{9223372036854775807,9223372036854775807}', 0::int2, 1";
 
 /// The same of what was passed over.
 const CLAIM_UP_TO: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{0}', '{kind}', 10, false, \
-                           null, null, null, null, '{1000}', null";
+                           null, null, null, null, '{1000}', null, 1";
 
 /// As the engine sets its connections.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
@@ -90,6 +90,18 @@ async fn reads(client: &tokio_postgres::Client) -> (String, u64) {
     (steps.into_iter().filter(|line| !line.contains("Planning")).cloned().collect::<Vec<_>>().join("\n"), pages)
 }
 
+/// Of several: others make tables on the same server, and then now and then all catalogs are read anew.
+async fn fewest_reads(client: &tokio_postgres::Client) -> (String, u64) {
+    let mut fewest = reads(client).await;
+    for _ in 0..4 {
+        let (plan, pages) = reads(client).await;
+        if pages < fewest.1 {
+            fewest = (plan, pages);
+        }
+    }
+    fewest
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -97,7 +109,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     client
         .batch_execute(
             "alter table job set (autovacuum_enabled = off);
-             insert into node (name, host, pid, lease, expires_at) values ('n', 'h', 1, '1 h', now() + interval '1 h');
+             insert into node (id, name, host, pid, lease, expires_at) values (1, 'n', 'h', 1, '1 h', now() + interval '1 h');
              insert into job (id, kind, queue, rank, max_attempts, payload)
              select gen_random_uuid(), 'kind', 'default', 0, 10, '1' from generate_series(1, 1000)",
         )
@@ -110,7 +122,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     let claim = postgres_statement(CLAIM, db.schema());
     let prepare = format!("prepare claim ({CLAIM_TYPES}) as {claim}");
     client.batch_execute(&prepare).await.unwrap();
-    let (before, pages_before) = reads(&client).await;
+    let (before, pages_before) = fewest_reads(&client).await;
     assert!(before.contains("job_acquire on job c (actual rows=10 "), "{before}");
     // Better ones, in the way of every claim if they were in the table of those that wait.
     client
@@ -122,7 +134,7 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
         .unwrap();
     let blocked: i64 = client.query_one("select count(*) from blocked_job", &[]).await.unwrap().get(0);
     assert_eq!(blocked, 100_000);
-    let (after, pages_after) = reads(&client).await;
+    let (after, pages_after) = fewest_reads(&client).await;
     // What was read, and through what: of parts that are never run, statistics may choose another shape.
     let run =
         |plan: &str| plan.lines().filter(|line| line.contains("(actual rows=")).map(str::to_owned).collect::<Vec<_>>();
@@ -213,7 +225,7 @@ async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
         .await
         .unwrap();
     let claim = postgres_statement(CLAIM_DELIVERED, db.schema());
-    client.batch_execute(&format!("prepare delivered (int8, uuid[], int8[], text[]) as {claim}")).await.unwrap();
+    client.batch_execute(&format!("prepare delivered (int8, uuid[], int8[], text[], int4) as {claim}")).await.unwrap();
     let ids: Vec<uuid::Uuid> =
         client.query("select id from job limit 500", &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     let list = |texts: Vec<String>| format!("'{{{}}}'", texts.join(","));
@@ -222,7 +234,7 @@ async fn deliveries_find_their_rows_by_id_whatever_the_statistics_say() {
     for when in ["statistics of an empty table", "nothing is owned"] {
         for mode in ["force_generic_plan", "force_custom_plan"] {
             client.batch_execute(&format!("set plan_cache_mode = {mode}")).await.unwrap();
-            let explain = format!("explain (costs off) execute delivered (1, {ids}, {versions}, '{{kind}}')");
+            let explain = format!("explain (costs off) execute delivered (1, {ids}, {versions}, '{{kind}}', 1)");
             let rows = client.query(&explain, &[]).await.unwrap();
             let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
             assert!(plan.contains("Index Scan using job_id"), "{when}, {mode}:\n{plan}");

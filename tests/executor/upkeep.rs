@@ -1,5 +1,6 @@
 //! What comes without a hint is found by the one question that a node asks for all of its upkeep.
 
+use crate::support::jobs::hand_out_number;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -38,7 +39,7 @@ async fn one_question_finds_what_nobody_told_of() {
     db.reaches(late, JobState::Dead).await;
 
     let out = store.send(NewJob::json("foreign", &()).queue("out")).await;
-    assert_eq!(store.hand_out("out", 1, Duration::from_millis(1)).await.unwrap().len(), 1);
+    assert_eq!(store.hand_out("out", 1, Duration::from_millis(1), hand_out_number()).await.unwrap().len(), 1);
     db.reaches(out, JobState::Waiting).await;
 
     assert!(begun.elapsed() < POLL * 12 * 8 / 10, "found by a look that nobody asked for: {:?}", begun.elapsed());

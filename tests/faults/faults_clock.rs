@@ -1,6 +1,5 @@
-//! Nodes whose clocks are wrong: nothing depends on them.
+//! Clocks that are wrong, or are set: nobody dies of it, and nothing is held up.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -8,19 +7,11 @@ use jobwright::JobId;
 use jobwright::store::JobState;
 
 use crate::ledger_keeper::{Does, Orders, job, send};
+use crate::support::faked::library;
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 use crate::support::world::{PATIENCE, World};
 use crate::support::{TestDb, eventually};
-
-/// What gives a process another clock.
-fn library() -> PathBuf {
-    std::fs::read_dir("/usr/lib")
-        .unwrap()
-        .filter_map(|entry| Some(entry.ok()?.path().join("faketime/libfaketime.so.1")))
-        .find(|path| path.exists())
-        .expect("this test needs libfaketime: install the package `faketime`")
-}
 
 /// Puts a process' clock off. Not the one that only measures how much time has passed: no wrong setting changes that.
 fn off_by(command: &mut Command, offset: &str) {

@@ -8,7 +8,7 @@ use jobwright::{ExecutorConfig, Fence, MessageServices, NewJob};
 use serde_json::json;
 
 use crate::ledger_keeper::{Does, Orders, send, start};
-use crate::support::jobs::node_info;
+use crate::support::jobs::{claim_number, node_info};
 use crate::support::postgres::Pg;
 use crate::support::process::{Sign, Worker, role};
 use crate::support::world::{PATIENCE, World, lease};
@@ -77,8 +77,15 @@ async fn zombie() {
     let store = messages.jobs();
     let info = jobwright::store::NodeInfo { lease: Duration::from_secs(1), ..node_info("zombie") };
     let node = store.register_node(&info).await.unwrap();
-    let claim =
-        ClaimRequest { node, queue: "default", kinds: None, limit: PATHS.len(), part: ScanPart::All, held_too: false };
+    let claim = ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: PATHS.len(),
+        part: ScanPart::All,
+        held_too: false,
+    };
     let jobs = store.claim(&claim).await.unwrap().jobs;
     assert_eq!(jobs.len(), PATHS.len());
     let fences: BTreeMap<&str, Fence> = PATHS.into_iter().zip(jobs.iter().map(jobwright::Job::fence)).collect();
@@ -104,9 +111,9 @@ async fn zombie() {
         let settled = store.settle(node, &[Settlement::new(fences[path], verdict).error("late", None)]).await.unwrap();
         report.insert(path, !settled.is_empty());
     }
-    report.insert("release unknown", store.release_unknown(node, &[]).await.unwrap() > 0);
+    report.insert("release unknown", store.release_unknown(node, &[], None).await.unwrap() > 0);
     report.insert("heartbeat", store.heartbeat(node).await.unwrap());
-    report.insert("claim", !store.claim(&claim).await.unwrap().jobs.is_empty());
+    report.insert("claim", store.claim(&claim).await.is_ok_and(|claimed| !claimed.jobs.is_empty()));
     let words: BTreeMap<_, _> =
         report.into_iter().map(|(path, accepted)| (path, if accepted { "accepted" } else { "refused" })).collect();
     Sign::at(text("report")).give(&json!(words).to_string());

@@ -22,6 +22,8 @@ pub(crate) enum Does {
     NoteThenWait,
     /// Writes its line, and takes its process down with it.
     NoteThenAbort,
+    /// Writes its line, and says so if another one does this at the same time: the sign is given then.
+    Alone,
     /// Sends a job that writes its line a second and a half later.
     SendDelayed,
 }
@@ -66,6 +68,9 @@ pub(crate) async fn start<W: World>(
                 if does == Does::WaitThenNote {
                     wait().await;
                 }
+                if does == Does::Alone {
+                    alone(sign.as_deref().expect("no sign was agreed on")).await;
+                }
                 W::note(cx.transaction().await?, &line).await?;
                 match does {
                     Does::NoteThenWait => wait().await,
@@ -78,6 +83,18 @@ pub(crate) async fn start<W: World>(
         .start()
         .await
         .unwrap()
+}
+
+/// Gives the sign unless nobody else was here all the time.
+async fn alone(sign: &std::path::Path) {
+    let here = sign.with_extension("here");
+    match std::fs::File::create_new(&here) {
+        Ok(_) => {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            std::fs::remove_file(&here).unwrap();
+        }
+        Err(error) => Sign::at(sign).give(&error.to_string()),
+    }
 }
 
 /// What a worker process is told.

@@ -7,7 +7,9 @@
 mod support;
 
 mod faults_clock;
+mod faults_clock_set;
 mod faults_database;
+mod faults_outage;
 mod faults_process;
 mod faults_server;
 mod faults_zombie;

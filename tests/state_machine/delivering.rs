@@ -7,9 +7,9 @@ use jobwright::store::{ExternalDone, JobState, Settlement, Verdict};
 use jobwright::{Fence, JobId, REPLY_QUEUE};
 
 use crate::ops::{Ending, KINDS, QUEUES};
-use crate::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken};
+use crate::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken, taken_by};
 use crate::snapshot::Snapshot;
-use crate::support::jobs::LATER;
+use crate::support::jobs::{LATER, claim_number, hand_out_number};
 
 impl Player {
     pub(crate) async fn deliver(
@@ -27,8 +27,10 @@ impl Player {
                 Some(Fence::new(seen.id, seen.version - i64::from(*old)))
             })
             .collect();
-        let answers =
-            both!(self, |side| side.jobs.claim_delivered(side.nodes[place], &deliveries, kinds.as_deref()).await);
+        let claim = claim_number();
+        let answers = both!(self, |side| taken_by(
+            side.jobs.claim_delivered(side.nodes[place], claim, &deliveries, kinds.as_deref()).await
+        ));
         let claimed = same("claim_delivered", [taken(&answers[0]), taken(&answers[1])])?;
         self.claims.extend(claimed.iter().map(|(_, fence, _, _)| Claim { fence: *fence, node: place }));
         Ok(!claimed.is_empty())
@@ -44,7 +46,8 @@ impl Player {
     }
 
     pub(crate) async fn hand_out(&mut self, queue: usize, limit: usize) -> Outcome<bool> {
-        let answers = both!(self, |side| side.jobs.hand_out(QUEUES[queue], limit, LATER).await);
+        let token = hand_out_number();
+        let answers = both!(self, |side| side.jobs.hand_out(QUEUES[queue], limit, LATER, token).await);
         let out = same("hand_out", [taken(&answers[0]), taken(&answers[1])])?;
         self.outs.extend(out.iter().map(|(_, fence, _, _)| *fence));
         Ok(!out.is_empty())
@@ -70,7 +73,12 @@ impl Player {
         let answers = both!(self, |side| {
             let accepted = side.jobs.complete_external(&done).await.map_err(|error| error.to_string())?;
             let mut replies = Vec::new();
-            for out in side.jobs.hand_out(REPLY_QUEUE, 100, LATER).await.map_err(|error| error.to_string())? {
+            for out in side
+                .jobs
+                .hand_out(REPLY_QUEUE, 100, LATER, hand_out_number())
+                .await
+                .map_err(|error| error.to_string())?
+            {
                 replies.push((out.kind.clone(), out.headers["jobId"].clone(), out.headers.len()));
                 let cancel = Settlement::new(out.fence(), Verdict::Cancel);
                 side.jobs.settle_external(&[cancel]).await.map_err(|error| error.to_string())?;

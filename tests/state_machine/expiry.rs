@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use jobwright::store::NodeInfo;
+use jobwright::store::{ClaimRequest, NodeInfo, ScanPart};
 
 use crate::player::Player;
-use crate::support::jobs::{job, messages, node_info};
+use crate::support::TestDb;
+use crate::support::jobs::{claim_number, job, messages, node_info};
 use crate::support::oracle::Oracle;
-use crate::support::{TestDb, eventually};
 
 /// A node dies without a word; both sides find out by their own clocks, and agree on what is left.
 pub(crate) async fn plays<T: TestDb>() {
@@ -16,14 +16,20 @@ pub(crate) async fn plays<T: TestDb>() {
     let mut player = Player::new(db.jobs(), oracle.jobs()).await;
     let batch = messages([job().max_attempts(1), job().max_attempts(2), job(), job()]);
     let mortal = NodeInfo { lease: Duration::from_secs(1), ..node_info("mortal") };
+    let (lost, kept) = (claim_number(), claim_number());
     for side in &mut player.sides {
         let node = side.jobs.register_node(&mortal).await.unwrap();
         side.nodes.push(node);
         side.jobs.insert(&batch, None).await.unwrap();
-        assert_eq!(side.jobs.take(node, 3).await.len(), 3);
+        let take = async |node, claim, limit| {
+            let (queue, kinds, part) = ("default", None, ScanPart::All);
+            let request = ClaimRequest { node, claim, queue, kinds, limit, part, held_too: false };
+            side.jobs.claim(&request).await.unwrap().jobs.len()
+        };
+        assert_eq!(take(node, lost, 3).await, 3);
         let survivor = side.nodes[0];
-        assert_eq!(side.jobs.take(survivor, 1).await.len(), 1);
-        eventually(Duration::from_secs(15), async || side.jobs.expire_nodes().await.unwrap().contains(&node)).await;
+        assert_eq!(take(survivor, kept, 1).await, 1);
+        side.jobs.declare(node).await;
         assert!(!side.jobs.heartbeat(node).await.unwrap());
         assert!(side.jobs.heartbeat(survivor).await.unwrap());
     }

@@ -13,7 +13,7 @@ use jobwright::{Fence, JobId, NewJob, NodeId};
 use crate::gates_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};
 use crate::gates_watch::Watch;
 use crate::player::Outcome;
-use crate::support::jobs::{LATER, messages, node_info};
+use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info};
 use crate::support::{Jobs, SqlDb};
 
 pub(crate) struct Player<'a, T: SqlDb> {
@@ -22,6 +22,8 @@ pub(crate) struct Player<'a, T: SqlDb> {
     nodes: [NodeId; NODES],
     claims: Vec<(NodeId, Fence)>,
     outs: Vec<Fence>,
+    /// Handlers of jobs that were cancelled while they ran.
+    endings: Vec<Running>,
     /// Group, strictness and tenant of each job.
     terms: BTreeMap<JobId, Message>,
     /// Most that may run under each rule: that, or what ran already when it was set.
@@ -29,6 +31,15 @@ pub(crate) struct Player<'a, T: SqlDb> {
     watch: Watch,
     /// What was there after the last step.
     last: Vec<JobSummary>,
+}
+
+/// A handler that still runs though its job is gone: what it holds is not free.
+struct Running {
+    /// `None`: an external worker's.
+    node: Option<NodeId>,
+    fence: Fence,
+    group: Option<u8>,
+    limits: Vec<(Scope, &'static str)>,
 }
 
 impl<'a, T: SqlDb> Player<'a, T> {
@@ -48,6 +59,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
             nodes,
             claims,
             outs,
+            endings: Vec::new(),
             terms: BTreeMap::new(),
             most: BTreeMap::new(),
             watch: Watch::default(),
@@ -75,8 +87,15 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Claim { node, queue, limit } => {
                 let node = self.nodes[*node];
                 let queue = QUEUES[*queue];
-                let request =
-                    ClaimRequest { node, queue, kinds: None, limit: *limit, part: ScanPart::All, held_too: false };
+                let request = ClaimRequest {
+                    node,
+                    claim: claim_number(),
+                    queue,
+                    kinds: None,
+                    limit: *limit,
+                    part: ScanPart::All,
+                    held_too: false,
+                };
                 let claimed = jobs.claim(&request).await?.jobs;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
                 self.watch.started(claimed.iter().map(|job| job.id));
@@ -85,6 +104,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 for claim in claims {
                     if let Some((node, fence)) = self.claim(*claim) {
                         jobs.complete(node, &[fence]).await?;
+                        self.ended(node, fence).await?;
                     }
                 }
             }
@@ -95,11 +115,12 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     if *verdict == Verdict::Retry(LATER) {
                         self.watch.later(&settled);
                     }
+                    self.ended(node, fence).await?;
                 }
             }
             Op::Promote => drop(jobs.promote().await),
             Op::HandOut { queue, limit } => {
-                let handed = jobs.hand_out(QUEUES[*queue], *limit, LATER).await?;
+                let handed = jobs.hand_out(QUEUES[*queue], *limit, LATER, hand_out_number()).await?;
                 self.outs.extend(handed.iter().map(jobwright::Job::fence));
                 self.watch.started(handed.iter().map(|job| job.id));
             }
@@ -111,19 +132,23 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     let verdict = Verdict::Retry(Duration::ZERO);
                     jobs.settle_external(&[Settlement::new(fence, verdict).error("oh", None)]).await?;
                 }
+                self.endings.retain(|ending| ending.node.is_some() || ending.fence != fence);
             }
             Op::TakeBack { out } => {
                 if let Some(fence) = self.out(*out) {
                     jobs.take_back(&[fence]).await?;
+                    self.endings.retain(|ending| ending.node.is_some() || ending.fence != fence);
                 }
             }
             Op::Perish { node } => {
                 self.db.bury(self.nodes[*node]).await;
+                self.endings.retain(|ending| ending.node != Some(self.nodes[*node]));
                 self.nodes[*node] = jobs.register_node(&node_info("node")).await?;
             }
             Op::ReleaseLost => drop(jobs.release_lost(100, None).await?),
             Op::Retire { node } => {
                 jobs.retire_node(self.nodes[*node]).await?;
+                self.endings.retain(|ending| ending.node != Some(self.nodes[*node]));
                 self.nodes[*node] = jobs.register_node(&node_info("node")).await?;
             }
             Op::Remove { job, delete } => {
@@ -131,6 +156,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     if *delete {
                         jobs.delete(&filter, false).await?
                     } else {
+                        self.endings.extend(self.running(&filter));
                         jobs.cancel(&filter, false).await?
                     };
                 }
@@ -201,7 +227,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                     };
                     if let Some(running) = rule.running {
                         let held = all.iter().filter(|row| busy(row) || row.state == JobState::Waiting);
-                        let now = held.filter(|row| self.covers(*key, row.id, &row.queue)).count();
+                        let now = held.filter(|row| self.covers(*key, row.id, &row.queue)).count() + self.ending(*key);
                         self.most.insert(*key, now.max(running as usize));
                     }
                 }
@@ -214,6 +240,42 @@ impl<'a, T: SqlDb> Player<'a, T> {
     /// One of the jobs there were after the last step.
     fn nth(&self, n: usize) -> Option<JobFilter> {
         self.last.get(n % self.last.len().max(1)).map(|row| JobFilter::ids([row.id]))
+    }
+
+    /// The handlers of the jobs that are meant, as far as somebody answers for them.
+    fn running(&self, filter: &JobFilter) -> Vec<Running> {
+        let meant = |row: &&JobSummary| busy(row) && filter.ids.as_ref().is_some_and(|ids| ids.contains(&row.id));
+        let each = self.last.iter().filter(meant).filter_map(|row| {
+            let (node, fence) = match row.state {
+                JobState::External => (None, *self.outs.iter().rfind(|out| out.id == row.id)?),
+                _ => {
+                    let (node, fence) = *self.claims.iter().rfind(|(_, fence)| fence.id == row.id)?;
+                    (Some(node), fence)
+                }
+            };
+            if node.is_some_and(|node| !self.nodes.contains(&node)) {
+                return None;
+            }
+            let limits = self.most.keys().filter(|key| self.covers(**key, row.id, &row.queue)).copied().collect();
+            Some(Running { node, fence, group: self.terms[&row.id].group, limits })
+        });
+        each.collect()
+    }
+
+    /// How many of those under a rule whose job is gone.
+    fn ending(&self, key: (Scope, &'static str)) -> usize {
+        self.endings.iter().filter(|ending| ending.limits.contains(&key)).count()
+    }
+
+    /// What an executor does whose outcome was refused.
+    async fn ended(&mut self, node: NodeId, fence: Fence) -> jobwright::Result<()> {
+        let held = self.jobs.handlers_ended(node, &[fence]).await?;
+        let meant = |ending: &Running| ending.node == Some(node) && ending.fence == fence;
+        if self.endings.iter().any(|ending| meant(ending) && ending.group.is_some()) {
+            assert_eq!(held, 1, "the handler of a cancelled job held nothing");
+        }
+        self.endings.retain(|ending| !meant(ending));
+        Ok(())
     }
 
     fn claim(&self, n: usize) -> Option<(NodeId, Fence)> {
@@ -242,6 +304,11 @@ impl<'a, T: SqlDb> Player<'a, T> {
         }
         let all = self.jobs.all().await;
         let mut groups = BTreeSet::new();
+        for group in self.endings.iter().filter_map(|ending| ending.group) {
+            if !groups.insert(group) {
+                return Err(format!("two handlers of cancelled jobs of group {group} run at the same time"));
+            }
+        }
         for row in all.iter().filter(|row| busy(row)) {
             if let Some(group) = self.terms[&row.id].group
                 && !groups.insert(group)
@@ -251,6 +318,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         }
         for (key, most) in &self.most {
             let running = all.iter().filter(|row| busy(row) && self.covers(*key, row.id, &row.queue)).count();
+            let running = running + self.ending(*key);
             if running > *most {
                 return Err(format!("{running} run under {key:?}, which allows {most}"));
             }
@@ -284,6 +352,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         }
         let node = self.jobs.register_node(&node_info("last")).await.map_err(|error| error.to_string())?;
         while self.jobs.release_lost(100, None).await.map_err(|error| error.to_string())?.total() == 100 {}
+        self.endings.clear();
         for fence in std::mem::take(&mut self.outs) {
             let done = ExternalDone { fence, result: None };
             self.jobs.complete_external(&[done]).await.map_err(|error| error.to_string())?;

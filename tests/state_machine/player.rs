@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, Inserted, JobFilter, JobState, Preclaim, ScanMark, Settlement, Steered, Verdict};
+use jobwright::store::{
+    ClaimRequest, Inserted, JobFilter, JobState, LONGEST_HOLD, Preclaim, ScanMark, Settlement, Steered, Verdict,
+};
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
 use crate::snapshot::{self, Snapshot};
 use crate::support::Jobs;
-use crate::support::jobs::{LATER, mark, message, node_info};
+use crate::support::jobs::{LATER, claim_number, mark, message, node_info};
 
 pub(crate) type Outcome<T> = Result<T, String>;
 
@@ -21,6 +23,14 @@ pub(crate) struct Side {
     /// All nodes there ever were.
     pub(crate) nodes: Vec<NodeId>,
     marks: [Option<ScanMark>; QUEUES.len()],
+}
+
+/// What a claim took. A node that may not claim takes nothing; the oracle says so without an error.
+pub(crate) fn taken_by(answer: jobwright::Result<Vec<Job>>) -> jobwright::Result<Vec<Job>> {
+    match answer {
+        Err(error) if error.kind() == jobwright::ErrorKind::LeaseLost => Ok(Vec::new()),
+        other => other,
+    }
 }
 
 /// A claim that was handed out, perhaps long ago.
@@ -199,7 +209,7 @@ impl Player {
                 let place = self.alive[*node];
                 let owned = before.iter().filter(|seen| seen.owner == Some(place)).map(|seen| seen.id);
                 let known: Vec<JobId> = owned.skip(*forgets).collect();
-                let released = both!(self, |side| side.jobs.release_unknown(side.nodes[place], &known).await);
+                let released = both!(self, |side| side.jobs.release_unknown(side.nodes[place], &known, None).await);
                 Ok(same("release_unknown", released)? > 0)
             }
             // Done already, past both stores: there is no method for it yet.
@@ -212,14 +222,17 @@ impl Player {
         let messages: Vec<JobMessage> = plans.iter().map(|plan| self.message(plan)).collect();
         let own: Vec<usize> = (0..plans.len()).filter(|position| plans[*position].own).collect();
         let place = owned_by.map(|slot| self.anyone(slot));
+        let claim = claim_number();
         let answers = both!(self, |side| {
-            let owned = place.map(|place| Preclaim { node: side.nodes[place], positions: own.clone() });
+            let owned = place.map(|place| Preclaim { node: side.nodes[place], claim, positions: own.clone() });
             side.jobs.insert(&messages, owned.as_ref()).await
         });
         let summary = |inserted: &Inserted| (inserted.rows, sorted(inserted.owned.iter().map(|row| row.id).collect()));
         let (rows, owned) = same("insert", [summary(&answers[0]), summary(&answers[1])])?;
         self.balance += rows;
-        self.claims.extend(owned.iter().map(|id| Claim { fence: Fence::new(*id, 1), node: place.unwrap_or_default() }));
+        self.claims.extend(
+            owned.iter().map(|id| Claim { fence: Fence::new(*id, claim.get()), node: place.unwrap_or_default() }),
+        );
         Ok(rows > 0)
     }
 
@@ -240,7 +253,7 @@ impl Player {
         }
         let mut message = message(job);
         if plan.held {
-            message.hold = LATER;
+            message.hold = LONGEST_HOLD;
         }
         message
     }
@@ -265,16 +278,18 @@ impl Player {
         held_too: bool,
     ) -> Outcome<bool> {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
+        let claim = claim_number();
         let answers = both!(self, |side| {
             let request = ClaimRequest {
                 node: side.nodes[place],
+                claim,
                 queue: QUEUES[queue],
                 kinds: kinds.as_deref(),
                 limit,
                 part: part.of(side.marks[queue].as_ref()),
                 held_too,
             };
-            side.jobs.claim(&request).await.map(|claimed| claimed.jobs)
+            taken_by(side.jobs.claim(&request).await.map(|claimed| claimed.jobs))
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {
             let (before, last) = (side.marks[queue], jobs.iter().map(mark).max());

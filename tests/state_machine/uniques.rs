@@ -11,7 +11,7 @@ use jobwright::store::{
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
 use crate::player::Outcome;
-use crate::support::jobs::{LATER, messages, node_info};
+use crate::support::jobs::{LATER, claim_number, hand_out_number, messages, node_info};
 use crate::support::{Jobs, SqlDb};
 use crate::uniques_model::{Forecast, Key, Ledger, MINUTE, Message, NODES, Op, QUEUES, States, Way};
 
@@ -84,7 +84,8 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let answer = match way {
             Way::Alone => self.jobs.insert(&made, None).await,
             Way::Owned(node) => {
-                let owned = Preclaim { node: self.nodes[node], positions: (0..made.len()).collect() };
+                let owned =
+                    Preclaim { node: self.nodes[node], claim: claim_number(), positions: (0..made.len()).collect() };
                 self.jobs.insert(&made, Some(&owned)).await
             }
             Way::Committed | Way::RolledBack => {
@@ -161,8 +162,15 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let (made, named) = self.made(std::slice::from_ref(sent), true);
         let aside = Jobs(self.db.store().jobs());
         let node = self.nodes[node];
-        let request =
-            ClaimRequest { node, queue: QUEUES[queue], kinds: None, limit: 10, part: ScanPart::All, held_too: false };
+        let request = ClaimRequest {
+            node,
+            claim: claim_number(),
+            queue: QUEUES[queue],
+            kinds: None,
+            limit: 10,
+            part: ScanPart::All,
+            held_too: false,
+        };
         let (answer, claimed) = tokio::join!(aside.insert(&made, None), self.jobs.claim(&request));
         let claimed = claimed.map_err(|error| error.to_string())?.jobs;
         self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
@@ -208,7 +216,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 }
             }
             Op::HandOut { queue, limit } => {
-                let handed = jobs.hand_out(QUEUES[*queue], *limit, LATER).await?;
+                let handed = jobs.hand_out(QUEUES[*queue], *limit, LATER, hand_out_number()).await?;
                 self.outs.extend(handed.iter().map(jobwright::Job::fence));
             }
             Op::Report { out, done } => {

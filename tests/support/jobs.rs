@@ -3,14 +3,30 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jobwright::store::{
     AdmitRequest, Admitted, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page,
-    Preclaim, ScanMark, ScanPart, Settlement, Steered, Verdict, testing,
+    Preclaim, Pulse, ScanMark, ScanPart, Settlement, Steered, Verdict, testing,
 };
-use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
+use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId};
 use serde_json::json;
+
+use super::eventually;
+
+/// Calls that took jobs. Not from one on: no test may rely on the numbers themselves.
+static CALLS: AtomicU32 = AtomicU32::new(1000);
+
+/// The next number of a claim, greater than those before.
+pub(crate) fn claim_number() -> ClaimNumber {
+    ClaimNumber::new(CALLS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The next number of a hand-out, greater than those before, and those of claims.
+pub(crate) fn hand_out_number() -> HandOutNumber {
+    HandOutNumber::new(CALLS.fetch_add(1, Ordering::Relaxed).into())
+}
 
 /// An hour: later than any test.
 pub(crate) const LATER: Duration = Duration::from_secs(3600);
@@ -100,6 +116,18 @@ impl Jobs {
         self.register_node(&node_info("test")).await.unwrap()
     }
 
+    /// The node's heartbeat as a monitor sees it.
+    pub(crate) async fn pulse(&self, node: NodeId) -> Pulse {
+        let pulses = self.pulses().await.unwrap();
+        pulses.into_iter().find(|pulse| pulse.node == node).expect("it is registered")
+    }
+
+    /// Declares a node dead whose heartbeat is the one that it has now.
+    pub(crate) async fn declare(&self, node: NodeId) {
+        let silent = self.pulse(node).await;
+        eventually(Duration::from_secs(15), async || self.declare_dead(&[silent]).await.unwrap() == [node]).await;
+    }
+
     /// Claims from the queue `default`, any kind.
     pub(crate) async fn take(&self, node: NodeId, limit: usize) -> Vec<Job> {
         self.take_from("default", node, limit).await
@@ -107,8 +135,21 @@ impl Jobs {
 
     /// Claims from a queue, any kind.
     pub(crate) async fn take_from(&self, queue: &str, node: NodeId, limit: usize) -> Vec<Job> {
-        let request = ClaimRequest { node, queue, kinds: None, limit, part: ScanPart::All, held_too: false };
-        let mut jobs = self.claim(&request).await.unwrap().jobs;
+        let request = ClaimRequest {
+            node,
+            claim: claim_number(),
+            queue,
+            kinds: None,
+            limit,
+            part: ScanPart::All,
+            held_too: false,
+        };
+        let mut jobs = match self.claim(&request).await {
+            Ok(claimed) => claimed.jobs,
+            // Nothing was taken, which is what is asked here.
+            Err(error) if error.kind() == ErrorKind::LeaseLost => Vec::new(),
+            Err(error) => panic!("{error:?}"),
+        };
         assert!(jobs.len() <= limit, "{} jobs were claimed where {limit} were asked for", jobs.len());
         // "Best first" says which are taken; the executor sorts what it got.
         jobs.sort_by_key(|job| (-job.priority, job.seq));
@@ -213,9 +254,10 @@ impl Jobs {
     /// Sends one job as already owned.
     pub(crate) async fn send_owned(&self, job: NewJob, node: NodeId) -> Fence {
         let message = message(job);
-        let owned = Preclaim { node, positions: vec![0] };
+        let claim = claim_number();
+        let owned = Preclaim { node, claim, positions: vec![0] };
         let inserted = self.insert(std::slice::from_ref(&message), Some(&owned)).await.unwrap();
         assert_eq!(inserted.owned.len(), 1, "not owned");
-        Fence::new(message.id, 1)
+        Fence::new(message.id, claim.get())
     }
 }

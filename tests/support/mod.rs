@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod certificates;
 pub(crate) mod chance;
+pub(crate) mod faked;
 pub(crate) mod jobs;
+pub(crate) mod logs;
 pub(crate) mod oracle;
 pub(crate) mod postgres;
 pub(crate) mod private_pg;
@@ -63,14 +66,13 @@ pub(crate) trait TestDb: Sized {
     /// Lets a waiting or blocked job have come so much earlier.
     async fn date_back(&self, id: JobId, by: Duration);
 
-    /// Lets the node's lease be over.
+    /// Lets the node's lease be over for years, by the clock of the database.
     async fn end_lease(&self, node: NodeId);
 
     /// A node that was declared dead; nobody answers for what it owns.
     async fn bury(&self, node: NodeId) {
-        self.end_lease(node).await;
         let jobs = self.jobs();
-        assert!(jobs.expire_nodes().await.unwrap().contains(&node));
+        jobs.declare(node).await;
         assert!(!jobs.heartbeat(node).await.unwrap());
     }
 
@@ -97,6 +99,10 @@ pub(crate) trait SqlDb: TestDb {
 
     /// Lets time pass for everything but leases: due dates, times to live, periods, rates and schedules come nearer by this much.
     async fn pass(&self, by: Duration);
+
+    /// Makes everything look as if it had been written by a clock that was ahead by this much, and is right again: what happened, happens or
+    /// ends then.
+    async fn write_ahead(&self, by: Duration);
 
     /// The jobs that were admitted and have not ended since.
     async fn admitted(&self) -> std::collections::BTreeSet<JobId>;

@@ -44,7 +44,7 @@ impl Pg<false> {
     }
 
     /// The same, by another way: through a proxy.
-    pub(crate) fn config_by(&self, address: std::net::SocketAddr) -> DatabaseConfig {
+    pub(crate) fn config_by(&self, address: impl std::fmt::Display) -> DatabaseConfig {
         let url = self.schema.session_url();
         let (scheme, rest) = url.split_once("://").unwrap();
         let (authority, path) = rest.split_once('/').unwrap();
@@ -227,7 +227,7 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
     async fn clear(&self) {
         self.raw(
             "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
-             delete from {schema}.dead_letter_job; delete from {schema}.external_job;
+             delete from {schema}.dead_letter_job; delete from {schema}.external_job; delete from {schema}.ending;
              delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node;
              delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.opening",
         )
@@ -278,6 +278,35 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
              update unique_key set expires_at = expires_at - {by};
              update schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
                                             until_at = until_at - {by}"
+        );
+        // One transaction.
+        self.aside().await.batch_execute(&all).await.unwrap();
+    }
+
+    async fn write_ahead(&self, by: Duration) {
+        let micros = by.as_micros();
+        let by = format!("interval '{micros} microseconds'");
+        let lives: String = ["job", "blocked_job", "timer_job"]
+            .map(|table| {
+                let later =
+                    format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 + {micros}))");
+                format!("update {table} set terms = {later} where terms ? 'expires';")
+            })
+            .concat();
+        let failed = "to_jsonb((errors -> -1 ->> 'at')::timestamptz";
+        let all = format!(
+            "{lives}
+             update timer_job set errors = jsonb_set(errors, '{{-1,at}}', {failed} + {by})) where errors is not null;
+             update job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, held_until = held_until + {by};
+             update blocked_job set created_at = created_at + {by};
+             update timer_job set created_at = created_at + {by}, due_at = due_at + {by};
+             update external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
+             update opening set opens_at = opens_at + {by};
+             update rate_log set at = at + {by};
+             update unique_key set expires_at = expires_at + {by};
+             update schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};
+             update submission set received_at = received_at + {by};
+             update result set created_at = created_at + {by}, expires_at = expires_at + {by}"
         );
         // One transaction.
         self.aside().await.batch_execute(&all).await.unwrap();

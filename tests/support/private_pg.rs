@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::faked::FakedClock;
 use super::unique;
 
 /// Dropped, it stops the server and removes its data.
@@ -15,10 +16,58 @@ pub(crate) struct PrivatePg {
     port: u16,
     /// Who runs it; PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
+    /// Whose clock it has.
+    clock: Option<FakedClock>,
 }
 
 impl PrivatePg {
     pub(crate) fn start() -> Self {
+        Self::start_with(&[], &[])
+    }
+
+    /// With a clock that the test sets: see [`set_clock`](Self::set_clock).
+    pub(crate) fn start_with_clock() -> Self {
+        Self::start_by(&[], &[], Some(FakedClock::right()))
+    }
+
+    /// Sets its clock to so many seconds ahead.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        self.clock.as_ref().expect("it has this host's clock").set(seconds);
+    }
+
+    /// With these lines in `postgresql.conf`, and these files beside it.
+    pub(crate) fn start_with(settings: &[&str], files: &[(&str, &str)]) -> Self {
+        Self::start_by(settings, files, None)
+    }
+
+    fn start_by(settings: &[&str], files: &[(&str, &str)], clock: Option<FakedClock>) -> Self {
+        let mut server = Self::new();
+        server.clock = clock;
+        let data = server.data();
+        server.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]);
+        for (name, content) in files {
+            server.write(name, content);
+        }
+        let path = server.dir.join("data/postgresql.conf");
+        let conf = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{conf}\n{}\n", settings.join("\n"))).unwrap();
+        server.start_again();
+        server
+    }
+
+    /// A hot standby of another one.
+    pub(crate) fn standby_of(primary: &Self) -> Self {
+        let server = Self::new();
+        let from = format!("host=127.0.0.1 port={} user=postgres", primary.port);
+        server.run(
+            "pg_basebackup",
+            &["-D", &server.data(), "-d", &from, "-R", "-X", "stream", "-c", "fast", "--no-sync"],
+        );
+        server.start_again();
+        server
+    }
+
+    fn new() -> Self {
         let bin = programs();
         let dir = std::env::temp_dir().join(unique("jobwright_pg_"));
         std::fs::create_dir(&dir).unwrap();
@@ -27,20 +76,71 @@ impl PrivatePg {
             chown(&dir, Some(uid), Some(gid)).unwrap();
         }
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self { bin, dir, port, user };
-        let data = server.data();
-        server.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]);
+        Self { bin, dir, port, user, clock: None }
+    }
+
+    /// After a stop, or for the first time.
+    pub(crate) fn start_again(&self) {
         // A crash of the server loses nothing that the kernel has, so fsync would only cost time.
         let settings = format!(
-            "-p {port} -k {} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=60",
-            server.dir.display()
+            "-p {} -k {} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=60",
+            self.port,
+            self.dir.display()
         );
-        server.run("pg_ctl", &["-D", &data, "-w", "-l", &server.path("log"), "-o", &settings, "start"]);
-        server
+        self.run("pg_ctl", &["-D", &self.data(), "-w", "-l", &self.path("log"), "-o", &settings, "start"]);
+    }
+
+    /// Puts a file into its data directory that only it may read.
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.dir.join("data").join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some((uid, gid)) = self.user {
+            chown(&path, Some(uid), Some(gid)).unwrap();
+        }
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap()
+    }
+
+    /// A standby becomes a primary.
+    pub(crate) fn promote(&self) {
+        self.run("pg_ctl", &["-D", &self.data(), "-w", "promote"]);
+    }
+
+    /// Makes it silent, without a word to anybody, until what this returns is dropped.
+    pub(crate) fn silenced(&self) -> Silenced<'_> {
+        self.signal("STOP");
+        Silenced(self)
+    }
+
+    /// To all its processes.
+    fn signal(&self, name: &str) {
+        let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
+        let main = file.lines().next().unwrap().to_owned();
+        let signal = |pid: &str| {
+            let status = Command::new("kill").arg(format!("-{name}")).arg(pid).status().unwrap();
+            assert!(status.success() || pid != main, "kill -{name} {pid}");
+        };
+        signal(&main);
+        let children = Command::new("pgrep").args(["-P", &main]).output().unwrap();
+        String::from_utf8(children.stdout).unwrap().lines().for_each(signal);
     }
 
     pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// It goes in good order: whoever is connected is told.
+    pub(crate) fn stop(&self) {
+        self.run("pg_ctl", &["-D", &self.data(), "-w", "-m", "fast", "stop"]);
     }
 
     /// As a crash does it: no goodbye to anybody, and recovery at the start.
@@ -61,6 +161,9 @@ impl PrivatePg {
         let mut command = Command::new(self.bin.join(program));
         // That user may not be allowed to be where the tests run.
         command.args(arguments).current_dir("/").stdin(Stdio::null());
+        if let Some(clock) = &self.clock {
+            clock.followed_by(&mut command);
+        }
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
@@ -80,6 +183,16 @@ impl PrivatePg {
     }
 }
 
+/// Dropped, the server goes on.
+#[derive(Debug)]
+pub(crate) struct Silenced<'a>(&'a PrivatePg);
+
+impl Drop for Silenced<'_> {
+    fn drop(&mut self) {
+        self.0.signal("CONT");
+    }
+}
+
 impl Drop for PrivatePg {
     fn drop(&mut self) {
         let data = self.data();
@@ -92,8 +205,11 @@ impl Drop for PrivatePg {
     }
 }
 
-/// The newest PostgreSQL that is installed.
-fn programs() -> PathBuf {
+/// Those of the version that the run is about, or the newest PostgreSQL that is installed.
+pub(crate) fn programs() -> PathBuf {
+    if let Some(named) = std::env::var_os("JOBWRIGHT_TEST_POSTGRES_BIN") {
+        return named.into();
+    }
     let version = |bin: &Path| bin.parent()?.file_name()?.to_str()?.parse::<u32>().ok();
     let mut found: Vec<_> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()

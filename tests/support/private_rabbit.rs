@@ -37,6 +37,15 @@ impl PrivateRabbit {
         server
     }
 
+    /// With these settings and plugins.
+    pub(crate) fn start_with(settings: &str, plugins: &str) -> Self {
+        let mut server = Self::new();
+        std::fs::write(server.dir.join("rabbitmq.conf"), settings).unwrap();
+        std::fs::write(server.dir.join("enabled_plugins"), plugins).unwrap();
+        server.run();
+        server
+    }
+
     /// Starts the server and waits until it takes connections.
     pub(crate) fn run(&mut self) {
         let log = std::fs::File::create(self.dir.join("console")).unwrap();

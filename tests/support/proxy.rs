@@ -40,7 +40,9 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    upstream: String,
+    /// Connections go to each of them in turn.
+    upstreams: std::sync::Mutex<Vec<String>>,
+    accepted: AtomicUsize,
     weather: watch::Sender<Weather>,
     /// Raised to cut all connections that are open.
     cuts: watch::Sender<u64>,
@@ -56,7 +58,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            upstream: upstream.into(),
+            upstreams: std::sync::Mutex::new(vec![upstream.into()]),
+            accepted: AtomicUsize::new(0),
             weather: watch::Sender::new(Weather::Fine),
             cuts: watch::Sender::new(0),
             swallow: std::sync::Mutex::default(),
@@ -65,6 +68,11 @@ impl Proxy {
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
         Self { address, shared, task }
+    }
+
+    /// Sends new connections there, in turn; those that are open stay where they are.
+    pub(crate) fn point_at(&self, upstreams: &[String]) {
+        *self.shared.upstreams.lock().unwrap() = upstreams.to_vec();
     }
 
     /// Cuts every connection and refuses new ones.
@@ -136,7 +144,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn connection(client: TcpStream, shared: Arc<Shared>) {
     let mut cuts = shared.cuts.subscribe();
     cuts.mark_unchanged();
-    let Ok(server) = TcpStream::connect(&shared.upstream).await else { return };
+    let upstream = {
+        let upstreams = shared.upstreams.lock().unwrap();
+        upstreams[shared.accepted.fetch_add(1, Ordering::SeqCst) % upstreams.len()].clone()
+    };
+    let Ok(server) = TcpStream::connect(&upstream).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();

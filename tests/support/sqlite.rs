@@ -132,7 +132,7 @@ impl TestDb for SqliteDb {
     async fn clear(&self) {
         self.raw(
             "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
-             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job;
+             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job; delete from jobwright_ending;
              delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node;
              delete from jobwright_unique_key; delete from jobwright_rate_log; delete from jobwright_opening; commit",
         )
@@ -181,6 +181,34 @@ impl SqlDb for SqliteDb {
              update jobwright_unique_key set expires_at = expires_at - {by};
              update jobwright_schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
                                            until_at = until_at - {by};
+             commit"
+        ))
+        .await;
+    }
+
+    async fn write_ahead(&self, by: Duration) {
+        let later = jiff::SignedDuration::try_from(by).unwrap();
+        let by = by.as_micros();
+        let lives: String = ["job", "blocked_job", "timer_job"]
+            .map(|table| {
+                let later = format!("json_set(terms, '$.expires', (terms ->> 'expires') + {by})");
+                format!("update jobwright_{table} set terms = {later} where terms ->> 'expires' is not null;")
+            })
+            .concat();
+        let failed = Timestamp::now().checked_add(later).unwrap();
+        self.raw(format!(
+            "begin immediate; {lives}
+             update jobwright_timer_job set errors = json_set(errors, '$[#-1].at', '{failed}') where errors is not null;
+             update jobwright_job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, held_until = held_until + {by};
+             update jobwright_blocked_job set created_at = created_at + {by};
+             update jobwright_timer_job set created_at = created_at + {by}, due_at = due_at + {by};
+             update jobwright_external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
+             update jobwright_opening set opens_at = opens_at + {by};
+             update jobwright_rate_log set at = at + {by};
+             update jobwright_unique_key set expires_at = expires_at + {by};
+             update jobwright_schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};
+             update jobwright_submission set received_at = received_at + {by};
+             update jobwright_result set created_at = created_at + {by}, expires_at = expires_at + {by};
              commit"
         ))
         .await;

@@ -167,6 +167,15 @@ impl Gate {
         self.0.send_replace(true);
     }
 
+    /// Waits until so many handlers stand in front of it.
+    pub(crate) async fn waiting(&self, count: usize) {
+        eventually(PATIENCE, async || self.0.receiver_count() >= count).await;
+    }
+
+    pub(crate) fn nobody_waits(&self) -> bool {
+        self.0.receiver_count() == 0
+    }
+
     pub(crate) async fn pass(&self) {
         let mut open = self.0.subscribe();
         let _ = open.wait_for(|open| *open).await;

@@ -1,12 +1,16 @@
 //! Benchmarks of the harness, against the servers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::run::{self, Result};
 use crate::services::{self, Urls};
 
 /// All of them, in the order of their tables in docs/performance.md.
 const ALL: [&str; 5] = ["core", "amqp", "engine", "degradation", "peers"];
+
+/// One benchmark takes half an hour by default, and longer with more runs.
+const DEADLINE: Duration = Duration::from_secs(6 * 3600);
 
 /// `args` as for the harness; or only options, or `all` and options, for all benchmarks one after the other. `--dir DIR` then keeps the values
 /// and the chart of each there.
@@ -41,5 +45,5 @@ fn all(urls: &Urls, mut options: Vec<String>) -> Result<()> {
 
 fn one(urls: &Urls, args: &[String]) -> Result<()> {
     let mut command = run::cargo(["run", "--release", "--package", "jobwright-bench", "--"]);
-    run::run(command.args(args).envs(urls.variables()), None)
+    run::run(command.args(args).envs(urls.variables()), DEADLINE)
 }

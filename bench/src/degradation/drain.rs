@@ -78,8 +78,8 @@ impl Drain {
         if self.owned > 0 {
             // Of a node that lives for as long as this takes.
             let sql = format!(
-                "with owner as (insert into {0}.node (name, host, pid, lease, expires_at) \
-                                values ('busy', 'elsewhere', 1, '1 hour', clock_timestamp() + interval '1 hour') returning id) \
+                "with owner as (insert into {0}.node (id, name, host, pid, lease, expires_at) \
+                                values (1, 'busy', 'elsewhere', 1, '1 hour', clock_timestamp() + interval '1 hour') returning id) \
                  insert into {0}.job (id, kind, queue, rank, max_attempts, payload, lock_owner, claimed_at, version, attempt) \
                  select gen_random_uuid(), '{KIND}', '{QUEUE}', 0, 10, '{1}'::jsonb, owner.id, now(), 1, 1 \
                  from owner, generate_series(1, {2})",

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::Fence;
 use jobwright::store::{ClaimRequest, NodeInfo, ScanMark, ScanPart};
+use jobwright::{ClaimNumber, Fence};
 
 use crate::Result;
 use crate::load::{BATCH, Inserter, KIND, QUEUE, payload};
@@ -77,6 +77,7 @@ impl Front {
             let start = Instant::now();
             let request = ClaimRequest {
                 node,
+                claim: ClaimNumber::new(1),
                 queue: QUEUE,
                 kinds: Some(&kinds),
                 limit: BATCH,

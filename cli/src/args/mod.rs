@@ -54,7 +54,8 @@ Configuration file (jobwright.toml):
   command = [\"sha256sum\"]
   timeout = \"10m\"
 
-Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the database or the broker can't be reached.
+Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 the database or the broker can't be reached,
+4 (`worker --drain`) jobs are left that something holds back.
 
 Example:
   find . -type f | jobwright send --lines checksum
@@ -151,6 +152,9 @@ $JOBWRIGHT_JOB_ID.
 SIGINT or SIGTERM: takes no more jobs and waits for running ones, at most `executor.grace`; a second one stops at once. Jobs that
 were stopped are given back at no attempt.
 
+--drain ends when nothing waits, is due or runs. What is due later is left to another time. Jobs that a rate holds back are waited for; if all
+that is left waits for something else (a pause, a group or a limit that is held elsewhere), it says what, and ends with exit code 4.
+
 Example:
   jobwright worker --queue default=20 --queue mail
   jobwright worker --drain";
@@ -175,6 +179,9 @@ pub(crate) struct WorkerArgs {
     /// End when nothing that could be run here waits, runs or is due.
     #[arg(long)]
     pub(crate) drain: bool,
+    /// Keep trying when the database, or a broker that is required, can't be reached at the start, instead of ending with 3.
+    #[arg(long)]
+    pub(crate) wait: bool,
 }
 
 #[derive(Debug, Args)]

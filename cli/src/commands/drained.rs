@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobwright::store::{JobFilter, JobState, JobStore, Page};
 use jobwright::{AnyStore, CommandExecutor};
 
+use super::blocked::{Held, held};
 use crate::failure::Failure;
+
+/// For how long nothing must change about jobs that are blocked before they count as left: what holds them may be about to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a worker can run.
 pub(super) struct Scope {
@@ -25,11 +29,16 @@ enum Look {
     Empty { later: u64 },
     /// Only jobs of kinds that this worker can't run.
     Foreign(u64),
+    /// Jobs that it could run, and something else than a rate holds them back. The text says what.
+    Blocked(Held, String),
 }
 
 /// Returns when nothing waits, runs (anywhere: it may fail and come back), is in the hands of external workers or is due in these
 /// queues. A row that is held for its delivery waits as well; a delivery that is still in the broker then is stale, and means nothing. What a dead node still
-/// owns counts as running. Timers that are due later are left to another time.
+/// owns counts as running. Timers that are due later are left to another time; what a rate holds back is waited for.
+///
+/// # Errors
+/// [`Failure::Left`] when only jobs are left that are blocked by what does not end by itself.
 pub(super) async fn drained(
     executor: &CommandExecutor<AnyStore>,
     jobs: &Arc<dyn JobStore>,
@@ -37,6 +46,7 @@ pub(super) async fn drained(
 ) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
+    let mut blocked: Option<(Instant, Held)> = None;
     loop {
         // The counts cost a pass over the tables, so they wait until this process has nothing in hand.
         if executor.stats().in_flight == 0 {
@@ -54,7 +64,17 @@ pub(super) async fn drained(
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
                 }
-                Ok(look) => foreign_before = matches!(look, Look::Foreign(_)),
+                Ok(Look::Blocked(held, why)) => match blocked.take() {
+                    Some((since, before)) if before == held && since.elapsed() >= PATIENCE => {
+                        return Err(Failure::Left(why));
+                    }
+                    Some((since, before)) if before == held => blocked = Some((since, held)),
+                    _ => blocked = Some((Instant::now(), held)),
+                },
+                Ok(look) => {
+                    foreign_before = matches!(look, Look::Foreign(_));
+                    blocked = None;
+                }
                 Err(error) if error.is_retryable() => {
                     tracing::warn!(%error, "could not see whether there is work left; trying again");
                 }
@@ -70,7 +90,7 @@ pub(super) async fn drained(
 
 async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look> {
     let status = jobs.status().await?;
-    let (mut open, mut outbound, mut overdue, mut later) = (0, 0, 0, 0);
+    let (mut open, mut outbound, mut blocked, mut overdue, mut later) = (0, 0, 0, 0, 0);
     for queue in &status.queues {
         let count = queue.waiting + queue.running + queue.external;
         if scope.outbound.contains(&queue.queue) {
@@ -80,13 +100,14 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
         } else {
             continue;
         }
+        blocked += queue.blocked;
         overdue += queue.overdue;
         later += queue.timer;
     }
     if overdue > 0 || outbound > 0 {
         return Ok(Look::Busy);
     }
-    if open == 0 {
+    if open == 0 && blocked == 0 {
         return Ok(Look::Empty { later });
     }
     for queue in &scope.queues {
@@ -103,5 +124,16 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
             }
         }
     }
-    Ok(Look::Foreign(open))
+    // A gate that has opened: the executor is about to look behind it.
+    if blocked > 0 && jobs.overdue_openings().await?.openings > 0 {
+        return Ok(Look::Busy);
+    }
+    if blocked > 0
+        && let Some(held) = held(jobs, scope).await?
+    {
+        let rules = jobs.rules().await?;
+        let why = held.describe(&rules);
+        return Ok(if held.comes_by_itself(&rules) { Look::Busy } else { Look::Blocked(held, why) });
+    }
+    Ok(Look::Foreign(open + blocked))
 }

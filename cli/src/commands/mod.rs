@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod audit;
+mod blocked;
 pub(crate) mod broker;
 pub(crate) mod doctor;
 pub(crate) mod drained;
@@ -10,6 +11,7 @@ pub(crate) mod lines;
 pub(crate) mod migrate;
 pub(crate) mod mode;
 pub(crate) mod nodes;
+mod patience;
 pub(crate) mod queues;
 pub(crate) mod rules;
 pub(crate) mod schedules;
@@ -21,15 +23,17 @@ pub(crate) mod worker;
 
 use jobwright::{AnyStore, BrokerConfig, Config, MessageServices};
 
+use self::patience::patiently;
 use crate::config::Settings;
 use crate::failure::Failure;
 
 /// Connects to the configured database, and to the broker if there is one. The schema of an embedded one is brought up, since nobody else would.
 pub(crate) async fn connect(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
-    Ok(MessageServices::connect(&settings.core()).await?)
+    Ok(connect_database(settings).await?.with_broker(&settings.broker).await?)
 }
 
 /// Connects to the configured database alone, for what needs no broker.
 pub(crate) async fn connect_database(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
-    Ok(MessageServices::connect(&Config { broker: BrokerConfig::default(), ..settings.core() }).await?)
+    let config = Config { broker: BrokerConfig::default(), ..settings.core() };
+    Ok(patiently(settings, MessageServices::connect(&config)).await?)
 }

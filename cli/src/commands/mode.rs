@@ -34,7 +34,7 @@ impl Mode {
         // `connect` has waited for the first news; a connection that is just being made gets a moment more.
         let mut changes = broker.changes();
         let _ = tokio::time::timeout(PATIENCE, changes.wait_for(BrokerMode::is_up)).await;
-        let (state, why, down) = match broker.mode() {
+        let (state, why, down) = match broker.ask(PATIENCE).await {
             BrokerMode::Up(_) => ("up", None, None),
             BrokerMode::Blocked(why) => ("blocked", Some(why), None),
             BrokerMode::Down { since, why } => ("down", Some(why), Some(since.elapsed().as_secs_f64())),

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::connect;
 use super::mode::Mode;
+use super::patience::patiently;
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -64,7 +65,7 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
-    let status = messages.jobs().status().await?;
+    let status = patiently(settings, messages.jobs().status()).await?;
     Ok(Report { mode, pipes: pipes(messages, settings, &status).await, messages: messages.describe(), status })
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::{AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, REPLY_QUEUE};
+use jobwright::{
+    AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::connect;
@@ -19,6 +21,10 @@ use crate::handlers::{Output, Program, Webhook};
 const DEFAULT_CONCURRENCY: usize = 10;
 /// How long the engine may take to write down what was given back, once its handlers have stopped.
 const LEAVE: Duration = Duration::from_secs(10);
+
+/// Between two attempts to connect at the start; doubles up to the longest.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 const NO_HANDLERS: &str = "\
 no handlers are configured, so there is nothing this worker could run. Put some into jobwright.toml (or the file of `--config`):
@@ -38,7 +44,13 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     // First of all, so that no signal is missed while connecting.
     let mut signals = Signals::new()?;
     let began = Instant::now();
-    let messages = connect(settings).await?;
+    let messages = tokio::select! {
+        connected = reach(settings, args.wait) => connected?,
+        name = signals.next(), if args.wait => {
+            tracing::info!(signal = name, "stopping: nothing had begun");
+            return Ok(());
+        }
+    };
     let jobs = messages.jobs().clone();
     let broker = messages.broker().cloned();
     let outbound = broker.iter().flat_map(|_| [EVENT_QUEUE, REPLY_QUEUE]);
@@ -59,6 +71,8 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             Ok(())
         }
         ended = drained(&executor, &jobs, &scope), if args.drain => ended,
+        // Why, says `shutdown`.
+        () = executor.ended() => Ok(()),
         () = output.closed() => Err(Failure::Failed(
             "stdout was closed, so the output of programs can't be written any more; the worker stopped".to_owned(),
         )),
@@ -84,6 +98,21 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
         return Err(Failure::Failed("stopped before all handlers had finished".to_owned()));
     }
     ended
+}
+
+/// Connects; if it is to wait, until that succeeds or fails for a reason that does not pass by itself.
+async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
+    let mut delay = FIRST_DELAY;
+    loop {
+        match connect(settings).await {
+            Err(Failure::Library(error)) if wait && error.is_retryable() => {
+                tracing::warn!("not connected yet, trying again in {delay:?}: {error}");
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(LONGEST_DELAY);
+            }
+            ended => return ended,
+        }
+    }
 }
 
 /// What this worker works on.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
+use super::leash::{self, Leash};
 use super::{Ended, Output, reply, tail, trace};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
@@ -79,9 +80,10 @@ impl Program {
     }
 
     /// Runs it for one job and returns what it wrote; `None`: the worker stops. When this future is dropped (timeout, lost lease,
-    /// shutdown), the program and all it started in its process group are killed.
+    /// shutdown), the program and all it started in its process group are killed; if the worker dies, the program is.
     async fn execute(&self, job: &Job) -> Result<Option<Vec<u8>>, JobError> {
-        let mut child = self.spawn(job).map_err(|error| self.not_started(&error))?;
+        let (command, leash) = self.command(job);
+        let mut child = leash::start(command).await.map_err(|error| self.not_started(&error))?;
         let mut group = Group::of(&child);
         let mut written = Written::default();
         let status = {
@@ -111,11 +113,14 @@ impl Program {
         group.forget();
         let status =
             status.map_err(|error| JobError::new(format!("`{}` could not be waited for: {error}", self.name())))?;
+        if let Some(error) = leash.refusal(status, &written.stderr) {
+            return Err(self.not_started(&error));
+        }
         self.conclude(status, written).map(Some)
     }
 
-    fn spawn(&self, job: &Job) -> std::io::Result<Child> {
-        let mut command = Command::new(self.name());
+    fn command(&self, job: &Job) -> (Command, Leash) {
+        let (mut command, leash) = Leash::command(self.name());
         command
             .args(self.words.iter().skip(1))
             .env("JOBWRIGHT_JOB_ID", job.id.to_string())
@@ -144,7 +149,7 @@ impl Program {
         for (name, value) in &job.headers {
             command.env(header_variable(name), value);
         }
-        command.spawn()
+        (command, leash)
     }
 
     fn not_started(&self, error: &std::io::Error) -> JobError {

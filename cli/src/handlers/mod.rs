@@ -1,6 +1,7 @@
 //! Handlers without Rust: programs and URLs.
 
 mod command;
+pub(crate) mod leash;
 mod output;
 mod url;
 

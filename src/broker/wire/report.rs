@@ -7,9 +7,9 @@ use super::fields::{Fields, bad, quoted};
 use super::submission::duration;
 use super::{ExternalReport, Incoming, Refusal, body};
 use crate::job::{Fence, Limits, NewJob, Payload, RetryAdvice};
+use crate::store::broker::LONGEST_LEASE;
 
-/// The longest lease that can be asked for, and the longest delay before another attempt.
-const LEASE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest delay before another attempt.
 const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What an external worker reports.
@@ -74,7 +74,7 @@ fn advice(fields: Fields<'_>) -> Result<RetryAdvice, Refusal> {
 }
 
 fn lease(fields: Fields<'_>) -> Result<Option<Duration>, Refusal> {
-    match limited(fields, "lease", LEASE_MAX)? {
+    match limited(fields, "lease", LONGEST_LEASE)? {
         Some(Duration::ZERO) => Err(bad("header lease is 0; use at least 1 ms, or leave it out")),
         lease => Ok(lease),
     }

@@ -12,6 +12,7 @@ use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Subscription, Tag, wire};
+use crate::error::warn_of;
 use crate::executor::dispatcher::start;
 use crate::executor::queue::Queue;
 use crate::executor::stats::add;
@@ -161,16 +162,16 @@ impl<S: Store> Deliveries<S> {
             return Some(Vec::new());
         }
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
-        match self.node.store.claim_delivered(self.node.id, fences, Some(&self.kinds)).await {
+        let (node, claim) = (self.node.id, self.node.next_claim());
+        match self.node.store.claim_delivered(node, claim, fences, Some(&self.kinds)).await {
             Ok(jobs) => {
                 self.node.in_flight.add(jobs.iter());
                 drop(claiming);
                 Some(jobs)
             }
             Err(error) => {
-                tracing::warn!(queue = %self.queue.name, %error, "delivered jobs could not be claimed; they wait in the table");
-                // The statement may have taken effect, and only its answer got lost.
-                self.node.in_flight.suspect();
+                warn_of!(error, queue = %self.queue.name, "delivered jobs could not be claimed; they wait in the table");
+                self.node.claim_failed(&error);
                 None
             }
         }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{BATCH, Incarnation, insist, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, Published, wire};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, warn_of};
 use crate::executor::jitter;
 use crate::executor::stats::add;
-use crate::job::{Fence, Job};
+use crate::job::{Fence, HandOutNumber, Job};
 use crate::store::Store;
 
 /// Time between two looks at a queue that is full, or that nobody consumes.
@@ -92,7 +92,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
                 }
             }
             Err(error) => {
-                tracing::warn!(queue = %feed.queue.name, %error, "jobs could not be handed to external workers; trying again");
+                warn_of!(error, queue = %feed.queue.name, "jobs could not be handed to external workers; trying again");
                 delays.next_delay()
             }
         };
@@ -132,7 +132,7 @@ impl<S: Store> Feed<S> {
             return Ok(Round::Full);
         }
         let limit = room.min(BATCH);
-        let jobs = self.node.store.hand_out(name, limit, *lease).await?;
+        let jobs = self.node.store.hand_out(name, limit, *lease, HandOutNumber::random()).await?;
         if jobs.is_empty() {
             return Ok(Round::Empty);
         }
@@ -150,7 +150,13 @@ impl<S: Store> Feed<S> {
         }
         let store = &self.node.store;
         tokio::select! {
-            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|_| Round::Full),
+            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|taken| {
+                if taken < back.len() as u64 {
+                    // One that was cancelled meanwhile may have held what others wait for.
+                    self.node.in_flight.gate.notify_one();
+                }
+                Round::Full
+            }),
             // The database does not answer either: their leases run out.
             () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
         }

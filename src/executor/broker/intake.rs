@@ -1,10 +1,12 @@
 //! Jobs that foreign producers submit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::refuse::{self, Aside};
-use super::{BATCH, Incarnation, insist};
-use crate::broker::{Acks, Broker, Incoming, Refusal, wire};
+use super::{BATCH, Incarnation, insist, up};
+use crate::backoff::Reconnect;
+use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
 use crate::job::Submission;
@@ -16,7 +18,24 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = take(&node, &broker) => {}
+        ((), ()) = async { tokio::join!(take(&node, &broker), prepare(&broker)) } => {}
+    }
+}
+
+/// Declares what submissions need besides their queue, which whoever consumes it declares: the queue of those that are refused. Without it
+/// a bad one could only be given back to the broker, which delivers it again at once. Whoever may not declare is told so, once.
+async fn prepare(broker: &Broker) {
+    let mut delays = Reconnect::new(Duration::from_secs(5));
+    loop {
+        up(broker).await;
+        match broker.ensure(&Lane::Submissions).await {
+            Ok(()) => return,
+            Err(error) if error.is_retryable() => tokio::time::sleep(delays.next_delay()).await,
+            Err(error) => {
+                tracing::warn!(%error, "submissions that are refused can't be put aside");
+                return;
+            }
+        }
     }
 }
 
@@ -44,6 +63,10 @@ async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
         }
         if !aside.is_empty() {
             add(&node.counters.messages_refused, aside.len());
+            // It costs nothing if it was seen before and nothing was returned since. If it fails, they can't be put aside, which is said there.
+            if let Err(error) = broker.ensure(&Lane::Submissions).await {
+                tracing::debug!(%error, "the queue of refused submissions was not looked at");
+            }
             // Waited for: a producer of rubbish alone is slowed down by it.
             refuse::set_aside(broker.clone(), acks.clone(), aside).await;
         }

@@ -28,7 +28,7 @@ pub use self::external::ExternalQueue;
 use super::incarnation::Incarnation;
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, BrokerMode};
-use crate::error::Result;
+use crate::error::{Result, warn_of};
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, JobStore, Store};
@@ -121,7 +121,7 @@ async fn insist<T, F: Future<Output = Result<T>>>(what: &'static str, mut call: 
     loop {
         match call().await {
             Err(error) if error.is_retryable() => {
-                tracing::warn!(%error, what, "the store did not take what came from the broker; trying again");
+                warn_of!(error, what, "the store did not take what came from the broker; trying again");
                 tokio::time::sleep(delays.next_delay()).await;
             }
             other => return other,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, Outgoing, Published, wire};
-use crate::error::Result;
+use crate::error::{Result, warn_of};
 use crate::executor::completer::Report;
 use crate::executor::jitter;
 use crate::executor::stats::add;
@@ -41,8 +41,8 @@ impl<S: Store> Relay<S> {
                     self.node.rung(self.queue, jitter(self.node.poll_interval)).await;
                 }
                 Err(error) => {
-                    tracing::warn!(queue = self.queue, %error, "messages could not be relayed; trying again");
-                    self.node.in_flight.suspect();
+                    warn_of!(error, queue = self.queue, "messages could not be relayed; trying again");
+                    self.node.claim_failed(&error);
                     tokio::time::sleep(delays.next_delay()).await;
                 }
             }
@@ -56,6 +56,7 @@ impl<S: Store> Relay<S> {
         }
         let request = ClaimRequest {
             node: self.node.id,
+            claim: self.node.next_claim(),
             queue: self.queue,
             kinds: None,
             limit: BATCH,

@@ -14,6 +14,8 @@
 //! passed over, and not to take the next rows before those that come for them. One without an end waits until the flood is over.
 //!
 //! A look from the start that was expensive is followed by a rest, so that such looks take a small share of the time whatever they cost.
+//! One that failed says little of what the next will cost: a server that fell silent, or was replaced, cost it its deadline. So the rest is
+//! short at first, and longer each time.
 //!
 //! Rows get their numbers before they are committed, so those of a slow transaction appear behind what was taken meanwhile.
 //! While a queue is flooded they wait for the next look from the start, like everything else waits its turn. When it is not, they are
@@ -78,6 +80,8 @@ pub(super) struct Scan {
     allowed_at: Instant,
     /// One is due, wanted or not.
     due_at: Instant,
+    /// So many of them have failed since the last one that did not.
+    failures: u32,
 }
 
 /// One look.
@@ -126,6 +130,7 @@ impl Scan {
             partial: false,
             allowed_at: now,
             due_at: now,
+            failures: 0,
         }
     }
 
@@ -190,9 +195,9 @@ impl Scan {
                 self.draining = draining;
             }
             // It says nothing of the flood.
-            Reach::PassedOver(_) => self.looked_from_start(look, now),
+            Reach::PassedOver(_) => self.answered_from_start(look, now),
             Reach::Whole => {
-                self.looked_from_start(look, now);
+                self.answered_from_start(look, now);
                 self.flow = Flow::seen(None, None, claimed).filter(|_| all);
                 self.draining = draining;
             }
@@ -210,18 +215,26 @@ impl Scan {
             }
             Reach::On { front: None, .. } => {}
             Reach::PassedOver(_) | Reach::Whole => {
-                self.looked_from_start(look, now);
+                let rest = REST.min(1_u32.checked_shl(self.failures).unwrap_or(REST));
+                self.looked_from_start(look, now, rest);
+                self.failures += 1;
                 self.owed = true;
             }
         }
         self.flow = None;
     }
 
-    fn looked_from_start(&mut self, look: &Look, now: Instant) {
+    fn answered_from_start(&mut self, look: &Look, now: Instant) {
+        self.failures = 0;
+        self.looked_from_start(look, now, REST);
+    }
+
+    /// A rest of so many times what it cost too much.
+    fn looked_from_start(&mut self, look: &Look, now: Instant, rest: u32) {
         self.partial = false;
         // One that takes rows is as expensive as one from the marks. What it costs more is what it walked over.
         let cost = now.duration_since(look.begun).saturating_sub(self.usual);
-        let rest = if cost > CHEAP { cost * REST } else { Duration::ZERO };
+        let rest = if cost > CHEAP { cost * rest } else { Duration::ZERO };
         self.allowed_at = now + rest;
         // Many nodes that began together should not look together.
         self.due_at = now + rest.max(jitter(FROM_START));

@@ -237,7 +237,28 @@ fn looks_go_on_from_the_marks_when_one_from_the_start_takes_too_long() {
     scan.failed(&whole, now);
     let next = scan.next(now, 1);
     assert_eq!(after(&next), Some(vec![(0, 1)]));
-    assert!(scan.wanted_at() > Some(now + 60_000 * MS), "it is still owed");
+    assert!(scan.wanted_at() > Some(now + 20_000 * MS), "it is still owed");
+}
+
+/// A server that fell silent costs a look its deadline, and says nothing of what the next one will cost.
+#[test]
+fn looks_from_the_start_that_fail_one_after_the_other_rest_longer_each_time() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    let rest = |scan: &mut Scan, now: &mut Instant| {
+        let look = scan.next(*now, 1);
+        assert!(is_whole(&look));
+        *now += 5000 * MS;
+        scan.failed(&look, *now);
+        let rest = scan.wanted_at().unwrap() - *now;
+        *now += rest;
+        rest.as_secs()
+    };
+    let rests: Vec<u64> = (0..7).map(|_| rest(&mut scan, &mut now)).collect();
+    assert_eq!(rests, [5, 10, 20, 40, 80, 80, 80]);
+    look(&mut scan, &mut now, MS, &[], 1);
+    scan.owe();
+    assert_eq!(rest(&mut scan, &mut now), 5, "one that was answered begins anew");
 }
 
 #[test]

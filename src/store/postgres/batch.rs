@@ -7,8 +7,8 @@ use tokio_postgres::{Error as PgError, Row};
 
 use super::Shared;
 use super::client::{Lease, Params, query};
-use super::connect::ENGINE_CONNECTIONS;
 use super::error::{Doing, lost_connection, stale_statement};
+use super::pool::ENGINE_CONNECTIONS;
 use super::statements::Statement;
 use crate::error::Result;
 
@@ -60,16 +60,22 @@ impl Batch {
         let answer = timeout_at(self.deadline, query(self.lease.client()?, self.shared.pgbouncer, statement, params))
             .await
             .map_err(|_| self.doing().timeout(self.shared.call_timeout))?;
-        if answer.as_ref().is_err_and(stale_statement) {
-            self.shared.engine.manager().statement_caches.clear();
+        if let Err(error) = &answer {
+            let conn = self.lease.client()?;
+            self.shared.heed(conn, error);
+            if stale_statement(error) {
+                self.shared.forget_statements(conn);
+            }
         }
         Ok(answer)
     }
 
     pub(super) async fn commit(mut self) -> Result<()> {
+        self.lease.committing();
         self.command("commit").await?;
+        let alone = self.lease.client()?.line.stands_alone();
         self.lease.finish();
-        Ok(())
+        if alone { Err(self.doing().stands_alone()) } else { Ok(()) }
     }
 
     pub(super) async fn roll_back(mut self) -> Result<()> {
@@ -84,9 +90,13 @@ impl Batch {
 
     async fn command(&self, command: &str) -> Result<()> {
         let doing = self.doing();
-        timeout_at(self.deadline, self.lease.client()?.batch_execute(command))
+        let conn = self.lease.client()?;
+        let answer = timeout_at(self.deadline, conn.batch_execute(command))
             .await
-            .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|error| doing.explain(error))
+            .map_err(|_| doing.timeout(self.shared.call_timeout))?;
+        answer.map_err(|error| {
+            self.shared.heed(conn, &error);
+            doing.explain(error)
+        })
     }
 }

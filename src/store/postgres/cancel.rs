@@ -4,40 +4,30 @@
 //! for that (`PQcancel`), and so does this. The driver hangs up as soon as the request is written, and `PgBouncer` before 1.19.1 does not
 //! survive it: if it has forwarded the request and its client is gone when the server's answer comes, it ends itself and every
 //! connection it serves (its issue 801; Debian 12 has 1.18).
+//!
+//! What may be committing is never cancelled: it would then stand, on this server alone if it waits for a synchronous standby.
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::task::JoinSet;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
-use tokio_postgres::config::{Config, Host};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::{CancelToken, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connect::Target;
+use super::connect::Place;
 
-/// All of it: lookups of names, connections, and the servers' good-byes.
+/// All of it: the connection, and the server's good-bye.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Asks wherever the connection may have gone to: the request names a process and its secret, so only that server heeds it.
-/// Best effort: the server's own `statement_timeout` ends the statement anyway.
-pub(super) async fn cancel(token: CancelToken, target: Target) {
-    let all = async {
-        let mut requests = JoinSet::new();
-        for place in places(&target.config).await {
-            requests.spawn(request(token.clone(), place, target.tls.clone()));
-        }
-        while requests.join_next().await.is_some() {}
-    };
-    let _ = timeout(DEADLINE, all).await;
+/// Asks the server that the connection went to. Best effort: its own `statement_timeout` ends the statement anyway.
+pub(super) async fn cancel(token: CancelToken, place: Place, tls: MakeRustlsConnect) {
+    let _ = timeout(DEADLINE, request(token, place, tls)).await;
 }
 
 async fn request(
@@ -46,7 +36,10 @@ async fn request(
     mut tls: MakeRustlsConnect,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     match place {
-        Place::Unix(path) => token.cancel_query_raw(Patient(UnixStream::connect(path).await?), NoTls).await?,
+        Place::Unix(folder, port) => {
+            let path = folder.join(format!(".s.PGSQL.{port}"));
+            token.cancel_query_raw(Patient(UnixStream::connect(path).await?), NoTls).await?;
+        }
         Place::Tcp { address, name } => {
             let stream = TcpStream::connect(address).await?;
             let tls = MakeTlsConnect::<Patient<TcpStream>>::make_tls_connect(&mut tls, &name)?;
@@ -54,33 +47,6 @@ async fn request(
         }
     }
     Ok(())
-}
-
-/// Where a server may be.
-#[derive(Debug, PartialEq, Eq)]
-enum Place {
-    Unix(PathBuf),
-    Tcp { address: SocketAddr, name: String },
-}
-
-/// All addresses of all hosts.
-async fn places(config: &Config) -> Vec<Place> {
-    let ports = config.get_ports();
-    let mut places = Vec::new();
-    for (n, host) in config.get_hosts().iter().enumerate() {
-        let port = ports.get(n).or(ports.first()).copied().unwrap_or(5432);
-        match (host, config.get_hostaddrs().get(n)) {
-            (Host::Unix(folder), _) => places.push(Place::Unix(folder.join(format!(".s.PGSQL.{port}")))),
-            (Host::Tcp(name), Some(ip)) => {
-                places.push(Place::Tcp { address: SocketAddr::new(*ip, port), name: name.clone() });
-            }
-            (Host::Tcp(name), None) => {
-                let found = lookup_host((name.as_str(), port)).await.into_iter().flatten();
-                places.extend(found.map(|address| Place::Tcp { address, name: name.clone() }));
-            }
-        }
-    }
-    places
 }
 
 /// A stream whose shutting down waits for the other side to do it first.
@@ -135,25 +101,5 @@ where
     fn connect(self, stream: S) -> Self::Future {
         let connected = self.0.connect(stream);
         Box::pin(async { connected.await.map(Patient) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn every_host_of_the_url_is_asked() {
-        let tcp = |address: &str, name: &str| Place::Tcp { address: address.parse().unwrap(), name: name.to_owned() };
-        let config: Config = "postgres://u@127.0.0.1:7001,[::1]:7002,%2Fvar%2Frun:7003/d".parse().unwrap();
-        let expected = [
-            tcp("127.0.0.1:7001", "127.0.0.1"),
-            tcp("[::1]:7002", "::1"),
-            Place::Unix(PathBuf::from("/var/run/.s.PGSQL.7003")),
-        ];
-        assert_eq!(places(&config).await, expected);
-        // One port for all, and addresses that are given are not looked up.
-        let config: Config = "host=a.example,b.example hostaddr=10.0.0.1,10.0.0.2 port=7004".parse().unwrap();
-        assert_eq!(places(&config).await, [tcp("10.0.0.1:7004", "a.example"), tcp("10.0.0.2:7004", "b.example")]);
     }
 }

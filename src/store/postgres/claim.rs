@@ -12,7 +12,7 @@ use super::range::Ranges;
 use super::types::tid;
 use super::{Shared, rows};
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, NodeId};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -37,6 +37,7 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
                 &front.as_ref().map(|front| front.span),
                 &ranges.last_seqs,
                 &front.as_ref().map(|front| front.rank),
+                &request.claim.as_int4(),
             ],
         )
         .await?;
@@ -58,11 +59,13 @@ fn best_first(jobs: impl Iterator<Item = Result<Job>>) -> Result<Vec<Job>> {
 pub(super) async fn claim_delivered(
     shared: &Arc<Shared>,
     node: NodeId,
+    claim: ClaimNumber,
     deliveries: &[Fence],
     kinds: Option<&[String]>,
 ) -> Result<Vec<Job>> {
     let (ids, versions) = columns(deliveries);
-    let params: [&(dyn ToSql + Sync); 4] = [&node.0, &ids, &versions, &kinds];
+    let number = claim.as_int4();
+    let params: [&(dyn ToSql + Sync); 5] = [&node.0, &ids, &versions, &kinds, &number];
     let rows = shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await?;
     queued(&rows)
 }

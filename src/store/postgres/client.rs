@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::{Object, Pool};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
@@ -10,7 +9,9 @@ use tokio_postgres::{Error as PgError, Row};
 use super::Shared;
 use super::batch::Batch;
 use super::cancel::cancel;
-use super::error::{Doing, lost_connection, stale_statement};
+use super::connect::Conn;
+use super::error::{Doing, lost_connection, stale_statement, unanswered};
+use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
@@ -18,7 +19,7 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Runs a statement on any client: named and cached, or unnamed where a pooler may change the session in between.
 pub(super) async fn query(
-    client: &deadpool_postgres::ClientWrapper,
+    client: &Conn,
     pgbouncer: bool,
     statement: &Statement,
     params: Params<'_>,
@@ -33,8 +34,8 @@ pub(super) async fn query(
 }
 
 impl Shared {
-    /// Takes a connection of a pool. The pool itself bounds each step (waiting for one, making one), and says which took too
-    /// long. It only notices a dead connection when that is used, so this answers for the connection, not for the server.
+    /// Takes a connection of a pool. The pool itself bounds each step (waiting for one, each server when one is made), and says which
+    /// took too long. It only notices a dead connection when that is used, so this answers for the connection, not for the server.
     pub(super) async fn client(&self, pool: &Pool, doing: Doing<'_>) -> Result<Object> {
         pool.get().await.map_err(|e| doing.explain_pool(e, pool.status().max_size))
     }
@@ -47,7 +48,7 @@ impl Shared {
         statement: &Statement,
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
-        self.engine_call(what, statement, params, super::connect::ENGINE_CONNECTIONS).await
+        self.engine_call(what, statement, params, ENGINE_CONNECTIONS).await
     }
 
     /// The same for statements whose answer matters: after a lost connection only the caller knows what to do.
@@ -60,8 +61,8 @@ impl Shared {
         self.engine_call(what, statement, params, 0).await
     }
 
-    /// The same for statements that must not be repeated and are commits of their own: if their connection is lost, nobody
-    /// knows whether they took effect.
+    /// The same for statements that must not be repeated and are commits of their own: if their connection is lost, or their answer
+    /// does not come in time, nobody knows whether they took effect.
     pub(super) async fn engine_commit(
         self: &Arc<Self>,
         what: &'static str,
@@ -69,11 +70,11 @@ impl Shared {
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
         let doing = Doing { what, place: &self.place };
-        let deadline = Instant::now() + self.call_timeout;
         let client = self.client(&self.engine, doing).await?;
+        let deadline = Instant::now() + self.call_timeout;
         self.query_once(client, deadline, doing, statement, params)
             .await
-            .map_err(|error| if lost_connection(&error) { doing.commit_unknown(error) } else { error })
+            .map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })
     }
 
     /// The same for statements with a filter: most of it is not asked for, and only a plan for the very values can leave that out and
@@ -123,20 +124,26 @@ impl Shared {
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
         let mut lease = Lease::new(client, self);
-        let wrapper = lease.client()?;
-        let mut answer = timeout_at(deadline, query(wrapper, self.pgbouncer, statement, params)).await;
+        // It commits by itself, and nobody hears when it begins to.
+        lease.committing();
+        let mut answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
         if let Ok(Err(error)) = &answer
             && stale_statement(error)
         {
-            self.engine.manager().statement_caches.clear();
+            self.forget_statements(lease.client()?);
             answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
         }
         match answer {
+            Ok(Ok(_)) if lease.client()?.line.stands_alone() => {
+                lease.finish();
+                Err(doing.stands_alone())
+            }
             Ok(Ok(rows)) => {
                 lease.finish();
                 Ok(rows)
             }
             Ok(Err(error)) => {
+                self.heed(lease.client()?, &error);
                 lease.finish();
                 Err(doing.explain(error))
             }
@@ -146,45 +153,62 @@ impl Shared {
 }
 
 /// A connection with a statement under way. Dropped before the answer came (deadline, cancelled caller), the connection is
-/// thrown away and the server told to stop: the next user must not wait behind somebody else's statement.
+/// thrown away and the server told to stop, unless it may be committing: the next user must not wait behind somebody else's statement.
 pub(super) struct Lease {
     object: Option<Object>,
+    committing: bool,
     shared: Arc<Shared>,
 }
 
 impl Lease {
     pub(super) fn new(object: Object, shared: &Arc<Shared>) -> Self {
-        Self { object: Some(object), shared: shared.clone() }
+        Self { object: Some(object), committing: false, shared: shared.clone() }
     }
 
-    pub(super) fn client(&self) -> Result<&deadpool_postgres::ClientWrapper> {
+    /// From now on it may be committing.
+    pub(super) fn committing(&mut self) {
+        self.committing = true;
+    }
+
+    pub(super) fn client(&self) -> Result<&Conn> {
         match &self.object {
             Some(object) => Ok(object),
             None => Err(Error::new(crate::ErrorKind::Unreachable, "the connection was given up")),
         }
     }
 
+    /// It is idle again.
     pub(super) fn finish(&mut self) {
-        self.object = None;
+        if let Some(object) = self.object.take() {
+            self.shared.give_back(object);
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
-            self.shared.abandon(object);
+        match self.object.take() {
+            Some(object) if self.committing => drop(Object::take(object)),
+            Some(object) => self.shared.abandon(object),
+            None => {}
         }
     }
 }
 
 impl Shared {
-    /// Removes a connection from its pool and asks the server to cancel what runs on it, without waiting for either.
+    /// Removes a connection from its pool and asks the server to cancel what runs on it, without waiting for either. Never one that
+    /// may be committing.
     pub(super) fn abandon(self: &Arc<Self>, object: Object) {
-        let token = object.cancel_token();
+        let (token, place) = (object.cancel_token(), object.line.place.clone());
         drop(Object::take(object));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let target = self.target.clone();
-            runtime.spawn(cancel(token, target));
+            runtime.spawn(cancel(token, place, self.target.tls()));
         }
+    }
+
+    /// Statements no longer fit the schema: they are prepared anew, on this connection at once.
+    pub(super) fn forget_statements(&self, conn: &Conn) {
+        conn.statement_cache.clear();
+        self.engine.manager().forget_statements();
     }
 }

@@ -1,16 +1,26 @@
 //! Turns what the driver and the pool say into errors for people.
 
-use deadpool_postgres::{PoolError, TimeoutType};
-use tokio_postgres::Error as PgError;
-use tokio_postgres::error::SqlState;
+use std::error::Error as _;
+use std::fmt;
 
+use deadpool::managed::TimeoutType;
+use tokio_postgres::Error as PgError;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+use super::connect::{Failure, Failures};
+use super::options::Wanted;
+use super::pool::PoolError;
+use super::server::Server;
 use crate::error::{Error, ErrorKind};
+
+/// What `refuse_node` raises (see `migrations/postgres/0010_liveness.sql`).
+const NODE_REFUSED: &str = "JW001";
 
 /// What was being done, and where, for the text of an error.
 #[derive(Clone, Copy)]
 pub(super) struct Doing<'a> {
     pub(super) what: &'static str,
-    pub(super) place: &'a str,
+    pub(super) place: &'a Server,
 }
 
 impl Doing<'_> {
@@ -21,66 +31,210 @@ impl Doing<'_> {
     }
 
     pub(super) fn timeout(self, after: std::time::Duration) -> Error {
-        self.error(
+        let error = self.error(
             ErrorKind::Timeout,
             &format!("no answer within {after:?}"),
             "whether it took effect is not known (`database.call_timeout` sets the deadline)",
+        );
+        if self.place.outage.unanswered() { error.told() } else { error }
+    }
+
+    /// No answer came to a statement that is a commit.
+    pub(super) fn commit_unknown(self, lost: Error) -> Error {
+        let why = if lost.kind() == ErrorKind::Timeout {
+            "no answer came in time (`database.call_timeout`)"
+        } else {
+            "the connection was lost before the answer came"
+        };
+        let error = self.error(ErrorKind::CommitUnknown, why, "it may have taken effect or not");
+        let error = if lost.is_told() { error.told() } else { error };
+        error.with_source(lost)
+    }
+
+    /// Committed, and the server no longer waits for its synchronous standby: it has given up what was asked for.
+    pub(super) fn stands_alone(self) -> Error {
+        self.error(
+            ErrorKind::CommitUnknown,
+            "somebody ended its wait for the synchronous standby: it is committed on this server, and perhaps on no other",
+            "it is lost if this server fails before the standby has it",
         )
     }
 
-    /// The connection was lost under a statement that is a commit.
-    pub(super) fn commit_unknown(self, lost: Error) -> Error {
-        self.error(
-            ErrorKind::CommitUnknown,
-            "the connection was lost before the answer came",
-            "it may have taken effect or not",
-        )
-        .with_source(lost)
+    /// No server would do: each one's reason, if there are several.
+    pub(super) fn explain_failures(self, failures: Failures) -> Error {
+        let many = failures.0.len() > 1;
+        let mut told: Vec<_> = failures.0.into_iter().map(|(place, failure)| (place, judge(failure))).collect();
+        if !many && let Some((_, Told { kind, why, hint, source })) = told.pop() {
+            let error = self.unreached(self.error(kind, &why, hint), &why);
+            return match source {
+                Some(source) => error.with_source(source),
+                None => error,
+            };
+        }
+        let first = told.first().map_or(ErrorKind::Unreachable, |(_, told)| told.kind);
+        let alike = told.iter().all(|(_, told)| told.kind == first);
+        // If one of them may do later, trying again may help.
+        let later = told.iter().any(|(_, told)| Error::new(told.kind, "").is_retryable());
+        let kind = if alike || !later { first } else { ErrorKind::Unreachable };
+        let reasons: Vec<_> = told.iter().map(|(place, told)| told.at(place)).collect();
+        let why = format!("none of the servers would do: {}", reasons.join("; "));
+        self.unreached(self.error(kind, &why, ""), &why)
+    }
+
+    /// If no server could be reached, that is told once for all.
+    fn unreached(self, error: Error, why: &str) -> Error {
+        if error.kind() != ErrorKind::Unreachable {
+            return error;
+        }
+        self.place.outage.lost(why);
+        error.told()
     }
 
     pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
-        self.error(kind, &why, hint).with_source(error)
+        self.unreached(self.error(kind, &why, hint), &why).with_source(error)
     }
 
     pub(super) fn explain_pool(self, error: PoolError, connections: usize) -> Error {
         match error {
-            PoolError::Backend(error) => self.explain(error),
-            PoolError::Timeout(TimeoutType::Wait) => self.error(
-                ErrorKind::Busy,
-                &format!("none of the {connections} connections became free in time"),
-                "raise `database.max_connections`, or keep transactions shorter",
-            ),
-            PoolError::Timeout(_) => self.error(
-                ErrorKind::Unreachable,
-                "the server did not answer in time (`database.connect_timeout`)",
-                "check that it is up and can be reached",
-            ),
+            PoolError::Backend(failures) => self.explain_failures(failures),
+            PoolError::Timeout(TimeoutType::Wait) => {
+                let error = self.error(
+                    ErrorKind::Busy,
+                    &format!("none of the {connections} connections became free in time"),
+                    "raise `database.max_connections`, or keep transactions shorter",
+                );
+                // All of them may wait for a server that does not answer.
+                if self.place.outage.explains() { error.told() } else { error }
+            }
             other => self.error(ErrorKind::Unreachable, &other.to_string(), ""),
         }
     }
 }
 
+/// Why a server did not do, as it is told.
+struct Told {
+    kind: ErrorKind,
+    why: String,
+    hint: &'static str,
+    source: Option<PgError>,
+}
+
+impl Told {
+    fn at(&self, place: &str) -> String {
+        let Self { why, hint, .. } = self;
+        if hint.is_empty() { format!("{place}: {why}") } else { format!("{place}: {why} ({hint})") }
+    }
+}
+
+fn judge(failure: Failure) -> Told {
+    let told = |kind, why, hint| Told { kind, why, hint, source: None };
+    match failure {
+        Failure::Silent(bound) => told(
+            ErrorKind::Unreachable,
+            format!("no answer within {bound:?}"),
+            "check that it is up and can be reached (`database.connect_timeout`, or `connect_timeout` in the URL)",
+        ),
+        Failure::Unknown(error) => told(
+            ErrorKind::Unreachable,
+            format!("its name could not be looked up: {error}"),
+            "check the host in the URL",
+        ),
+        Failure::Role(wanted) => {
+            let kind = match wanted {
+                Wanted::ReadWrite | Wanted::Primary => ErrorKind::ReadOnly,
+                Wanted::Any | Wanted::ReadOnly | Wanted::Standby => ErrorKind::Unreachable,
+            };
+            let why = format!("it is not what `target_session_attrs={}` asks for", wanted.as_str());
+            told(kind, why, "")
+        }
+        Failure::Driver(error) => {
+            let (kind, why, hint) = classify(&error);
+            Told { kind, why, hint, source: Some(error) }
+        }
+    }
+}
+
+/// For logs.
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (place, failure)) in self.0.iter().enumerate() {
+            let comma = if n > 0 { "; " } else { "" };
+            match failure {
+                Failure::Driver(error) => write!(f, "{comma}{place}: {}", classify(error).1)?,
+                Failure::Silent(bound) => write!(f, "{comma}{place}: no answer within {bound:?}")?,
+                Failure::Unknown(error) => write!(f, "{comma}{place}: {error}")?,
+                Failure::Role(wanted) => write!(f, "{comma}{place}: not {}", wanted.as_str())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the driver reports without an answer of the server.
+fn classify_silence(error: &PgError) -> (ErrorKind, String, &'static str) {
+    if error.is_closed() {
+        return (ErrorKind::Unreachable, "the connection was lost".into(), "");
+    }
+    let text = error.to_string();
+    let why = error.source().map_or_else(|| text.clone(), |source| format!("{text}: {source}"));
+    // The driver tells its kinds of errors by their texts only.
+    if text.starts_with("error serializing") || text.starts_with("error deserializing") {
+        // Our fault, which can't be cured by trying again.
+        (ErrorKind::Database, why, "")
+    } else if text == "invalid configuration" && why.ends_with("password missing") {
+        (ErrorKind::Config, "the server asks for a password, and the database URL has none".into(), "add it to the URL")
+    } else if text == "invalid configuration" || text == "authentication error" {
+        (ErrorKind::Config, why, "check the user, the password and `channel_binding` in the database URL")
+    } else if why.contains("server does not support TLS") {
+        (
+            ErrorKind::Config,
+            "the server does not support TLS".into(),
+            "switch it on there (`ssl = on`), or use another `sslmode`",
+        )
+    } else if let Some(tls) = tls_failure(error) {
+        let hint = match tls {
+            rustls::Error::InvalidCertificate(_) => {
+                "check `sslmode` and `sslrootcert` in the database URL, and the server's certificate"
+            }
+            rustls::Error::AlertReceived(_) => {
+                "the server refused: check `sslcert` and `sslkey` in the database URL, and its log"
+            }
+            _ => "check `sslmode` in the database URL, and that the server speaks TLS",
+        };
+        (ErrorKind::Config, format!("TLS failed: {tls}"), hint)
+    } else if text == "error performing TLS handshake" {
+        (ErrorKind::Unreachable, why, "the server hung up: check its log")
+    } else {
+        (ErrorKind::Unreachable, why, "check that the server is up and the address is right")
+    }
+}
+
+/// What TLS has to object to, however deep it is hidden.
+fn tls_failure(error: &PgError) -> Option<&rustls::Error> {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(tls) = inner.downcast_ref() {
+            return Some(tls);
+        }
+        let hidden = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if let Some(tls) = hidden.and_then(|hidden| hidden.downcast_ref()) {
+            return Some(tls);
+        }
+        cause = inner.source();
+    }
+    None
+}
+
 fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
     let Some(db) = error.as_db_error() else {
-        return if error.is_closed() {
-            (ErrorKind::Unreachable, "the connection was lost".into(), "")
-        } else {
-            use std::error::Error as _;
-            let why = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-            // Everything the driver reports without an answer of the server is a broken conversation, except a value that
-            // could not be converted, which is our fault and can't be cured by trying again.
-            let text = error.to_string();
-            if text.starts_with("error serializing") || text.starts_with("error deserializing") {
-                (ErrorKind::Database, why, "")
-            } else {
-                (ErrorKind::Unreachable, why, "check that the server is up and the address is right")
-            }
-        };
+        return classify_silence(error);
     };
     let code = db.code();
     let why = format!("{} (SQLSTATE {})", db.message(), code.code());
     let (kind, hint) = match code {
+        // It takes all connections with it, and a commit may have reached the disk before.
+        _ if db.parsed_severity() == Some(Severity::Panic) => (ErrorKind::Unreachable, "the server crashed"),
         c if *c == SqlState::QUERY_CANCELED => {
             (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept")
         }
@@ -104,13 +258,21 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
         {
             (ErrorKind::Schema, "run `jobwright migrate`, or check `database.schema`")
         }
+        c if c.code() == NODE_REFUSED => (
+            ErrorKind::LeaseLost,
+            "this node was declared dead, or claims and heartbeats reach different servers: check the hosts of the database URL",
+        ),
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
             (ErrorKind::Database, "grant the role what docs/operations.md lists")
         }
         c if c.code().starts_with("57P") || c.code().starts_with("08") => {
             (ErrorKind::Unreachable, "the server is going down or starting up")
         }
-        c if c.code().starts_with("53") => (ErrorKind::Unreachable, "the server is out of a resource"),
+        // An answer: nothing of it was kept.
+        c if *c == SqlState::DISK_FULL => {
+            (ErrorKind::Busy, "the server's disk is full; nothing of it was kept: free space there")
+        }
+        c if c.code().starts_with("53") => (ErrorKind::Busy, "the server is out of a resource; nothing of it was kept"),
         _ => (ErrorKind::Database, ""),
     };
     (kind, why, hint)
@@ -119,6 +281,27 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
 /// Whether the connection itself is gone, so that another one may do better at once.
 pub(super) fn lost_connection(error: &Error) -> bool {
     error.kind() == ErrorKind::Unreachable
+}
+
+/// No answer came: it may have taken effect. A server that cancels a statement by its own deadline has answered.
+pub(super) fn unanswered(error: &Error) -> bool {
+    lost_connection(error) || error.kind() == ErrorKind::Timeout && error.source().is_none()
+}
+
+/// Whether the server takes no writes any more, or goes down.
+pub(super) fn role_changed(error: &PgError) -> bool {
+    error.code().is_some_and(|code| {
+        *code == SqlState::READ_ONLY_SQL_TRANSACTION
+            || *code == SqlState::ADMIN_SHUTDOWN
+            || *code == SqlState::CRASH_SHUTDOWN
+    })
+}
+
+/// Whether the server says that it no longer waits for a standby. The text depends on its language, where it comes from does not.
+pub(super) fn stands_alone(notice: &DbError) -> bool {
+    notice.parsed_severity() == Some(Severity::Warning)
+        && (notice.routine() == Some("SyncRepWaitForLSN")
+            || notice.file().is_some_and(|file| file.ends_with("syncrep.c")))
 }
 
 /// Whether a cached statement no longer fits, which happens after a change of the schema or through a pooler.

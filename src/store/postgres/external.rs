@@ -6,19 +6,26 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict};
+use super::nodes::handlers_ended;
 use super::types::JsonParam;
 use super::{Shared, rows};
 use crate::error::Result;
-use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, Job, JobId, Payload, REPLY_QUEUE};
+use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
 use crate::store::broker::{LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Extension, ExternalDone, Released, Settlement};
 
-pub(super) async fn hand_out(shared: &Arc<Shared>, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+pub(super) async fn hand_out(
+    shared: &Arc<Shared>,
+    queue: &str,
+    limit: usize,
+    lease: Duration,
+    token: HandOutNumber,
+) -> Result<Vec<Job>> {
     let rows = shared
         .engine_once(
             "hand jobs out to external workers",
             &shared.sql.hand_out,
-            &[&queue, &rows::count(limit), &rows::micros(lease)],
+            &[&queue, &rows::count(limit), &rows::micros(lease), &token.get()],
         )
         .await?;
     queued(&rows)
@@ -27,7 +34,17 @@ pub(super) async fn hand_out(shared: &Arc<Shared>, queue: &str, limit: usize, le
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
     let (ids, versions) = columns(fences);
     let rows = shared.engine("take back jobs that were handed out", &shared.sql.take_back, &[&ids, &versions]).await?;
+    refused(shared, fences.iter().copied(), rows.len()).await?;
     Ok(rows.len() as u64)
+}
+
+/// Who reports what is not taken any more has ended: if the job was cancelled, what it held is free.
+async fn refused(shared: &Arc<Shared>, fences: impl Iterator<Item = Fence>, accepted: usize) -> Result<()> {
+    let fences: Vec<Fence> = fences.collect();
+    if accepted < fences.len() {
+        handlers_ended(shared, None, &fences).await?;
+    }
+    Ok(())
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Result<Vec<JobId>> {
@@ -37,6 +54,7 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
         let round = first_of_each(&mut left, |one| one.fence.id);
         accepted.extend(complete_round(shared, &round).await?);
     }
+    refused(shared, done.iter().map(|one| one.fence), accepted.len()).await?;
     Ok(accepted)
 }
 
@@ -85,6 +103,7 @@ pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> 
             .await?;
         accepted.extend(ids_of(&rows)?);
     }
+    refused(shared, settlements.iter().map(|one| one.fence), accepted.len()).await?;
     Ok(accepted)
 }
 
@@ -117,5 +136,6 @@ pub(super) async fn expire(shared: &Arc<Shared>, limit: usize) -> Result<Release
         )
         .await?;
     let row = rows::single(&rows)?;
-    Ok(Released { waiting: rows::get::<i64>(row, 0)?.unsigned_abs(), dead: rows::get::<i64>(row, 1)?.unsigned_abs() })
+    let number = |column| rows::get::<i64>(row, column).map(i64::unsigned_abs);
+    Ok(Released { waiting: number(0)?, dead: number(1)?, ended: number(2)? })
 }

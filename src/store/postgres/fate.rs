@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use super::client::query;
-use super::connect::ENGINE_CONNECTIONS;
+use super::connect::{Conn, Place};
 use super::error::Doing;
+use super::pool::{ENGINE_CONNECTIONS, Object};
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,6 +18,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// with the commit gets lost together with its answer.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
+    /// The server it began on.
+    pub(super) place: Option<Place>,
     /// The transaction's id.
     pub(super) xid: Option<String>,
     /// A job that is there if, and only if, the transaction committed, until it has run.
@@ -43,14 +45,14 @@ pub(super) async fn resolve(
         )
         .with_source(lost)
     };
-    let Some(xid) = evidence.xid else {
+    let Some(xid) = evidence.xid.clone() else {
         return Err(unknown("no statement of ours had brought the transaction's id to ask for", lost));
     };
     let deadline = Instant::now() + shared.call_timeout;
     let mut delays = crate::backoff::Reconnect::new(Duration::from_secs(1));
     let mut doubts = 0;
     while Instant::now() < deadline {
-        match ask(shared, &xid, evidence.job, begun).await {
+        match ask(shared, &xid, &evidence, begun).await {
             Some(Fate::Committed) => return Ok(()),
             Some(Fate::Aborted) => {
                 return Err(Error::new(
@@ -76,23 +78,44 @@ enum Fate {
     Doubtful,
 }
 
-async fn ask(shared: &Arc<Shared>, xid: &str, job: Option<Uuid>, begun: std::time::Instant) -> Option<Fate> {
+async fn ask(shared: &Arc<Shared>, xid: &str, evidence: &Evidence, begun: std::time::Instant) -> Option<Fate> {
     let doing = Doing { what: "ask for a commit", place: &shared.place };
     let client = shared.client(&shared.engine, doing).await.ok()?;
-    // A pooler keeps our connections through a crash of the server behind it.
-    let witness = !shared.pgbouncer && Object::metrics(&client).created < begun;
+    // A pooler keeps our connections through a crash of the server behind it. Of several servers another one is no witness.
+    let same = evidence.place.as_ref() == Some(&client.line.place);
+    let witness = !shared.pgbouncer && same && Object::metrics(&client).created < begun;
     let look = async {
+        let client = &client;
         let status = client.query_typed("select pg_xact_status($1::text::xid8)", &[(&xid, Type::TEXT)]).await.ok()?;
-        match (rows::get::<Option<&str>>(status.first()?, 0).ok()??, witness, job) {
+        match (rows::get::<Option<&str>>(status.first()?, 0).ok()??, witness, evidence.job) {
             ("aborted", ..) => Some(Fate::Aborted),
-            ("committed", true, _) => Some(Fate::Committed),
+            ("committed", true, _) => replicated(client).await,
             ("committed", false, Some(job)) => {
-                let found = query(&client, shared.pgbouncer, &shared.sql.find, &[&job]).await.ok()?;
-                Some(if found.is_empty() { Fate::Doubtful } else { Fate::Committed })
+                let found = query(client, shared.pgbouncer, &shared.sql.find, &[&job]).await.ok()?;
+                if found.is_empty() { Some(Fate::Doubtful) } else { replicated(client).await }
             }
             ("committed", false, None) => Some(Fate::Doubtful),
             _ => None,
         }
     };
-    timeout(shared.call_timeout, look).await.ok()?
+    let Ok(fate) = timeout(shared.call_timeout, look).await else {
+        // What it was asked is still under way, perhaps a commit: nobody is to wait behind it, and it is not cancelled.
+        drop(Object::take(client));
+        return None;
+    };
+    fate
+}
+
+/// Where commits wait for a standby, "committed" is said of one whose wait was cancelled too. A commit of ours that comes after it and has
+/// waited proves that the standby has both. `None`: it has not, for now.
+async fn replicated(client: &Conn) -> Option<Fate> {
+    let rows = client.query_typed("select current_setting('synchronous_standby_names') <> ''", &[]).await.ok()?;
+    if rows::get::<bool>(rows.first()?, 0).ok()? {
+        // The least that is written and waited for.
+        client.query_typed("select pg_catalog.pg_logical_emit_message(true, 'jobwright', '')", &[]).await.ok()?;
+        if client.line.stands_alone() {
+            return None;
+        }
+    }
+    Some(Fate::Committed)
 }

@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::error::{Doing, lost_connection};
+use super::error::{Doing, unanswered};
 use super::statements::{Statement, Statements};
 use super::types::JsonParam;
 use super::unique::{Keys, given};
@@ -42,6 +42,7 @@ pub(super) struct Columns<'a> {
     holds: Vec<i64>,
     terms: Vec<Option<JsonParam<'a>>>,
     node: Option<i64>,
+    claim: Option<i32>,
     shape: Shape,
 }
 
@@ -90,7 +91,8 @@ impl<'a> Columns<'a> {
         owned: Option<&Preclaim>,
         skip: &HashSet<usize>,
     ) -> Self {
-        let mut columns = Self { node: owned.map(|claim| claim.node.0), ..Self::default() };
+        let (node, claim) = owned.map(|owned| (owned.node.0, owned.claim.as_int4())).unzip();
+        let mut columns = Self { node, claim, ..Self::default() };
         let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
@@ -245,8 +247,16 @@ impl<'a> Columns<'a> {
                 params.push(&self.terms);
             }
             Shape::Owned => {
-                let more: [&(dyn ToSql + Sync); 7] =
-                    [&self.delays, &self.ats, &self.given, &self.node, &self.own, &self.holds, &self.terms];
+                let more: [&(dyn ToSql + Sync); 8] = [
+                    &self.delays,
+                    &self.ats,
+                    &self.given,
+                    &self.node,
+                    &self.own,
+                    &self.holds,
+                    &self.terms,
+                    &self.claim,
+                ];
                 params.extend(more);
             }
         }
@@ -343,7 +353,7 @@ async fn insert_unique(
         inserted = columns.read(&batch.query(columns.statement(&shared.sql), &columns.params()).await?)?.0;
     }
     let doing = Doing { what: FLUSH_ALONE, place: &shared.place };
-    batch.commit().await.map_err(|error| if lost_connection(&error) { doing.commit_unknown(error) } else { error })?;
+    batch.commit().await.map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })?;
     Ok(Inserted { kept: taken.kept, ..inserted })
 }
 

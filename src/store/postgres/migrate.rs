@@ -23,6 +23,9 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/postgres/0007_unique.sql") },
     Migration { version: 8, name: "send", sql: include_str!("../../../migrations/postgres/0008_send.sql") },
     Migration { version: 9, name: "fronts", sql: include_str!("../../../migrations/postgres/0009_fronts.sql") },
+    Migration { version: 10, name: "liveness", sql: include_str!("../../../migrations/postgres/0010_liveness.sql") },
+    Migration { version: 11, name: "identity", sql: include_str!("../../../migrations/postgres/0011_identity.sql") },
+    Migration { version: 12, name: "endings", sql: include_str!("../../../migrations/postgres/0012_endings.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a
@@ -156,5 +159,6 @@ async fn apply(shared: &Arc<Shared>) -> Result<()> {
         )]
         transaction.commit().await.map_err(|e| doing.explain(e))
     };
-    timeout(PATIENCE, work).await.map_err(|_| doing.timeout(PATIENCE))?
+    timeout(PATIENCE, work).await.map_err(|_| doing.timeout(PATIENCE))??;
+    if client.line.stands_alone() { Err(doing.stands_alone()) } else { Ok(()) }
 }

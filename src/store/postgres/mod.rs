@@ -13,6 +13,7 @@ mod batch;
 mod cancel;
 mod claim;
 mod client;
+mod clock;
 mod connect;
 mod error;
 mod expiring;
@@ -23,6 +24,9 @@ mod hints;
 mod history;
 mod insert;
 mod migrate;
+mod nodes;
+mod options;
+mod pool;
 mod progress;
 mod range;
 mod receive;
@@ -30,6 +34,7 @@ mod retry;
 mod rows;
 mod rules;
 mod schedules;
+mod server;
 mod statements;
 mod steering;
 pub(crate) mod testing;
@@ -38,6 +43,7 @@ mod transaction;
 mod types;
 mod unique;
 mod upkeep;
+mod walk;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -45,21 +51,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deadpool_postgres::Pool;
 use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::Doing;
+use self::pool::Pool;
+use self::server::Server;
 use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
+use super::outage::Outage;
 use super::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement, StatusReport, Store,
+    JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ServerIdentity, Settlement,
+    StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
 /// A PostgreSQL database (13 or newer) that keeps jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -77,27 +86,37 @@ struct Shared {
     call_timeout: Duration,
     pgbouncer: bool,
     depths: backlog::Remembered,
+    /// Where the next search for what dead nodes own begins.
+    walked: walk::Progress,
     /// What and where, for errors and logs.
-    place: String,
+    place: Server,
 }
 
 impl Postgres {
     /// Connects, and makes sure that the server answers.
     ///
     /// # Errors
-    /// When the configuration can't be used or the server can't be reached within `connect_timeout`.
+    /// When the configuration can't be used or none of the servers can be reached, each within its `connect_timeout`.
     pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
         config.validate()?;
         let target = Target::new(config)?;
+        let server = Server::new(config, &target);
+        let connected = Self::connect_to(config, target, &server).await?;
+        server.outage.watch();
+        Ok(connected)
+    }
+
+    async fn connect_to(config: &DatabaseConfig, target: Target, server: &Server) -> Result<Self> {
         let shared = Arc::new(Shared {
             user: target.pool(config, config.max_connections, None)?,
-            engine: target.pool(config, connect::ENGINE_CONNECTIONS, connect::engine_session(config))?,
+            engine: target.pool(config, pool::ENGINE_CONNECTIONS, pool::engine_session(config))?,
             target,
             sql: Statements::new(&config.schema, config.history.keep),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
             depths: backlog::Remembered::default(),
-            place: config.url.redacted(),
+            walked: walk::Progress::default(),
+            place: server.clone(),
             config: config.clone(),
         });
         drop(shared.client(&shared.engine, Doing { what: "open a connection", place: &shared.place }).await?);
@@ -141,7 +160,11 @@ impl JobStore for Postgres {
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
         let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
-        Ok(Arc::new(Self::connect(&config).await?))
+        Ok(Arc::new(Self::connect_to(&config, self.0.target.clone(), &self.0.place).await?))
+    }
+
+    fn outage(&self) -> Option<&Arc<Outage>> {
+        Some(&self.0.place.outage)
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
@@ -176,6 +199,15 @@ impl JobStore for Postgres {
         claim::settle(&self.0, node, settlements).await
     }
 
+    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
+        nodes::handlers_ended(&self.0, Some(node), fences).await
+    }
+
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
+        let params: [&(dyn ToSql + Sync); 4] = [&node.0, fence.id.as_uuid(), &fence.version, &rows::micros(by)];
+        self.0.engine("put a job off", &self.0.sql.put_off, &params).await.map(drop)
+    }
+
     async fn promote_due(&self, limit: usize) -> Result<Promoted> {
         let rows = self.0.engine("promote due timers", &self.0.sql.promote, &[&rows::count(limit)]).await?;
         let row = rows::single(&rows)?;
@@ -191,16 +223,7 @@ impl JobStore for Postgres {
     }
 
     async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
-        let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
-        let rows = self
-            .0
-            .engine(
-                "register the node",
-                &self.0.sql.register_node,
-                &[&node.name, &node.host, &i64::from(node.pid), &lease],
-            )
-            .await?;
-        Ok(NodeId(rows::get(rows::single(&rows)?, 0)?))
+        nodes::register(&self.0, node).await
     }
 
     async fn heartbeat(&self, node: NodeId) -> Result<bool> {
@@ -208,43 +231,50 @@ impl JobStore for Postgres {
         Ok(!rows.is_empty())
     }
 
-    async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        self.0.engine("retire the node", &self.0.sql.retire_node, &[&node.0]).await?;
-        // Statements of their own: only a later one sees what the first has waited for.
-        let released = self.release_unknown(node, &[]).await?;
-        self.0.engine("forget retired nodes", &self.0.sql.forget_nodes, &[]).await?;
-        Ok(released)
+    async fn identity(&self) -> Result<Option<ServerIdentity>> {
+        let rows = self.0.engine("ask which server this is", &self.0.sql.server, &[]).await?;
+        let row = rows::single(&rows)?;
+        Ok(Some(ServerIdentity { history: rows::get(row, 0)?, started: rows::get(row, 1)? }))
     }
 
-    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
-        let rows = self.0.engine("look for dead nodes", &self.0.sql.expire_nodes, &[]).await?;
-        rows.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
+    fn reconnect(&self) {
+        for pool in [&self.0.engine, &self.0.user] {
+            pool.retain(|_, _| false);
+        }
+    }
+
+    async fn retire_node(&self, node: NodeId) -> Result<u64> {
+        nodes::retire(&self.0, node).await
+    }
+
+    async fn pulses(&self) -> Result<Vec<Pulse>> {
+        nodes::pulses(&self.0).await
+    }
+
+    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+        nodes::declare_dead(&self.0, silent).await
     }
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
-        let deaths = quarantine.map(|n| i64::from(n.get()));
-        let params: [&(dyn ToSql + Sync); 2] = [&rows::count(limit), &deaths];
-        let rows = self.0.engine_once("release what dead nodes own", &self.0.sql.release_lost, &params).await?;
-        let row = rows::single(&rows)?;
-        let released = Released {
-            waiting: rows::get::<i64>(row, 0)?.unsigned_abs(),
-            dead: rows::get::<i64>(row, 1)?.unsigned_abs(),
-        };
-        if released.total() < rows::count(limit).unsigned_abs() {
-            self.0.engine("forget dead nodes", &self.0.sql.forget_nodes, &[]).await?;
-        }
-        Ok(released)
+        nodes::release_lost(&self.0, limit, quarantine).await
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
-        let known: Vec<_> = known.iter().map(|id| *id.as_uuid()).collect();
-        let rows =
-            self.0.engine("release what got lost on the way", &self.0.sql.release_unknown, &[&node.0, &known]).await?;
-        Ok(rows.len() as u64)
+    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+        nodes::release_unknown(&self.0, node, known, before).await
     }
 
-    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
-        claim::claim_delivered(&self.0, node, deliveries, kinds).await
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        nodes::release_claimed(&self.0, node, claim, ids).await
+    }
+
+    async fn claim_delivered(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>> {
+        claim::claim_delivered(&self.0, node, claim, deliveries, kinds).await
     }
 
     async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
@@ -257,8 +287,8 @@ impl JobStore for Postgres {
         self.0.engine("report the broker's mode", &self.0.sql.report_broker, &[&node.0, &mode]).await.map(drop)
     }
 
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
-        external::hand_out(&self.0, queue, limit, lease).await
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        external::hand_out(&self.0, queue, limit, lease, token).await
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

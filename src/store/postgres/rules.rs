@@ -1,18 +1,22 @@
 //! Rules: see `store::rules`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::batch::Batch;
 use super::client::Params;
+use super::nodes::ids;
 use super::statements::Statement;
 use super::types::JsonParam;
 use super::{Postgres, rows};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::rules::{edited, named};
 use crate::store::{Hint, JobStore, Rate, Rule, RuleEdit, Rules, Scope};
+
+/// How soon a node is looked at again that had claims under way: they take a few milliseconds.
+const UNDER_WAY: Duration = Duration::from_millis(10);
 
 #[async_trait]
 impl Rules for Postgres {
@@ -78,20 +82,38 @@ impl Postgres {
     /// Gives jobs that run already their places. The rule is committed before, so claims that begin from now on keep to it.
     async fn adopt(&self, scope: &str, name: &str, prefix: &str) -> Result<()> {
         let shared = &self.0;
-        match shared.engine_once("wait for claims under way", &shared.sql.adopt_nodes, &[]).await {
-            Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => {
-                tracing::warn!(
-                    scope,
-                    name,
-                    "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
-                     counted under the new rule"
-                );
-            }
-            other => drop(other?),
+        if !self.claims_under_way_ended().await? {
+            tracing::warn!(
+                scope,
+                name,
+                "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
+                 counted under the new rule"
+            );
         }
         let batch = Batch::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
         batch.query(&shared.sql.adopt, &[&scope, &name, &prefix]).await?;
         batch.commit().await
+    }
+
+    /// Waits until no claim is under way that began before this, at most for `call_timeout`. Nobody is kept waiting for it: each node is only
+    /// tried, until it was found with nothing under way.
+    async fn claims_under_way_ended(&self) -> Result<bool> {
+        let shared = &self.0;
+        let deadline = Instant::now() + shared.call_timeout;
+        let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.adopt_nodes, &[]).await?)?;
+        while !busy.is_empty() {
+            let quiet = shared.engine("wait for claims under way", &shared.sql.quiet_of, &[&busy]).await?;
+            let quiet = ids(&quiet)?;
+            busy.retain(|node| !quiet.contains(node));
+            if busy.is_empty() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            tokio::time::sleep(UNDER_WAY).await;
+        }
+        Ok(true)
     }
 }
 

@@ -72,6 +72,7 @@ impl Steering for Postgres {
             let released = self.release_lost(RELEASED, None).await?;
             all.waiting += released.waiting;
             all.dead += released.dead;
+            all.ended += released.ended;
             if released.total() < RELEASED as u64 {
                 return Ok(Some(all));
             }

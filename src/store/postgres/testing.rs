@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::Postgres;
 use super::connect::Target;
 use super::error::Doing;
+use super::server::Server;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 
@@ -22,18 +23,13 @@ impl Postgres {
 
 /// Runs SQL on a connection of its own, and returns the first column of what it answers.
 pub(crate) async fn execute(config: &DatabaseConfig, what: &'static str, sql: &str) -> Result<Vec<String>> {
-    let place = config.url.redacted();
+    let place = Server::unwatched(config);
     let doing = Doing { what, place: &place };
     let target = Target::new(config)?;
-    let run = async {
-        let (client, connection) = target.config.connect(target.tls).await?;
-        let driver = tokio::spawn(connection);
-        let answer = client.simple_query(sql).await;
-        drop(client);
-        let _ = driver.await;
-        answer
-    };
-    let answer = timeout(PATIENCE, run).await.map_err(|_| doing.timeout(PATIENCE))?.map_err(|e| doing.explain(e))?;
+    let connecting = Box::pin(target.connect(None, None));
+    let client = connecting.await.map_err(|failures| doing.explain_failures(failures))?;
+    let answer = timeout(PATIENCE, client.simple_query(sql)).await.map_err(|_| doing.timeout(PATIENCE))?;
+    let answer = answer.map_err(|e| doing.explain(e))?;
     let first = |part| match part {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

@@ -5,16 +5,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{ClientWrapper, Object, Pool};
+use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::types::ToSql;
 
 use super::Shared;
 use super::client::query;
+use super::connect::Conn;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
 use super::insert::{Columns, Texts};
+use super::pool::{Object, Pool};
 use super::types::JsonParam;
 use super::unique::{Keys, given};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,6 +42,8 @@ pub struct PgTransaction {
     begun: std::time::Instant,
     /// For the case that the answer to its COMMIT gets lost.
     evidence: Evidence,
+    /// COMMIT was sent.
+    committing: bool,
 }
 
 impl PgTransaction {
@@ -60,14 +64,13 @@ impl PgTransaction {
         loop {
             let object = shared.client(pool, doing).await?;
             let begun = std::time::Instant::now();
-            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence: Evidence::default() };
-            let answer = match open.client() {
-                Ok(client) => timeout(shared.call_timeout, client.batch_execute(begin)).await,
-                Err(error) => return Err(error),
-            };
-            match answer {
+            let evidence = Evidence { place: Some(object.line.place.clone()), ..Evidence::default() };
+            let open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
+            let client = open.client()?;
+            match timeout(shared.call_timeout, client.batch_execute(begin)).await {
                 Ok(Ok(())) => return Ok(open),
                 Ok(Err(error)) => {
+                    shared.heed(client, &error);
                     let error = doing.explain(error);
                     if !lost_connection(&error) || spares == 0 {
                         return Err(error);
@@ -79,8 +82,19 @@ impl PgTransaction {
         }
     }
 
-    fn client(&self) -> Result<&ClientWrapper> {
-        self.object.as_deref().ok_or_else(|| Error::new(ErrorKind::Unreachable, "the transaction is over"))
+    fn client(&self) -> Result<&Conn> {
+        match &self.object {
+            Some(object) => Ok(object),
+            None => Err(Error::new(ErrorKind::Unreachable, "the transaction is over")),
+        }
+    }
+
+    /// What the server said to it, for people; and the pools hear of it.
+    fn explain(&self, doing: Doing<'_>, error: tokio_postgres::Error) -> Error {
+        if let Ok(client) = self.client() {
+            self.shared.heed(client, &error);
+        }
+        doing.explain(error)
     }
 
     pub(super) async fn run(
@@ -93,7 +107,7 @@ impl PgTransaction {
         timeout(self.shared.call_timeout, query(self.client()?, self.shared.pgbouncer, statement, params))
             .await
             .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|e| doing.explain(e))
+            .map_err(|e| self.explain(doing, e))
     }
 }
 
@@ -185,15 +199,20 @@ impl UnitOfWork for PgTransaction {
                 ),
             ));
         }
+        self.committing = true;
+        let client = self.client()?;
         let committed = timeout(self.shared.call_timeout, client.simple_query(COMMIT)).await;
         let error = match committed {
             Ok(Ok(answer)) => {
+                let alone = client.line.stands_alone();
                 // Over: the connection goes back to its pool.
-                self.object = None;
+                if let Some(object) = self.object.take() {
+                    self.shared.give_back(object);
+                }
                 let open =
                     answer.iter().any(|part| matches!(part, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
                 if open {
-                    return Ok(());
+                    return if alone { Err(doing.stands_alone()) } else { Ok(()) };
                 }
                 return Err(Error::new(
                     ErrorKind::Aborted,
@@ -203,7 +222,7 @@ impl UnitOfWork for PgTransaction {
                     ),
                 ));
             }
-            Ok(Err(error)) => doing.explain(error),
+            Ok(Err(error)) => self.explain(doing, error),
             Err(_) => doing.timeout(self.shared.call_timeout),
         };
         match error.kind() {
@@ -214,7 +233,11 @@ impl UnitOfWork for PgTransaction {
                 }
                 resolve(&self.shared, evidence, self.begun, error).await
             }
-            _ => Err(error),
+            // Answered: nothing is being committed any more.
+            _ => {
+                self.committing = false;
+                Err(error)
+            }
         }
     }
 
@@ -222,10 +245,12 @@ impl UnitOfWork for PgTransaction {
         let doing = Doing { what: "roll back", place: &self.shared.place };
         match timeout(self.shared.call_timeout, self.client()?.batch_execute("rollback")).await {
             Ok(Ok(())) => {
-                self.object = None;
+                if let Some(object) = self.object.take() {
+                    self.shared.give_back(object);
+                }
                 Ok(())
             }
-            Ok(Err(error)) => Err(doing.explain(error)),
+            Ok(Err(error)) => Err(self.explain(doing, error)),
             Err(_) => Err(doing.timeout(self.shared.call_timeout)),
         }
     }
@@ -233,11 +258,16 @@ impl UnitOfWork for PgTransaction {
 
 impl Drop for PgTransaction {
     /// Rolls back in the background and gives the connection back. If a statement is still under way (its future was
-    /// dropped), the connection is given up instead: nobody should wait behind it.
+    /// dropped), the connection is given up instead: nobody should wait behind it. So it is at once if it may be committing, which is
+    /// never cancelled.
     fn drop(&mut self) {
         let Some(object) = self.object.take() else {
             return;
         };
+        if self.committing {
+            drop(Object::take(object));
+            return;
+        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             drop(Object::take(object));
             return;
@@ -245,7 +275,7 @@ impl Drop for PgTransaction {
         let shared = self.shared.clone();
         runtime.spawn(async move {
             match timeout(Duration::from_millis(500), object.batch_execute("rollback")).await {
-                Ok(Ok(())) => drop(object),
+                Ok(Ok(())) => shared.give_back(object),
                 _ => shared.abandon(object),
             }
         });

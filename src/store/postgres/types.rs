@@ -68,6 +68,13 @@ pub(super) struct Tid(u64);
 
 const TID_BYTES: usize = 6;
 
+impl Tid {
+    /// Before the first row of a page.
+    pub(super) fn first_of(page: u64) -> Self {
+        Self(page << u16::BITS)
+    }
+}
+
 impl From<Tid> for RowPlace {
     fn from(tid: Tid) -> Self {
         Self::new(tid.0)

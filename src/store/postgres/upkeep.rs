@@ -20,6 +20,7 @@ impl Upkeep for Postgres {
             gates: rows::get(row, 2)?,
             schedules: rows::get(row, 3)?,
             external: rows::get(row, 4)?,
+            now: rows::get(row, 5)?,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! function says ([`Schedule::next_after`](crate::Schedule::next_after)), given the database's clock. So every node may do
 //! everything here at the same time, and each occurrence still happens once.
 
+mod again;
 mod due;
 mod ops;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
+pub use self::again::set_right;
 pub use self::due::{Fate, Firing, MISFIRE_GRACE};
 pub use self::ops::{
     BACKFILL_MAX, Backfilled, Fired, Put, PutOutcome, backfill, delete, fire_due, get, pause, put, resume, run_now,

@@ -6,10 +6,11 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
+use super::nodes::may_own;
 use super::parts::{Statement, statement};
 use super::rows::{count, job};
 use crate::error::{Error, Result};
-use crate::job::Job;
+use crate::job::{Job, NodeId};
 use crate::store::{ClaimRequest, Promoted, ScanPart};
 
 static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
@@ -53,7 +54,8 @@ impl Inner {
             return Ok(Vec::new());
         }
         let tried = "claim jobs";
-        let (node, queue, limit) = (request.node.0, request.queue.to_owned(), count(request.limit));
+        let (node, claim) = (request.node.0, request.claim.get());
+        let (queue, limit) = (request.queue.to_owned(), count(request.limit));
         let Arms { rank, after, until, worse } = Arms::of(&request.part);
         let kinds = request
             .kinds
@@ -78,9 +80,10 @@ impl Inner {
             return Ok(Vec::new());
         }
         self.write(tried, move |connection, now| {
+            may_own(connection, NodeId(node))?;
             let mut statement = connection.prepare_cached(&CLAIM)?;
             let params = named_params! {
-                ":node": node, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
+                ":node": node, ":claim": claim, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
                 ":worse": worse, ":limit": limit, ":held_too": held_too,
             };
             let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use rusqlite::{OptionalExtension, named_params};
 
 use super::Inner;
-use super::nodes::is_alive;
+use super::nodes::may_own;
 use super::parts::{Statement, statement};
 use super::rows::job;
 use crate::error::{Error, Result};
-use crate::job::{Fence, Job, JobId, NodeId};
+use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 
 static CLAIM_DELIVERED: Statement = statement!("sql/claim_delivered.sql");
 const UNHOLD: &str = include_str!("sql/unhold.sql");
@@ -18,6 +18,7 @@ impl Inner {
     pub(super) async fn claim_delivered(
         &self,
         node: NodeId,
+        claim: ClaimNumber,
         deliveries: &[Fence],
         kinds: Option<&[String]>,
     ) -> Result<Vec<Job>> {
@@ -30,15 +31,13 @@ impl Inner {
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
         let deliveries = deliveries.to_vec();
         self.write("claim delivered jobs", move |connection, now| {
-            if !is_alive(connection, node)? {
-                return Ok(Vec::new());
-            }
+            may_own(connection, node)?;
             let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
             let mut jobs = Vec::with_capacity(deliveries.len());
             // What an earlier delivery of the batch took has an owner by now, so none is taken twice.
             for Fence { id, version, .. } in deliveries {
                 let params = named_params! {
-                    ":node": node.0, ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
+                    ":node": node.0, ":claim": claim.get(), ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
                 };
                 jobs.extend(statement.query_row(params, job).optional()?);
             }

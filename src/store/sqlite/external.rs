@@ -9,13 +9,14 @@ use super::Inner;
 use super::failure::Work;
 use super::history::{Memory, Place};
 use super::insert::insert;
+use super::nodes::handler_ended;
 use super::parts::{Statement, statement};
 use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_error};
 use super::settle::{REMOVE_JOB, ending};
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, Job, JobId, JobMessage, Payload, REPLY_OF,
-    REPLY_QUEUE, REPLY_TO, Terms,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, Payload,
+    REPLY_OF, REPLY_QUEUE, REPLY_TO, Terms,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::{Ending, Extension, ExternalDone, Released, Settlement, Verdict};
@@ -25,6 +26,7 @@ static HAND_OUT: Statement = statement!("sql/hand_out.sql");
 const EXTERNAL_ROW: &str = include_str!("sql/external_row.sql");
 const LATE_CHECK: &str = include_str!("sql/external_late_check.sql");
 const LATE: &str = include_str!("sql/external_late.sql");
+const LATE_ENDINGS: &str = include_str!("sql/late_endings.sql");
 const TO_JOB: &str = include_str!("sql/external_to_job.sql");
 const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
 const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
@@ -32,7 +34,13 @@ const REMOVE: &str = include_str!("sql/remove_external.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
 
 impl Inner {
-    pub(super) async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
+    pub(super) async fn hand_out(
+        &self,
+        queue: &str,
+        limit: usize,
+        lease: Duration,
+        token: HandOutNumber,
+    ) -> Result<Vec<Job>> {
         let tried = "hand jobs out to external workers";
         let (queue, asked) = (queue.to_owned(), queue.to_owned());
         let any = self
@@ -47,7 +55,7 @@ impl Inner {
         self.write(tried, move |connection, now| {
             let mut statement = connection.prepare_cached(&HAND_OUT)?;
             let params = named_params! {
-                ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now,
+                ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now, ":token": token.get(),
             };
             let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
             let mut remove = connection.prepare_cached(REMOVE_JOB)?;
@@ -62,7 +70,7 @@ impl Inner {
 
     pub(super) async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
         self.each("take back jobs that were handed out", fences, |connection, fence, _| {
-            let Some(row) = External::find(connection, *fence)? else { return Ok(None) };
+            let Some(row) = External::find(connection, *fence)? else { return refused(connection, *fence) };
             row.release(connection, row.attempt.saturating_sub(1), row.errors.as_deref())?;
             Ok(Some(fence.id))
         })
@@ -72,7 +80,7 @@ impl Inner {
 
     pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
         self.each("complete jobs of external workers", done, |connection, done, memory| {
-            let Some(row) = External::find(connection, done.fence)? else { return Ok(None) };
+            let Some(row) = External::find(connection, done.fence)? else { return refused(connection, done.fence) };
             memory.remember(connection, Place::EXTERNAL, row.seq, Ending::Done, None)?;
             row.remove(connection)?;
             if let Some(reply) = row.reply(done) {
@@ -85,7 +93,8 @@ impl Inner {
 
     pub(super) async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
         self.each("record outcomes of external workers", settlements, |connection, settlement, memory| {
-            Ok(settle_one(connection, settlement, memory)?.then_some(settlement.fence.id))
+            let settled = settle_one(connection, settlement, memory)?;
+            if settled { Ok(Some(settlement.fence.id)) } else { refused(connection, settlement.fence) }
         })
         .await
     }
@@ -120,7 +129,8 @@ impl Inner {
             let late = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, External::read)?;
             // Read first: the rows are removed under the same index.
             let late = late.collect::<rusqlite::Result<Vec<External>>>()?;
-            let mut released = Released::default();
+            let ended = connection.prepare_cached(LATE_ENDINGS)?.execute(named_params! { ":now": now })? as u64;
+            let mut released = Released { ended, ..Released::default() };
             for row in &late {
                 let error = AttemptError {
                     attempt: row.attempt,
@@ -167,6 +177,12 @@ impl Inner {
         })
         .await
     }
+}
+
+/// Who reports what is not taken any more has ended: if the job was cancelled, what it held is free.
+fn refused(connection: &Connection, fence: Fence) -> Work<Option<JobId>> {
+    handler_ended(connection, None, fence)?;
+    Ok(None)
 }
 
 fn settle_one(connection: &Connection, settlement: &Settlement, memory: Memory) -> Work<bool> {

@@ -10,7 +10,7 @@ use super::rows::{Micros, micros, timestamp};
 use super::writer::now;
 use super::{Inner, insert_many, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
-use crate::job::{Due, JobId, JobMessage, NodeId, Payload, RowPlace, Terms};
+use crate::job::{ClaimNumber, Due, JobId, JobMessage, NodeId, Payload, RowPlace, Terms};
 use crate::store::admission::group_key;
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
@@ -81,7 +81,7 @@ pub(super) fn insert(
     let taken = unique::take(connection, messages, now)?;
     let (owner, reserved) = match owned {
         Some(owned) if nodes::is_alive(connection, owned.node)? => {
-            (Some(owned.node), owned.positions.iter().copied().collect::<HashSet<usize>>())
+            (Some((owned.node, owned.claim)), owned.positions.iter().copied().collect::<HashSet<usize>>())
         }
         _ => (None, HashSet::new()),
     };
@@ -129,7 +129,7 @@ pub(super) struct NewRow<'a> {
     pub(super) seq: i64,
     pub(super) now: i64,
     /// Who owns it, should it be due now.
-    owner: Option<NodeId>,
+    owner: Option<(NodeId, ClaimNumber)>,
 }
 
 impl NewRow<'_> {
@@ -165,9 +165,10 @@ impl NewRow<'_> {
         let (payload, body, content_type) = content(&message.payload);
         let written = connection.prepare_cached(INSERT_JOB)?.execute(named_params! {
             ":seq": self.seq,
-            // An owned row is what a claim would have made of it: version and attempt 1.
-            ":claims": i64::from(self.owner.is_some()),
-            ":owner": self.owner.map(|node| node.0),
+            // An owned row is what a claim would have made of it.
+            ":version": self.owner.map_or(0, |(_, claim)| claim.get()),
+            ":attempt": i64::from(self.owner.is_some()),
+            ":owner": self.owner.map(|(node, _)| node.0),
             ":claimed_at": self.owner.map(|_| self.now),
             ":now": self.now,
             ":id": message.id.as_uuid().as_bytes(),

@@ -21,6 +21,8 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/sqlite/0006_steering.sql") },
     Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/sqlite/0007_unique.sql") },
     Migration { version: 8, name: "send", sql: include_str!("../../../migrations/sqlite/0008_send.sql") },
+    Migration { version: 9, name: "liveness", sql: include_str!("../../../migrations/sqlite/0009_liveness.sql") },
+    Migration { version: 10, name: "endings", sql: include_str!("../../../migrations/sqlite/0010_endings.sql") },
 ];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.

@@ -9,13 +9,16 @@ mod admission;
 mod aging;
 mod audit;
 mod backlog;
+mod beacons;
 mod claim;
+mod clock;
 mod delivered;
 mod expiring;
 mod external;
 mod failure;
 mod hints;
 mod history;
+mod identity;
 mod insert;
 mod insert_many;
 mod lane;
@@ -50,18 +53,20 @@ use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
 pub(crate) use self::backlog::refuse_full;
+use self::beacons::Beacons;
+use self::identity::Identity;
 pub use self::insert::insert_into;
 use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Received, Released, Settlement,
-    StatusReport, Store,
+    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
+    ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::{Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Fence, Job, JobId, JobMessage, NodeId, Submission};
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
 const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
 
@@ -77,6 +82,8 @@ pub struct Sqlite {
 /// What all handles share.
 struct Inner {
     path: PathBuf,
+    /// The file that is open, whatever has its name by now.
+    identity: Identity,
     /// `sqlite:` and the path, for messages.
     place: String,
     call_timeout: Duration,
@@ -87,6 +94,8 @@ struct Inner {
     /// For operators, whose questions may take a while.
     queries: Lane,
     history: HistoryConfig,
+    /// The files of nodes.
+    beacons: Arc<Beacons>,
 }
 
 impl fmt::Debug for Inner {
@@ -111,25 +120,35 @@ impl Sqlite {
         // Absolute, so that a later connection opens the same file whatever the working directory is by then.
         let path = std::path::absolute(file)
             .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
-        Self::open_path(path, config.call_timeout, config.connect_timeout, config.history.clone()).await
+        Self::open_path(path, None, config.call_timeout, config.connect_timeout, config.history.clone()).await
     }
 
+    /// `same`: the file that it has to be; otherwise one is made if there is none.
     async fn open_path(
         path: PathBuf,
+        same: Option<Identity>,
         call_timeout: Duration,
         connect_timeout: Duration,
         history: HistoryConfig,
     ) -> Result<Self> {
         let place = format!("sqlite:{}", path.display());
         let (file, name) = (path.clone(), place.clone());
-        let [writer, checks, queries] = opening(&place, connect_timeout, move |deadline| {
-            let writer = open::open_writer(&file, &name, deadline)?;
+        let (identity, [writer, checks, queries]) = opening(&place, connect_timeout, move |deadline| {
+            if let Some(same) = same {
+                same.still_at(&file)?;
+            }
+            let writer = open::open_writer(&file, &name, same.is_none(), deadline)?;
             let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
             let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
-            Ok([writer, checks, queries].map(Lane::new))
+            // Afterwards: all three have the file that has the name now, or whoever replaced it is found out.
+            let identity = same.map_or_else(|| opened(&file), Ok)?;
+            identity.still_at(&file)?;
+            Ok((identity, [writer, checks, queries].map(Lane::new)))
         })
         .await?;
-        let inner = Inner { path, place, call_timeout, connect_timeout, writer, checks, queries, history };
+        let beacons = Arc::new(Beacons::new(&path));
+        let inner =
+            Inner { path, identity, place, call_timeout, connect_timeout, writer, checks, queries, history, beacons };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -142,12 +161,23 @@ impl Sqlite {
 impl Inner {
     /// One more connection that reads.
     async fn open_lane(&self) -> Result<Lane> {
-        let (path, place, wait) = (self.path.clone(), self.place.clone(), self.call_timeout);
+        let (path, place, wait, identity) = (self.path.clone(), self.place.clone(), self.call_timeout, self.identity);
         opening(&self.place, self.connect_timeout, move |deadline| {
-            open::open_reader(&path, &place, wait, deadline).map(Lane::new)
+            let lane = open::open_reader(&path, &place, wait, deadline).map(Lane::new);
+            // That is the better reason, should it have failed.
+            identity.still_at(&path)?;
+            lane
         })
         .await
     }
+}
+
+/// The file that was just opened.
+fn opened(file: &Path) -> Result<Identity> {
+    Identity::of(file)?.ok_or_else(|| {
+        let text = format!("the file was moved or replaced: sqlite:{} was removed while it was opened", file.display());
+        Error::new(ErrorKind::Replaced, text)
+    })
 }
 
 /// Opens connections on a thread where blocking is allowed.
@@ -198,8 +228,9 @@ impl JobStore for Sqlite {
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let Inner { path, call_timeout, connect_timeout, history, .. } = &*self.inner;
-        Ok(Arc::new(Self::open_path(path.clone(), *call_timeout, *connect_timeout, history.clone()).await?))
+        let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
+        let same = Some(*identity);
+        Ok(Arc::new(Self::open_path(path.clone(), same, *call_timeout, *connect_timeout, history.clone()).await?))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
@@ -236,6 +267,14 @@ impl JobStore for Sqlite {
         self.inner.settle(node, settlements).await
     }
 
+    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
+        self.inner.handlers_ended(node, fences).await
+    }
+
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
+        self.inner.put_off(node, fence, by).await
+    }
+
     async fn promote_due(&self, limit: usize) -> Result<Promoted> {
         self.inner.promote_due(limit).await
     }
@@ -248,24 +287,45 @@ impl JobStore for Sqlite {
         self.inner.heartbeat(node).await
     }
 
+    /// There is one file, which forgets nothing.
+    async fn identity(&self) -> Result<Option<ServerIdentity>> {
+        Ok(None)
+    }
+
+    fn reconnect(&self) {}
+
     async fn retire_node(&self, node: NodeId) -> Result<u64> {
         self.inner.retire_node(node).await
     }
 
-    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
-        self.inner.expire_nodes().await
+    async fn pulses(&self) -> Result<Vec<Pulse>> {
+        self.inner.pulses().await
+    }
+
+    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+        self.inner.declare_dead(silent).await
     }
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
         self.inner.release_lost(limit, quarantine).await
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
-        self.inner.release_unknown(node, known).await
+    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+        self.inner.release_unknown(node, known, before).await
     }
 
-    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
-        self.inner.claim_delivered(node, deliveries, kinds).await
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        self.inner.release_claimed(node, claim, ids).await
+    }
+
+    async fn claim_delivered(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>> {
+        self.inner.claim_delivered(node, claim, deliveries, kinds).await
     }
 
     async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
@@ -276,8 +336,8 @@ impl JobStore for Sqlite {
         self.inner.report_broker(node, mode).await
     }
 
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
-        self.inner.hand_out(queue, limit, lease).await
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        self.inner.hand_out(queue, limit, lease, token).await
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

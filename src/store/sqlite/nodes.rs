@@ -5,26 +5,29 @@ use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
+use super::Inner;
+use super::beacons::{Beacons, Sign};
 use super::failure::Work;
 use super::history::{Memory, Place};
 use super::rows::{count, deaths, id_list, micros, timestamp, with_error};
 use super::settle::OwnedRow;
-use super::{Inner, take_numbers};
-use crate::error::{Error, Result};
-use crate::job::{AttemptError, JobId, NodeId};
-use crate::store::{Ending, NodeInfo, Released};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{AttemptError, ClaimNumber, Fence, JobId, NodeId, draw_node};
+use crate::store::{Ending, NodeInfo, Pulse, Released};
 
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
-const HEARTBEAT: &str = include_str!("sql/heartbeat.sql");
 const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
-pub(super) const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
+const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
-const EXPIRED_CHECK: &str = include_str!("sql/expired_check.sql");
-const EXPIRE_NODES: &str = include_str!("sql/expire_nodes.sql");
-const DEAD_NODES: &str = include_str!("sql/dead_nodes.sql");
+const PULSES: &str = include_str!("sql/pulses.sql");
+const DECLARE_DEAD: &str = include_str!("sql/declare_dead.sql");
+const RELEASE_CLAIMED: &str = include_str!("sql/release_claimed.sql");
 const UNKNOWN_CHECK: &str = include_str!("sql/unknown_check.sql");
 const RELEASE_UNKNOWN: &str = include_str!("sql/release_unknown.sql");
+const UNKNOWN_ENDINGS: &str = include_str!("sql/unknown_endings.sql");
+const HANDLER_ENDED: &str = include_str!("sql/handler_ended.sql");
+const LOST_ENDINGS: &str = include_str!("sql/lost_endings.sql");
 const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
 const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
 
@@ -36,36 +39,59 @@ pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Resul
     connection.prepare_cached(NODE_ALIVE)?.query_row(named_params! { ":node": node.0 }, |row| row.get(0))
 }
 
+/// Fails for a node that claims and may not: were it told of nothing, it would claim nothing for ever and never hear why.
+pub(super) fn may_own(connection: &Connection, node: NodeId) -> Work<()> {
+    if is_alive(connection, node)? {
+        return Ok(());
+    }
+    let text = format!("node {node} is unknown to the database, or was declared dead: an executor registers anew");
+    Err(Error::new(ErrorKind::LeaseLost, text).into())
+}
+
 impl Inner {
     pub(super) async fn register_node(&self, info: &NodeInfo) -> Result<NodeId> {
         if info.lease < Duration::from_secs(1) {
             return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
         }
         let info = info.clone();
+        let beacons = self.beacons.clone();
         self.write("register a node", move |connection, now| {
-            let node = take_numbers(connection, "node", 1)?;
-            connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
-                ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
-                ":lease": micros(info.lease), ":now": now,
-            })?;
-            Ok(NodeId(node))
+            let registered: Vec<i64> = pulses(connection, &beacons)?.iter().map(|pulse| pulse.node.0).collect();
+            beacons.clean(&registered);
+            loop {
+                let node = draw_node();
+                // Before the row: whoever sees that finds the file locked.
+                if registered.contains(&node) || !beacons.light(node)? {
+                    continue;
+                }
+                connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
+                    ":node": node, ":name": info.name, ":host": info.host, ":pid": info.pid,
+                    ":lease": micros(info.lease), ":now": now,
+                })?;
+                return Ok(NodeId(node));
+            }
         })
         .await
     }
 
+    /// Reads, and writes to the node's file: whoever has the write lock does not keep a node from living. Looks too whether the file is still
+    /// the one that was opened, because SQLite does not.
     pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        self.write("renew the lease of a node", move |connection, now| {
-            Ok(connection.prepare_cached(HEARTBEAT)?.execute(named_params! { ":node": node.0, ":now": now })? == 1)
+        let (beacons, identity, path) = (self.beacons.clone(), self.identity, self.path.clone());
+        self.check("renew the lease of a node", move |connection, _| {
+            identity.still_at(&path)?;
+            Ok(is_alive(connection, node)? && beacons.beat(node.0)?)
         })
         .await
     }
 
     /// One transaction: a claim is before it, or finds the node gone.
     pub(super) async fn retire_node(&self, node: NodeId) -> Result<u64> {
+        let beacons = self.beacons.clone();
         self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
-            let released = release_unknown(connection, node, &id_list(&[]))?;
-            connection.prepare_cached(FORGET_NODES)?.execute([])?;
+            let released = release_unknown(connection, node, &id_list(&[]), None)?;
+            forget(connection, &beacons)?;
             Ok(released)
         })
         .await
@@ -80,25 +106,39 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
-        let tried = "declare nodes dead";
-        let (late, dead) = self
-            .check(tried, |connection, now| {
-                let late = asks(connection, EXPIRED_CHECK, named_params! { ":now": now })?;
-                Ok((late, dead_nodes(connection)?))
-            })
-            .await?;
-        if !late {
-            return Ok(dead);
+    pub(super) async fn pulses(&self) -> Result<Vec<Pulse>> {
+        let beacons = self.beacons.clone();
+        self.check("look at the heartbeats of all nodes", move |connection, _| Ok(pulses(connection, &beacons)?)).await
+    }
+
+    /// Whoever was silent may have spoken while this waited for the write lock, so each is looked at again.
+    pub(super) async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+        if silent.is_empty() {
+            return Ok(Vec::new());
         }
-        self.write(tried, |connection, now| {
-            connection.prepare_cached(EXPIRE_NODES)?.execute(named_params! { ":now": now })?;
-            Ok(dead_nodes(connection)?)
+        let (beacons, silent) = (self.beacons.clone(), silent.to_vec());
+        self.write("declare nodes dead", move |connection, now| {
+            let mut declared = Vec::new();
+            for pulse in silent {
+                let sign = beacons.look(pulse.node.0);
+                if sign.ended || sign.beat == pulse.beat {
+                    let params = named_params! { ":node": pulse.node.0, ":now": now };
+                    if connection.prepare_cached(DECLARE_DEAD)?.execute(params)? == 1 {
+                        declared.push(pulse.node);
+                    }
+                }
+            }
+            Ok(declared)
         })
         .await
     }
 
-    pub(super) async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
+    pub(super) async fn release_unknown(
+        &self,
+        node: NodeId,
+        known: &[JobId],
+        before: Option<ClaimNumber>,
+    ) -> Result<u64> {
         let tried = "give back jobs that are not in hand";
         let known = id_list(known);
         let asked = known.clone();
@@ -110,7 +150,24 @@ impl Inner {
         if !any {
             return Ok(0);
         }
-        self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known)?)).await
+        self.write(tried, move |connection, _| Ok(release_unknown(connection, node, &known, before)?)).await
+    }
+
+    pub(super) async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let ids = ids.to_vec();
+        self.write("give back jobs whose claim got lost on the way", move |connection, _| {
+            let mut released = 0;
+            for id in ids {
+                let params = named_params! { ":node": node.0, ":claim": claim.get(), ":id": id.as_uuid().as_bytes() };
+                released += connection.prepare_cached(RELEASE_CLAIMED)?.execute(params)? as u64;
+                handler_ended(connection, Some(node), Fence::new(id, claim.get()))?;
+            }
+            Ok(released)
+        })
+        .await
     }
 
     pub(super) async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
@@ -118,7 +175,7 @@ impl Inner {
         if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
         }
-        let keep = self.history.keep;
+        let (keep, beacons) = (self.history.keep, self.beacons.clone());
         self.write(tried, move |connection, now| {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
@@ -137,22 +194,70 @@ impl Inner {
                     released.dead += 1;
                 }
             }
-            connection.prepare_cached(FORGET_NODES)?.execute([])?;
+            released.ended = forget(connection, &beacons)?;
             Ok(released)
+        })
+        .await
+    }
+
+    pub(super) async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
+        if fences.is_empty() {
+            return Ok(0);
+        }
+        let fences = fences.to_vec();
+        self.write("free what handlers held", move |connection, _| {
+            let mut ended = 0;
+            for fence in fences {
+                ended += u64::from(handler_ended(connection, Some(node), fence)?);
+            }
+            Ok(ended)
         })
         .await
     }
 }
 
-/// Gives back what a node owns, but for what is in `known` (see [`id_list`]).
-fn release_unknown(connection: &Connection, node: NodeId, known: &str) -> rusqlite::Result<u64> {
-    let params = named_params! { ":node": node.0, ":known": known };
+/// What the handler of a cancelled job held is free. `None`: it was an external worker's. `false`: there is none that held anything.
+pub(super) fn handler_ended(connection: &Connection, node: Option<NodeId>, fence: Fence) -> rusqlite::Result<bool> {
+    let params = named_params! {
+        ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.map(|node| node.0),
+    };
+    Ok(connection.prepare_cached(HANDLER_ENDED)?.execute(params)? > 0)
+}
+
+/// Forgets dead nodes that own nothing any more, and removes their files. Returns how many handlers of cancelled jobs dead nodes had: what they held
+/// is free.
+fn forget(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<u64> {
+    let ended = connection.prepare_cached(LOST_ENDINGS)?.execute([])? as u64;
+    let mut statement = connection.prepare_cached(FORGET_NODES)?;
+    let forgotten = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    // Should the transaction not be committed, the files are missed by nobody: these nodes are dead.
+    for node in forgotten {
+        beacons.remove(node);
+    }
+    Ok(ended)
+}
+
+/// Gives back what a node owns, but for what is in `known` (see [`id_list`]), and what claims took that began after `before`.
+fn release_unknown(
+    connection: &Connection,
+    node: NodeId,
+    known: &str,
+    before: Option<ClaimNumber>,
+) -> rusqlite::Result<u64> {
+    let before = before.map(ClaimNumber::get);
+    let params = named_params! { ":node": node.0, ":known": known, ":before": before };
+    connection.prepare_cached(UNKNOWN_ENDINGS)?.execute(params)?;
     Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
-fn dead_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeId>> {
-    let mut statement = connection.prepare_cached(DEAD_NODES)?;
-    let nodes = statement.query_map([], |row| row.get(0).map(NodeId))?;
+fn pulses(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<Vec<Pulse>> {
+    let mut statement = connection.prepare_cached(PULSES)?;
+    let nodes = statement.query_map([], |row| {
+        let (node, lease, dead): (i64, i64, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let Sign { beat, ended } = beacons.look(node);
+        let lease = Duration::from_micros(lease.max(0).unsigned_abs());
+        Ok(Pulse { node: NodeId(node), beat, lease, ended, dead })
+    })?;
     nodes.collect()
 }
 

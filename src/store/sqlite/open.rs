@@ -17,10 +17,10 @@ const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pr
 /// own waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
-/// Opens the connection that writes, and creates the file if there is none.
-pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result<Connection> {
+/// Opens the connection that writes, and creates the file if there is none and it may.
+pub(super) fn open_writer(path: &Path, place: &str, create: bool, deadline: Instant) -> Result<Connection> {
     check_path(path)?;
-    let connection = open(path, place, LOCK_WAIT, deadline)?;
+    let connection = open(path, place, create, LOCK_WAIT, deadline)?;
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
             ErrorKind::ReadOnly,
@@ -31,16 +31,17 @@ pub(super) fn open_writer(path: &Path, place: &str, deadline: Instant) -> Result
     Ok(connection)
 }
 
-/// Opens a connection that only reads. Not opened read-only: after a crash a reader may have to recover the WAL.
+/// Opens a connection that only reads, of a file that there is. Not opened read-only: after a crash a reader may have to recover the WAL.
 pub(super) fn open_reader(path: &Path, place: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
-    let connection = open(path, place, wait, deadline)?;
+    let connection = open(path, place, false, wait, deadline)?;
     connection.pragma_update(None, "query_only", true).map_err(|e| explain(e, "set up a connection", place))?;
     Ok(connection)
 }
 
-fn open(path: &Path, place: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
+fn open(path: &Path, place: &str, create: bool, wait: Duration, deadline: Instant) -> Result<Connection> {
     // Without SQLITE_OPEN_URI: a file name is a file name, whatever characters it has.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
     let connection = Connection::open_with_flags(path, flags).map_err(|e| explain(e, "open a connection", place))?;
     connection
         .busy_timeout(wait)

@@ -1,6 +1,7 @@
 //! Outcomes. Each names its claim, and changes nothing if that is no longer current.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 
@@ -20,6 +21,7 @@ const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
 const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
 const JOB_TO_DEAD: &str = include_str!("sql/job_to_dead.sql");
 pub(super) const REMOVE_JOB: &str = include_str!("sql/remove_job.sql");
+const PUT_OFF: &str = include_str!("sql/put_off.sql");
 const RELEASE_JOB: &str = include_str!("sql/release_job.sql");
 
 impl Inner {
@@ -40,6 +42,17 @@ impl Inner {
             let mut statement = connection.prepare_cached(&COMPLETE_ALL)?;
             let removed = named_params! { ":ids": ids, ":versions": versions, ":node": node.0 };
             Ok(statement.query_map(removed, |row| job_id(row, "id"))?.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
+    }
+
+    pub(super) async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
+        self.write("put a job off", move |connection, now| {
+            let params = named_params! {
+                ":node": node.0, ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":until": now.saturating_add(micros(by)),
+            };
+            connection.prepare_cached(PUT_OFF)?.execute(params)?;
+            Ok(())
         })
         .await
     }

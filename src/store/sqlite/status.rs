@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, Row, named_params};
 
 use super::Inner;
+use super::beacons::Beacons;
 use super::rows::{Micros, timestamp};
 use crate::error::Result;
 use crate::job::NodeId;
@@ -20,7 +21,8 @@ const NODES: &str = include_str!("sql/status_nodes.sql");
 
 impl Inner {
     pub(super) async fn status(&self) -> Result<StatusReport> {
-        self.query("read the status", |connection, now| {
+        let beacons = self.beacons.clone();
+        self.query("read the status", move |connection, now| {
             let mut queues = Queues::default();
             queues.add(connection, JOBS, &[], |queue, row| {
                 queue.waiting = number(row, 1)?;
@@ -51,7 +53,7 @@ impl Inner {
                 Ok(())
             })?;
             let mut nodes = connection.prepare_cached(NODES)?;
-            let nodes = nodes.query_map([], |row| node(row, now))?.collect::<rusqlite::Result<_>>()?;
+            let nodes = nodes.query_map([], |row| node(row, &beacons))?.collect::<rusqlite::Result<_>>()?;
             Ok(StatusReport { queues: queues.0.into_values().collect(), nodes })
         })
         .await
@@ -83,14 +85,18 @@ impl Queues {
     }
 }
 
-fn node(row: &Row<'_>, now: Micros) -> rusqlite::Result<NodeStatus> {
+fn node(row: &Row<'_>, beacons: &Beacons) -> rusqlite::Result<NodeStatus> {
+    let id = row.get(0)?;
+    // A moment in the future, after a clock was set back, is as good as now.
+    let silent = beacons.last(id).map(|last| last.elapsed().unwrap_or_default().as_secs_f64());
+    let lease = seconds(row.get::<_, Micros>(5)?);
     Ok(NodeStatus {
-        id: NodeId(row.get(0)?),
+        id: NodeId(id),
         name: row.get(1)?,
         host: row.get(2)?,
         pid: row.get(3)?,
         started_at: timestamp(row.get(4)?)?,
-        lease_seconds_left: seconds(row.get::<_, Micros>(5)? - now),
+        lease_seconds_left: silent.map_or(0.0, |silent| lease - silent),
         dead: row.get(6)?,
         running: number(row, 7)?,
         broker: row.get(8)?,

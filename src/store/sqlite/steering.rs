@@ -6,7 +6,6 @@ use rusqlite::{Connection, ToSql, named_params};
 use super::admin::{Chosen, REMOVE};
 use super::failure::Work;
 use super::history::Memory;
-use super::nodes::RETIRE_NODE;
 use super::rows::{Micros, job_id, micros};
 use super::{Inner, Sqlite, audit, retry};
 use crate::config::Keep;
@@ -18,11 +17,13 @@ use crate::store::{
     Steering,
 };
 
+const CONDEMN: &str = include_str!("sql/condemn.sql");
 const CHOOSE: &str = include_str!("sql/choose.sql");
 const TO_SUSPENDED: &str = include_str!("sql/to_suspended.sql");
 const TO_JOB: &str = include_str!("sql/to_job.sql");
 const SUSPENDED_TO_TIMER: &str = include_str!("sql/suspended_to_timer.sql");
 const CHANGE: &str = include_str!("sql/change.sql");
+const KEEP_SLOTS: &str = include_str!("sql/keep_slots.sql");
 const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
 
 /// Jobs of a dead node that are released in one transaction.
@@ -82,7 +83,7 @@ impl Steering for Sqlite {
             .inner
             .write("declare a node dead", move |connection, now| {
                 let params = named_params! { ":node": node.0, ":now": now };
-                let known = connection.prepare_cached(RETIRE_NODE)?.execute(params)? == 1;
+                let known = connection.prepare_cached(CONDEMN)?.execute(params)? == 1;
                 if known {
                     let what = serde_json::json!({ "node": node });
                     audit::write(connection, by.as_deref(), "condemn", &what, now)?;
@@ -98,6 +99,7 @@ impl Steering for Sqlite {
             let released = self.release_lost(RELEASED, None).await?;
             all.waiting += released.waiting;
             all.dead += released.dead;
+            all.ended += released.ended;
             if released.total() < RELEASED as u64 {
                 return Ok(Some(all));
             }
@@ -167,9 +169,26 @@ impl Step<'_> {
             }),
             Action::Change(change) => self.change(part, &chosen, change),
             Action::Retry { limit, spread } => retry::run(&chosen, self.connection, *limit, *spread, self.now),
-            Action::Cancel => self.remove(&chosen, Ending::Cancelled),
+            Action::Cancel => self.cancel(&chosen),
             Action::Delete => self.remove(&chosen, Ending::Deleted),
         }
+    }
+
+    /// What a running one holds stays taken until its handler has ended: that is handed over before the row goes.
+    fn cancel(&self, chosen: &Chosen) -> Work<Steered> {
+        chosen.steer(|state| {
+            let who = match state {
+                JobState::Running => Some(("lock_owner", "null")),
+                JobState::External => Some(("null", "lease_until")),
+                _ => None,
+            };
+            if let Some((node, until)) = who {
+                let keep = KEEP_SLOTS.replace("{node}", node).replace("{until}", until);
+                chosen.execute(self.connection, &keep, state)?;
+            }
+            Ok(0)
+        })?;
+        self.remove(chosen, Ending::Cancelled)
     }
 
     fn remove(&self, chosen: &Chosen, ending: Ending) -> Work<Steered> {

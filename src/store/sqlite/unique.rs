@@ -12,6 +12,7 @@ use crate::store::unique::{Asked, Taken, conflict, given};
 
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
 const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
+const UNIQUE_SHORTEN: &str = include_str!("sql/unique_shorten.sql");
 const UNIQUE_REPLACE: [&str; 3] = [
     "delete from jobwright_job where id = :id and lock_owner is null",
     "delete from jobwright_blocked_job where id = :id",
@@ -46,7 +47,14 @@ fn take_one(connection: &Connection, message: &JobMessage, term: &UniqueTerm, no
         match term.conflict {
             UniqueConflict::Reject if holder != message.id => return Err(conflict(message, holder).into()),
             UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder)? => {}
-            _ => return Ok(Some(holder)),
+            _ => {
+                if let Some(period) = term.period {
+                    let until = now.saturating_add(period);
+                    let params = named_params! { ":key": term.key, ":until": until };
+                    connection.prepare_cached(UNIQUE_SHORTEN)?.execute(params)?;
+                }
+                return Ok(Some(holder));
+            }
         }
     }
     connection.prepare_cached(UNIQUE_TAKE)?.execute(named_params! {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::store::{Extension, ExternalDone, Received, Released, Settlement};
-use jobwright::{CORRELATION_ID, Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE, REPLY_TO, Submission};
+use jobwright::{
+    CORRELATION_ID, ClaimNumber, Fence, HandOutNumber, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE, REPLY_TO,
+    Submission,
+};
 
 use super::model::{Place, Row, State, after};
 
@@ -13,9 +16,13 @@ use super::model::{Place, Row, State, after};
 const NOBODY: NodeId = NodeId(0);
 
 impl State {
-    pub(super) fn release_unknown(&mut self, node: NodeId, known: &[JobId]) -> u64 {
-        let unknown =
-            self.jobs.values_mut().filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id));
+    pub(super) fn release_unknown(&mut self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> u64 {
+        // The numbers of tests never go round.
+        let earlier = |version| before.is_none_or(|before| version < before.get());
+        let unknown = self
+            .jobs
+            .values_mut()
+            .filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id) && earlier(row.version));
         unknown
             .map(|row| {
                 row.attempt -= 1;
@@ -24,7 +31,13 @@ impl State {
             .count() as u64
     }
 
-    pub(super) fn claim_delivered(&mut self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Vec<Job> {
+    pub(super) fn claim_delivered(
+        &mut self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Vec<Job> {
         if !self.alive(node) {
             return Vec::new();
         }
@@ -32,7 +45,7 @@ impl State {
             deliveries.contains(&Fence::new(row.message.id, row.version))
                 && kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
         };
-        self.own_first(node, usize::MAX, named)
+        self.own_first((node, claim), usize::MAX, named)
     }
 
     pub(super) fn unhold(&mut self, ids: &[JobId]) -> Vec<String> {
@@ -49,9 +62,9 @@ impl State {
         queues.into_iter().collect()
     }
 
-    pub(super) fn hand_out(&mut self, queue: &str, limit: usize, lease: Duration) -> Vec<Job> {
+    pub(super) fn hand_out(&mut self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Vec<Job> {
         let until = after(Timestamp::now(), lease);
-        self.best(limit, |row| row.message.queue == queue, |row| row.hand_out(until, lease))
+        self.best(limit, |row| row.message.queue == queue, |row| row.hand_out(until, lease, token))
     }
 
     pub(super) fn take_back(&mut self, fence: Fence) -> bool {

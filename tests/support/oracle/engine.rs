@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, QueueStatus,
-    Received, Released, ScanPart, Settlement, StatusReport,
+    JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, Pulse,
+    QueueStatus, Received, Released, ScanPart, ServerIdentity, Settlement, StatusReport,
 };
-use jobwright::{Fence, Job, JobId, JobMessage, NodeId, Result, Submission};
+use jobwright::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result, Submission};
 
 use super::Oracle;
 use super::model::{Node, Place, State, after};
@@ -64,7 +64,7 @@ impl JobStore for Oracle {
         if !state.alive(request.node) {
             return Ok(Claimed::default());
         }
-        let jobs = state.own_first(request.node, request.limit, |row| {
+        let jobs = state.own_first((request.node, request.claim), request.limit, |row| {
             row.message.queue == request.queue
                 && (request.held_too || !row.is_held())
                 && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
@@ -126,7 +126,9 @@ impl JobStore for Oracle {
         let id = NodeId(state.last_node);
         let now = Timestamp::now();
         let expires_at = after(now, info.lease);
-        state.nodes.insert(id, Node { info: info.clone(), started_at: now, expires_at, dead: false, broker: None });
+        state
+            .nodes
+            .insert(id, Node { info: info.clone(), started_at: now, expires_at, beat: 0, dead: false, broker: None });
         Ok(id)
     }
 
@@ -134,22 +136,72 @@ impl JobStore for Oracle {
         let mut state = self.lock();
         let Some(node) = state.nodes.get_mut(&id).filter(|node| !node.dead) else { return Ok(false) };
         node.expires_at = after(Timestamp::now(), node.info.lease);
+        node.beat += 1;
         Ok(true)
     }
 
     async fn retire_node(&self, id: NodeId) -> Result<u64> {
         let mut state = self.lock();
         state.nodes.remove(&id);
-        Ok(state.release_unknown(id, &[]))
+        Ok(state.release_unknown(id, &[], None))
     }
 
-    async fn expire_nodes(&self) -> Result<Vec<NodeId>> {
-        let now = Timestamp::now();
+    async fn pulses(&self) -> Result<Vec<Pulse>> {
+        let state = self.lock();
+        let pulse = |(id, node): (&NodeId, &Node)| Pulse {
+            node: *id,
+            beat: node.beat,
+            lease: node.info.lease,
+            ended: false,
+            dead: node.dead,
+        };
+        Ok(state.nodes.iter().map(pulse).collect())
+    }
+
+    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
         let mut state = self.lock();
-        for node in state.nodes.values_mut() {
-            node.dead |= node.expires_at <= now;
+        let mut declared = Vec::new();
+        for pulse in silent {
+            let node = state.nodes.get_mut(&pulse.node);
+            if let Some(node) = node.filter(|node| !node.dead && node.beat == pulse.beat) {
+                node.dead = true;
+                declared.push(pulse.node);
+            }
         }
-        Ok(state.nodes.iter().filter(|(_, node)| node.dead).map(|(id, _)| *id).collect())
+        Ok(declared)
+    }
+
+    async fn identity(&self) -> Result<Option<ServerIdentity>> {
+        Ok(None)
+    }
+
+    fn reconnect(&self) {}
+
+    /// It knows no gates, so nobody ever held anything.
+    async fn handlers_ended(&self, _: NodeId, _: &[Fence]) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
+        let until = after(Timestamp::now(), by);
+        if let Some(row) = self.lock().owned(node, fence) {
+            row.place = Place::Waiting;
+            row.held = Some(until);
+        }
+        Ok(())
+    }
+
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        let mut state = self.lock();
+        let mut released = 0;
+        for id in ids {
+            if let Some(row) = state.owned(node, Fence::new(*id, claim.get())) {
+                row.attempt -= 1;
+                row.place = Place::Waiting;
+                released += 1;
+            }
+        }
+        Ok(released)
     }
 
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
@@ -179,12 +231,18 @@ impl JobStore for Oracle {
         Ok(released)
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId]) -> Result<u64> {
-        Ok(self.lock().release_unknown(node, known))
+    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+        Ok(self.lock().release_unknown(node, known, before))
     }
 
-    async fn claim_delivered(&self, node: NodeId, deliveries: &[Fence], kinds: Option<&[String]>) -> Result<Vec<Job>> {
-        Ok(self.lock().claim_delivered(node, deliveries, kinds))
+    async fn claim_delivered(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>> {
+        Ok(self.lock().claim_delivered(node, claim, deliveries, kinds))
     }
 
     async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
@@ -198,8 +256,8 @@ impl JobStore for Oracle {
         Ok(())
     }
 
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration) -> Result<Vec<Job>> {
-        Ok(self.lock().hand_out(queue, limit, lease))
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        Ok(self.lock().hand_out(queue, limit, lease, token))
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

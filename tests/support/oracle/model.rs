@@ -8,7 +8,7 @@ use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{
     Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Steered, Verdict,
 };
-use jobwright::{AttemptError, Due, Fence, Job, JobId, JobMessage, NodeId};
+use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId};
 
 /// How many errors a job keeps.
 const ERRORS_KEPT: usize = 10;
@@ -56,6 +56,7 @@ pub(super) struct Node {
     pub(super) info: NodeInfo,
     pub(super) started_at: Timestamp,
     pub(super) expires_at: Timestamp,
+    pub(super) beat: i64,
     pub(super) dead: bool,
     pub(super) broker: Option<String>,
 }
@@ -92,8 +93,8 @@ impl Row {
         self.attempt >= self.message.max_attempts
     }
 
-    fn own(&mut self, owner: NodeId) {
-        self.version = (self.version + 1) & i64::from(i32::MAX);
+    fn own(&mut self, owner: NodeId, claim: ClaimNumber) {
+        self.version = claim.get();
         self.attempt += 1;
         self.place = Place::Running { owner, since: Timestamp::now() };
         self.held = None;
@@ -104,8 +105,8 @@ impl Row {
         self.held.is_some_and(|until| until > Timestamp::now())
     }
 
-    pub(super) fn hand_out(&mut self, until: Timestamp, lease: Duration) -> Job {
-        self.version = (self.version + 1) & i64::from(i32::MAX);
+    pub(super) fn hand_out(&mut self, until: Timestamp, lease: Duration, token: HandOutNumber) -> Job {
+        self.version = token.get();
         self.attempt += 1;
         self.place = Place::External { until, lease };
         self.held = None;
@@ -234,7 +235,7 @@ impl State {
                 && owned.positions.contains(&position)
                 && due <= now
             {
-                row.own(owned.node);
+                row.own(owned.node, owned.claim);
                 inserted.owned.push(OwnedInsert {
                     id: message.id,
                     seq: row.seq,
@@ -267,9 +268,14 @@ impl State {
     }
 
     /// Makes up to `limit` jobs of those wanted the node's.
-    pub(super) fn own_first(&mut self, node: NodeId, limit: usize, wanted: impl Fn(&Row) -> bool) -> Vec<Job> {
+    pub(super) fn own_first(
+        &mut self,
+        (node, claim): (NodeId, ClaimNumber),
+        limit: usize,
+        wanted: impl Fn(&Row) -> bool,
+    ) -> Vec<Job> {
         self.best(limit, wanted, |row| {
-            row.own(node);
+            row.own(node, claim);
             row.job()
         })
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::state::Started;
 use super::url::Url;
 use super::user::User;
-use super::{Service, folder, free_port, postgres, programs};
+use super::{Service, folder, free_port, postgres, process, programs};
 use crate::run::{self, Result};
 
 /// Always a private one: how a pooler is set up is the point of the tests that use it.
@@ -40,18 +40,54 @@ impl Service for PgBouncer {
         let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
-        start(&program, upstream, user, &dir).inspect_err(|_| {
+        start(&program, upstream, TRANSACTION, user, &dir).inspect_err(|_| {
             // Nothing runs there, and nobody would remember it.
             let _ = folder::remove(&dir);
         })
     }
 }
 
-fn start(program: &Path, upstream: &Url, user: Option<User>, dir: &Path) -> Result<Started> {
+/// How connections are shared by what the services are for.
+const TRANSACTION: &str = "transaction";
+
+/// A pooler for one command, which ends with it.
+pub(crate) struct Private(Started);
+
+impl Private {
+    /// In front of `upstream`, with this `pool_mode`.
+    pub(crate) fn start(upstream: &str, mode: &str) -> Result<Self> {
+        let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
+        let user = User::for_servers()?;
+        fs::create_dir_all(super::home()).map_err(|why| format!("cannot create {}: {why}", super::home().display()))?;
+        let dir = folder::create("private-pgbouncer", user)?;
+        let started = start(&program, &Url::parse(upstream)?, mode, user, &dir);
+        if started.is_err() {
+            folder::remove(&dir)?;
+        }
+        started.map(Self)
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.0.url.as_str()
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let Started { pid, mark, dir, .. } = &self.0;
+        if let Err(why) =
+            process::terminate(PgBouncer::NAME, *pid, mark, PgBouncer::STOP).and_then(|()| folder::remove(dir))
+        {
+            eprintln!("pgbouncer: {why}");
+        }
+    }
+}
+
+fn start(program: &Path, upstream: &Url, mode: &str, user: Option<User>, dir: &Path) -> Result<Started> {
     let port = free_port()?;
     let file = dir.join("pgbouncer.ini");
     // The folder is closed to others, and so is what is in it: the file may hold a password.
-    run::write(&file, &settings(upstream, port, dir))?;
+    run::write(&file, &settings(upstream, mode, port, dir))?;
     folder::give(&file, user)?;
 
     let mut command = User::command(user, program);
@@ -79,7 +115,7 @@ fn start(program: &Path, upstream: &Url, user: Option<User>, dir: &Path) -> Resu
 
 /// Whoever connects, to whichever database, gets the upstream's user: it is reachable from this machine only, and what
 /// the tests look at is pooling, not passwords.
-fn settings(upstream: &Url, port: u16, dir: &Path) -> String {
+fn settings(upstream: &Url, mode: &str, port: u16, dir: &Path) -> String {
     let value = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let host = upstream.parameter("host").unwrap_or_else(|| upstream.host.clone());
     let mut database = format!("* = host={}", value(if host.is_empty() { "127.0.0.1" } else { &host }));
@@ -94,7 +130,7 @@ fn settings(upstream: &Url, port: u16, dir: &Path) -> String {
     let dir = dir.display();
     format!(
         "[databases]\n{database}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-         auth_type = any\npool_mode = transaction\nmax_client_conn = 500\n\
+         auth_type = any\npool_mode = {mode}\nmax_client_conn = 500\n\
          ignore_startup_parameters = extra_float_digits\nserver_tls_sslmode = {tls}\n\
          logfile = {dir}/log\npidfile = {dir}/pid\n"
     )
@@ -107,7 +143,7 @@ mod tests {
     #[test]
     fn the_settings_name_the_server_behind() {
         let upstream = Url::parse("postgres://jo:it%27s@db:5433/shop?sslmode=require").unwrap();
-        let text = settings(&upstream, 6432, Path::new("/tmp/x"));
+        let text = settings(&upstream, TRANSACTION, 6432, Path::new("/tmp/x"));
         assert!(text.contains("* = host='db' port=5433 user='jo' password='it''s'\n"), "{text}");
         assert!(text.contains("server_tls_sslmode = require\n"));
         assert!(text.contains("pool_mode = transaction\n"));

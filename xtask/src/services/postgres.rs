@@ -59,11 +59,20 @@ impl Private {
     pub(crate) fn start(name: &'static str, settings: &str) -> Result<Self> {
         let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
         let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
+        Self::start_programs(name, &initdb, &pg_ctl, settings)
+    }
+
+    /// The same with the server's programs in this folder.
+    pub(crate) fn start_from(name: &'static str, programs: &Path, settings: &str) -> Result<Self> {
+        Self::start_programs(name, &programs.join("initdb"), &programs.join("pg_ctl"), settings)
+    }
+
+    fn start_programs(name: &'static str, initdb: &Path, pg_ctl: &Path, settings: &str) -> Result<Self> {
         Postgres.prepare()?;
         let user = User::for_servers()?;
         fs::create_dir_all(super::home()).map_err(|why| format!("cannot create {}: {why}", super::home().display()))?;
         let dir = folder::create(name, user)?;
-        let started = start(&initdb, &pg_ctl, user, &dir, settings);
+        let started = start(initdb, pg_ctl, user, &dir, settings);
         if started.is_err() {
             folder::remove(&dir)?;
         }
@@ -72,6 +81,11 @@ impl Private {
 
     pub(crate) fn url(&self) -> &str {
         self.0.url.as_str()
+    }
+
+    /// What `show NAME` says.
+    pub(crate) fn setting(&self, name: &str) -> Result<String> {
+        ask(&self.0.url, &format!("show {name}"))
     }
 }
 
@@ -132,13 +146,17 @@ fn append(path: &Path, text: &str) -> Result<()> {
 /// Logs in and runs a statement: a server that is starting, that is full or that asks for another password does not
 /// answer.
 pub(super) fn answers(url: &Url) -> Result<()> {
+    ask(url, "select 1").map(drop)
+}
+
+fn ask(url: &Url, statement: &str) -> Result<String> {
     let psql = programs::postgres("psql").ok_or("psql, which asks the server, is not installed")?;
     let mut command = Command::new(psql);
     command.args(["--no-psqlrc", "--no-password", "--quiet", "--tuples-only", "--no-align"]);
-    command.args(["--command", "select 1", "--dbname"]).arg(url.without_password());
+    command.args(["--command", statement, "--dbname"]).arg(url.without_password());
     command.env("PGCONNECT_TIMEOUT", "5");
     if let Some(password) = url.password.clone().or_else(|| url.parameter("password")) {
         command.env("PGPASSWORD", password);
     }
-    run::capture(&mut command, Duration::from_secs(15)).map(drop)
+    run::capture(&mut command, Duration::from_secs(15))
 }

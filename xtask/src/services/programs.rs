@@ -11,7 +11,7 @@ use crate::run::{self, Result};
 const MORE: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Finds a program of PostgreSQL. The newest server's folder comes first: there the programs belong together.
-pub(super) fn postgres(program: &str) -> Option<PathBuf> {
+pub(crate) fn postgres(program: &str) -> Option<PathBuf> {
     postgres_folders()
         .into_iter()
         .map(|folder| folder.join(program))
@@ -35,7 +35,7 @@ fn postgres_folders() -> Vec<PathBuf> {
     versions.into_iter().rev().map(|(_, folder)| folder).collect()
 }
 
-pub(super) fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(MORE.map(PathBuf::from))
@@ -44,7 +44,7 @@ pub(super) fn on_path(program: &str) -> Option<PathBuf> {
 }
 
 /// What `find` finds; if nothing, installs Debian's package and looks again.
-pub(super) fn ensure(package: &str, what: &str, find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
+pub(crate) fn ensure(package: &str, what: &str, find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = find() {
         return Ok(path);
     }
@@ -72,7 +72,7 @@ fn install(package: &str) -> Result<()> {
     };
     command.args(["-c", INSTALL, "install", package]).stdout(std::io::stderr());
     eprintln!("{package}: not installed; installing Debian's package");
-    run::run(&mut command, Some(Duration::from_secs(20 * 60))).map_err(|why| format!("installing it failed: {why}"))
+    run::run(&mut command, Duration::from_secs(20 * 60)).map_err(|why| format!("installing it failed: {why}"))
 }
 
 /// The package's own server must not start: it would take the usual port, and stay. Debian asks `policy-rc.d` before it

@@ -29,7 +29,7 @@ impl Service for RabbitMq {
     }
 
     fn start(&self) -> Result<Started> {
-        let server = programs::ensure("rabbitmq-server", "RabbitMQ's rabbitmq-server", find)?;
+        let server = installed()?;
         let dir = folder::create(Self::NAME, None)?;
         let log = super::home().join("rabbitmq.log");
         start(&server, &dir, &log).inspect_err(|_| {
@@ -42,6 +42,11 @@ impl Service for RabbitMq {
     fn clear(&self, started: &Started) {
         stop_port_mapper(&started.note);
     }
+}
+
+/// Installed where that is allowed.
+pub(super) fn installed() -> Result<PathBuf> {
+    programs::ensure("rabbitmq-server", "RabbitMQ's rabbitmq-server", find)
 }
 
 /// Debian's rabbitmq-server on PATH changes to its own user and folders; the script behind it does not.

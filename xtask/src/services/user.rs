@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::run::{self, Result};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct User {
+pub(crate) struct User {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
 
 impl User {
     /// Who runs the servers: None for the user who runs this.
-    pub(super) fn for_servers() -> Result<Option<Self>> {
+    pub(crate) fn for_servers() -> Result<Option<Self>> {
         if !is_root()? {
             return Ok(None);
         }
@@ -29,7 +29,7 @@ impl User {
     }
 
     /// A program that will run as that user.
-    pub(super) fn command(user: Option<Self>, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub(crate) fn command(user: Option<Self>, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some(user) = user {
             command.uid(user.uid).gid(user.gid);

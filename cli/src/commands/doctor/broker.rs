@@ -23,7 +23,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     }
     let mut findings =
         vec![Finding::ok("broker", format!("answers: {}", broker.describe())), version::check(url).await, tls(url)];
-    findings.push(match broker.mode() {
+    findings.push(match broker.ask(settings.broker.connect_timeout).await {
         BrokerMode::Blocked(why) => Finding::warn(
             "broker alarm",
             format!("it takes no messages: {why}"),
@@ -76,12 +76,14 @@ fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
 
 fn tls(url: &Secret) -> Finding {
     const CHECK: &str = "broker encryption";
-    let Ok(uri) = url.expose().parse::<Uri>() else {
+    // One URL, or several with commas between them; each may name several hosts.
+    let all = url.expose();
+    let Ok(uri) = all.split(',').next().unwrap_or_default().parse::<Uri>() else {
         return Finding::ok(CHECK, "not known from this URL");
     };
     let here = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]") | None);
-    match (uri.scheme_str(), here) {
-        (Some("amqps"), _) => Finding::ok(CHECK, "TLS"),
+    match (all.contains("amqp://"), here && !all.contains(',')) {
+        (false, _) => Finding::ok(CHECK, "TLS"),
         (_, true) => Finding::ok(CHECK, "none, and none is needed to this host"),
         _ => Finding::warn(CHECK, "none: password and jobs can be read on the way", "use `amqps://…`"),
     }

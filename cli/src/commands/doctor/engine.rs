@@ -13,11 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many are named.
 const NAMED: usize = 3;
+/// Schedules read at once.
+const SCHEDULES: usize = 100;
 
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
 pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
-    let checks = [slots(messages).await, gates(messages).await, schedules(messages).await];
+    let checks = [slots(messages).await, gates(messages).await, schedules(messages).await, ahead(messages).await];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
 
@@ -72,6 +74,48 @@ async fn schedules(messages: &Messages) -> Checked {
     }
     let todo = "start `jobwright worker`; if one runs, its log says why it fires nothing (a zone it does not know?)";
     Ok(Finding::warn(CHECK, some(&overdue, ", "), todo))
+}
+
+/// Whether the clock was ahead when something was written: what that is about is late, or looks younger than it is.
+async fn ahead(messages: &Messages) -> Checked {
+    const CHECK: &str = "ahead of the clock";
+    let failed = |error| (CHECK, error);
+    let mut found: Vec<String> = messages
+        .jobs()
+        .ahead_of_clock()
+        .await
+        .map_err(failed)?
+        .iter()
+        .map(|ahead| {
+            let rows = if ahead.rows == 1 { "row" } else { "rows" };
+            format!("{} ({} {rows}, up to {})", ahead.what, ahead.rows, ago(ahead.farthest))
+        })
+        .collect();
+    let mut after = None;
+    loop {
+        let page = Which::Page { after: after.as_deref(), limit: SCHEDULES };
+        let (now, schedules) = messages.jobs().read_schedules(page).await.map_err(failed)?;
+        let late = schedules.iter().filter(|schedule| schedule.computed_again(now).is_some());
+        found.extend(late.filter_map(|schedule| {
+            let wait = Duration::try_from(schedule.next_at?.duration_since(now)).ok()?;
+            Some(format!(
+                "the schedule {} (next in {}, and there is an occurrence before)",
+                schedule.spec.name,
+                ago(wait)
+            ))
+        }));
+        match schedules.into_iter().nth(SCHEDULES - 1) {
+            Some(last) => after = Some(last.spec.name),
+            None => break,
+        }
+    }
+    if found.is_empty() {
+        return Ok(Finding::ok(CHECK, "nothing was written by a clock that was ahead"));
+    }
+    let todo = "look at the time synchronisation of the database's host. If its clock is behind now, nothing else is wrong; if it was ahead and \
+                is right, a running worker sets right what holds up work (after its start, when it sees the clock set, and every ten minutes). \
+                Timers that somebody asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
+    Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
 /// The first few, and how many there are.

@@ -18,7 +18,9 @@ const GREETING: usize = 64 * 1024;
 const OLDEST: (u32, u32) = (3, 10);
 
 pub(super) async fn check(url: &Secret) -> Finding {
-    let Some(uri) = url.expose().parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("amqp")) else {
+    // Of several, the first.
+    let first = url.expose().split(',').next().unwrap_or_default();
+    let Some(uri) = first.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("amqp")) else {
         return Finding::ok(CHECK, "not asked over TLS; it must be RabbitMQ 3.10 or newer");
     };
     let place = (uri.host().unwrap_or("localhost").trim_matches(['[', ']']).to_owned(), uri.port_u16().unwrap_or(PORT));

@@ -1,7 +1,8 @@
 -- Raises what has waited long in one queue ($1), or behind its gate ($4), by one priority for each so many microseconds ($2).
 -- Only the oldest $3 of each priority are looked at: they are the next of theirs, and what lies behind them comes up when they are
 -- gone. The priorities there are are found by steps through the index, so this costs the same however many wait. `aged` says how much was
--- added already.
+-- added already: as much as there is up to the best priority, so that it can be taken back when the clock turns out to have been ahead, and
+-- nothing has waited for so long.
 with recursive ranks as (
     (select c.rank from {schema}.job c where c.queue = $1 and c.lock_owner is null order by c.rank limit 1)
     union all
@@ -23,11 +24,12 @@ blocked_ranks as (
     ) n
 ),
 old as materialized (
-    select c.ctid as tid, (extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8 as steps,
-           coalesce((c.terms ->> 'aged')::int8, 0) as aged
+    select c.ctid as tid, coalesce((c.terms ->> 'aged')::int8, 0) as aged,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8,
+                             c.rank + 32767 + coalesce((c.terms ->> 'aged')::int8, 0))) as steps
     from ranks r
     cross join lateral (
-        select j.ctid, j.created_at, j.terms
+        select j.ctid, j.rank, j.created_at, j.terms
         from {schema}.job j
         where j.queue = $1 and j.rank = r.rank and j.lock_owner is null
         order by j.seq
@@ -37,11 +39,12 @@ old as materialized (
     where r.rank is not null
 ),
 old_blocked as materialized (
-    select c.ctid as tid, (extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8 as steps,
-           coalesce((c.terms ->> 'aged')::int8, 0) as aged
+    select c.ctid as tid, coalesce((c.terms ->> 'aged')::int8, 0) as aged,
+           greatest(0, least(floor(extract(epoch from statement_timestamp() - c.created_at) * 1000000 / $2)::int8,
+                             c.rank + 32767 + coalesce((c.terms ->> 'aged')::int8, 0))) as steps
     from blocked_ranks r
     cross join lateral (
-        select b.ctid, b.created_at, b.terms
+        select b.ctid, b.rank, b.created_at, b.terms
         from {schema}.blocked_job b
         where b.gate = $4 and b.share = r.share and b.rank = r.rank
         order by b.seq
@@ -51,18 +54,18 @@ old_blocked as materialized (
 ),
 raised as (
     update {schema}.job j
-    set rank = greatest(j.rank - (old.steps - old.aged), -32767)::int2,
+    set rank = least(j.rank - (old.steps - old.aged), 32767)::int2,
         terms = coalesce(j.terms, '{}') || jsonb_build_object('aged', old.steps)
     from old
-    where j.ctid = old.tid and old.steps > old.aged
+    where j.ctid = old.tid and old.steps <> old.aged
     returning j.seq
 ),
 raised_blocked as (
     update {schema}.blocked_job b
-    set rank = greatest(b.rank - (old.steps - old.aged), -32767)::int2,
+    set rank = least(b.rank - (old.steps - old.aged), 32767)::int2,
         terms = coalesce(b.terms, '{}') || jsonb_build_object('aged', old.steps)
     from old_blocked old
-    where b.ctid = old.tid and old.steps > old.aged
+    where b.ctid = old.tid and old.steps <> old.aged
     returning b.seq
 )
 select (select count(*) from raised) + (select count(*) from raised_blocked)

@@ -1,43 +1,55 @@
--- Removes live jobs. The row of a running one goes too, also in the hands of an external worker: its outcome will be refused.
+-- Removes live jobs. The row of a running one goes too, also in the hands of an external worker: its outcome will be refused. What it holds stays
+-- taken until its handler has ended: a trigger of `ending` hands that over before those of the job's table look for something to free, which
+-- is at the end of the statement.
 with gone as (
     delete from {schema}.job
     where ($2::text[] is null or case when lock_owner is null then 'waiting' else 'running' end = any ($2))
       and {filter}
-    returning case when lock_owner is null then 'waiting' else 'running' end as state
---{all}           , id, seq, kind, queue, attempt, created_at, claimed_at as started_at, lock_owner as node, terms ->> 'tenant' as tenant
+    returning case when lock_owner is null then 'waiting' else 'running' end as state, id, version, lock_owner as node, admitted
+--{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, terms ->> 'tenant' as tenant
 ),
 gone_blocked as (
     delete from {schema}.blocked_job
     where ($2::text[] is null or 'blocked' = any ($2))
       and {filter}
     returning 'blocked' as state
---{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
     where ($2::text[] is null or 'timer' = any ($2))
       and {filter}
     returning 'timer' as state
---{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
     where ($2::text[] is null or 'suspended' = any ($2))
       and {filter}
     returning 'suspended' as state
---{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
 ),
 gone_external as (
     delete from {schema}.external_job
     where ($2::text[] is null or 'external' = any ($2))
       and {filter}
-    returning 'external' as state
---{all}           , id, seq, kind, queue, attempt, created_at, handed_at as started_at, 0::int8 as node, terms ->> 'tenant' as tenant
+    returning 'external' as state, id, version, lease_until, admitted
+--{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, terms ->> 'tenant' as tenant
+),
+still_running as (
+    insert into {schema}.ending (job_id, version, node, until)
+    select id, version, node, null::timestamptz from gone where state = 'running' and admitted
+    union all
+    select id, version, null, lease_until from gone_external where admitted
 )
 --{all} , remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
 --{all}     select id, seq, kind, queue, 'cancelled', attempt, created_at, started_at, node, tenant
---{all}     from (select * from gone union all select * from gone_blocked union all select * from gone_timers union all select * from gone_suspended union all select * from gone_external) ended
+--{all}     from (select id, seq, kind, queue, attempt, created_at, started_at, node, tenant from gone
+--{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_blocked
+--{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_timers
+--{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_suspended
+--{all}           union all select id, seq, kind, queue, attempt, created_at, started_at, 0, tenant from gone_external) ended
 --{all} )
 select state, count(*), null::uuid[] as ids
 from (select state from gone union all select state from gone_timers union all select state from gone_blocked

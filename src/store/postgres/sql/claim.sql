@@ -1,9 +1,10 @@
 -- Takes the best waiting rows of a queue.
--- `me` locks the node's row against being declared dead (that takes FOR UPDATE): a dead node claims nothing, and what a live
--- one claims is always answered for. It does not wait for, or block, the node's own heartbeat.
+-- `me` holds the node: it can't be forgotten before this is committed, so that whatever is claimed is answered for. One that is dead or
+-- unknown is an error and not an empty answer, because a node that never hears of it would claim nothing for ever.
 -- The rows are picked and locked by a subselect and found again by ctid: one pass over the index, and no join that could
 -- take more rows than the limit. A ctid can't go stale in between, because the lock is already held.
--- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($8).
+-- Rows that are held for a delivery are left to it, unless nothing is delivered at the moment ($8), or they are held for longer than anybody
+-- asks for: then a clock wrote that which was ahead (LONGEST_HOLD).
 -- What is paused, limited or expired stays (part/may_start.sql).
 -- The queue is looked at in ranges (store/postgres/range.rs), best rank first: each is a scan of its own, from the mark of its rank to
 -- the next rank that has a mark. Both ends are conditions of the index, so what lies before a mark is not walked over. The last limit
@@ -15,9 +16,10 @@
 -- each sequence is asked once.
 -- The answer says where the front was, so that the claimer knows what was set aside for it. Only rows of its rank ($14) behind what was
 -- its own before were found there; for others it is not asked, because asking moves it on.
--- The token goes round, because it is compared and never ordered: after 2,147,483,647 comes 0.
+-- The number of the claim ($15) is the claimer's own, never counted on from what the row has: a row can be put back to an earlier state, by a
+-- failover, a restore, or an id that is used again, and then would count to the same number twice.
 with me as materialized (
-    select id from {schema}.node where id = $1 and dead_at is null for key share
+    select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
 ),
 front as materialized (
     select place.start, setval($9::text::regclass, ($10::int8 << 48) | least(place.start + $12::int8, place.newest))
@@ -32,7 +34,7 @@ front as materialized (
 )
 update {schema}.job j
 set lock_owner = me.id,
-    version    = (j.version::int8 + 1) & 2147483647,
+    version    = $15,
     attempt    = j.attempt + 1,
     claimed_at = clock_timestamp(),
     held_until = null
@@ -49,7 +51,8 @@ where j.ctid = any (array(
           and c.lock_owner is null
           and {queue_open:$2}
           and {may_start}
-          and (c.held_until is null or c.held_until <= statement_timestamp() or $8::bool)
+          and (c.held_until is null or c.held_until <= statement_timestamp() or $8::bool
+               or c.held_until > statement_timestamp() + interval '120 seconds')
           and ($6::text[] is null or c.kind = any ($6))
         order by c.rank, c.seq
         limit $7

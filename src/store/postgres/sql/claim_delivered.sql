@@ -3,11 +3,11 @@
 -- are checked in a hashed subplan, because a batch may name an id twice (an old delivery and a newer one).
 -- SKIP LOCKED: of two nodes that got the same delivery, neither waits for the other.
 with me as materialized (
-    select id from {schema}.node where id = $1 and dead_at is null for key share
+    select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
 )
 update {schema}.job j
 set lock_owner = me.id,
-    version    = (j.version::int8 + 1) & 2147483647,
+    version    = $5,
     attempt    = j.attempt + 1,
     claimed_at = clock_timestamp(),
     held_until = null

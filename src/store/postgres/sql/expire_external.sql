@@ -1,4 +1,5 @@
--- Releases what external workers did not answer for in time, the longest overdue first; their attempt is spent.
+-- Releases what external workers did not answer for in time, the longest overdue first; their attempt is spent. What they hold of cancelled jobs
+-- is freed too.
 -- statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
 with late as (
     delete from {schema}.external_job
@@ -12,6 +13,13 @@ with late as (
     ))
     returning *
 ),
+over as (
+    delete from {schema}.ending
+    where ctid = any (array(
+        select ctid from {schema}.ending where until <= statement_timestamp() limit $1 for update skip locked
+    ))
+    returning holder
+),
 noted as materialized (
     select l.*, l.attempt >= l.max_attempts as dies,
            case when jsonb_array_length(l.errors) >= {errors_kept} then l.errors - 0 else coalesce(l.errors, '[]') end
@@ -21,7 +29,7 @@ noted as materialized (
 freed as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
                               payload, body, content_type, headers, errors, terms, admitted)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, terms, admitted
+    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, terms, admitted
     from noted
     where not dies
     on conflict (id) do nothing
@@ -29,14 +37,15 @@ freed as (
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
                                           payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
+    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
            payload, body, content_type, headers, all_errors, terms
     from noted
     where dies
+    on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
 --{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, terms ->> 'tenant', $2
 --{failed}     from noted
 --{failed} )
-select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead from noted
+select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead, (select count(*) from over) as ended from noted

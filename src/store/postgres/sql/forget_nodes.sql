@@ -1,3 +1,2 @@
--- Removes dead nodes that own nothing any more.
-delete from {schema}.node n
-where n.dead_at is not null and not exists (select from {schema}.job j where j.lock_owner = n.id)
+-- Removes dead nodes of which a walk found that they own nothing, after they had become quiet (quiet_nodes.sql).
+delete from {schema}.node where id = any ($1::int8[]) and dead_at is not null

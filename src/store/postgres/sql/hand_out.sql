@@ -1,5 +1,6 @@
 -- Moves the best waiting rows of a queue into the hands of external workers, each with a lease. Rows are picked as in
 -- claim.sql. No node is locked: the lease of the row answers for it, whoever handed it out.
+-- The token ($4) is made by who hands out, at random, as the number of a claim is made by who claims.
 with best as materialized (
     delete from {schema}.job
     where ctid = any (array(
@@ -16,7 +17,7 @@ with best as materialized (
 )
 insert into {schema}.external_job (seq, version, lease_until, lease, created_at, id, attempt, max_attempts, rank, kind, queue,
                                    payload, body, content_type, headers, errors, terms, admitted)
-select seq, (version::int8 + 1) & 2147483647, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
+select seq, $4, clock_timestamp() + $3 * interval '1 microsecond', $3 * interval '1 microsecond', created_at, id,
        attempt + 1, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, admitted
 from best
 on conflict (id) do nothing

@@ -1,7 +1,10 @@
 -- The general flush: delays, and ids given by the sender.
--- A given id is looked for in the other tables too, because each has an index of its own. Two first sends of one id at the
--- same moment meet in the unique index, unless only one of them is delayed.
-with fresh as (
+-- Whether a given id is new, new_ids decides: it waits for whoever sends the same one at this moment.
+-- Materialized: whoever sends one of these ids at this moment is waited for once.
+with chosen as materialized (
+    select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
+),
+fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.
            case when m.asked ? 'ttl'
@@ -13,13 +16,7 @@ with fresh as (
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
                                   delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where not m.given
-       or not exists (select from {schema}.job t where t.id = m.id)
-      and not exists (select from {schema}.timer_job t where t.id = m.id)
-      and not exists (select from {schema}.suspended_job t where t.id = m.id)
-      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
-      and not exists (select from {schema}.external_job t where t.id = m.id)
-      and not exists (select from {schema}.blocked_job t where t.id = m.id)
+    where not m.given or m.id in (select id from chosen)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.

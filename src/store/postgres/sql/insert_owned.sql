@@ -1,8 +1,16 @@
 -- The general flush with rows that are to be born owned (the hot path); see insert_any.sql for the rest. A statement of its own,
 -- because only it needs a right on the node table: those who only send do not.
--- `me` locks the node's row against being declared dead, which takes FOR UPDATE: no row can be born owned by a dead node.
+-- `me` holds the node: what is born owned is answered for. A dead one gets nothing, and its rows wait. Nor does one whose transaction looks
+-- at an old snapshot: it could not see that the node died meanwhile.
+-- From here on only COMMIT is to come. Should this process fall silent before it, the server ends the transaction, and with it the hold.
 with me as materialized (
-    select id from {schema}.node where id = $13 and dead_at is null for key share
+    select {schema}.hold_node($13) as id
+    from (select set_config('idle_in_transaction_session_timeout', '15000', true)) bounded
+    where current_setting('transaction_isolation') = 'read committed'
+),
+-- Materialized: whoever sends one of these ids at this moment is waited for once.
+chosen as materialized (
+    select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
 ),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
@@ -16,13 +24,7 @@ fresh as (
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
                                   delay_us, at, given, own, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where not m.given
-       or not exists (select from {schema}.job t where t.id = m.id)
-      and not exists (select from {schema}.timer_job t where t.id = m.id)
-      and not exists (select from {schema}.suspended_job t where t.id = m.id)
-      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
-      and not exists (select from {schema}.external_job t where t.id = m.id)
-      and not exists (select from {schema}.blocked_job t where t.id = m.id)
+    where not m.given or m.id in (select id from chosen)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
@@ -33,7 +35,7 @@ ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
                               lock_owner, version, attempt, claimed_at, held_until, terms)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
-           me.id, (me.id is not null)::int, (me.id is not null)::int, case when me.id is not null then m.now end,
+           me.id, case when me.id is not null then $17::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
            -- Nobody delivers what has an owner.
            case when me.id is null and m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end, m.terms
     from msg m left join me on m.own

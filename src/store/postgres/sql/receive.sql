@@ -11,6 +11,9 @@ with novel as (
     on conflict (id) do nothing
     returning id
 ),
+chosen as materialized (
+    select {schema}.new_ids(array(select id from novel)) as id
+),
 fresh as (
     select m.*, coalesce(m.at, moment.now + m.delay_us * interval '1 microsecond') as due_at, moment.now as now,
            -- A time to live begins with the flush, by this server's clock.
@@ -23,13 +26,7 @@ fresh as (
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
                                   delay_us, at, given, hold_us, asked, n)
          cross join (select clock_timestamp() as now) moment
-    where m.id in (select id from novel)
-      and not exists (select from {schema}.job t where t.id = m.id)
-      and not exists (select from {schema}.timer_job t where t.id = m.id)
-      and not exists (select from {schema}.suspended_job t where t.id = m.id)
-      and not exists (select from {schema}.dead_letter_job t where t.id = m.id)
-      and not exists (select from {schema}.external_job t where t.id = m.id)
-      and not exists (select from {schema}.blocked_job t where t.id = m.id)
+    where m.id in (select id from chosen)
     order by m.n
 ),
 -- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.

@@ -1,11 +1,12 @@
--- Releases rows whose owner is dead or unknown; their attempt is spent. There is no index on the owner (it would cost every
--- claim its HOT update), so this walks the table: it runs only when a node has died.
+-- Releases rows of a range of pages whose owner is dead or unknown; their attempt is spent. There is no index on the owner (it would cost
+-- every claim its HOT update), so the table is walked (store/postgres/walk.rs), but only when a node has died.
 -- How often that happened to a job is counted in its record, from where its present life began: attempts rise until a dead letter
 -- starts again with none. One that died $2 times in it is put aside.
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
-    where j.lock_owner is not null
+    where j.ctid >= $3 and j.ctid < $4
+      and j.lock_owner is not null
       and not exists (select from {schema}.node n where n.id = j.lock_owner and n.dead_at is null)
     limit $1
     for update of j skip locked
@@ -15,7 +16,7 @@ noted as materialized (
            case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
                       'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '')
-                          || case when n.expires_at > n.dead_at then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
+                          || case when n.condemned then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
     from {schema}.job j
     left join {schema}.node n on n.id = j.lock_owner
     where j.ctid = any (array(select tid from lost))
@@ -50,6 +51,8 @@ buried as (
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
            payload, body, content_type, headers, all_errors, terms
     from taken
+    -- One row must not keep the others from being released.
+    on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)

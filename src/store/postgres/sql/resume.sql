@@ -9,9 +9,11 @@ with back as (
 timers as (
     insert into {schema}.timer_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at from back where due_at > statement_timestamp()
+    on conflict (id) do nothing
 ),
 jobs as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from back where due_at is null or due_at <= statement_timestamp()
+    on conflict (id) do nothing
 )
 select 'suspended' as state, count(*), null::uuid[] as ids from back

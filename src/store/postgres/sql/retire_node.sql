@@ -1,7 +1,6 @@
--- A node that stopped in good order is declared dead by itself. FOR UPDATE (not the weaker lock of an update), as in
--- expire_nodes.sql: it waits for claims of this node that are still under way, whose answers nobody waits for any more, and
--- claims that come later see that it is dead. So what is released next is all there will ever be.
-with me as materialized (
-    select id from {schema}.node where id = $1 and dead_at is null for update
-)
-update {schema}.node n set dead_at = clock_timestamp(), expires_at = clock_timestamp() from me where n.id = me.id
+-- A node that stops, or that fenced itself and lives, is declared dead by its own process. What it still owns is given back next, at no
+-- attempt.
+update {schema}.node n
+set dead_at = coalesce(n.dead_at, moment.now), expires_at = least(n.expires_at, moment.now)
+from (select clock_timestamp() as now) moment
+where n.id = $1

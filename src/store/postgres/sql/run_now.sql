@@ -16,6 +16,7 @@ jobs as (
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from hurried
     union all
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from back
+    on conflict (id) do nothing
 )
 select 'timer' as state, count(*), null::uuid[] as ids from hurried
 union all

@@ -1,4 +1,5 @@
 -- All outcomes but success and release, in one statement, each only if this claim still owns the row. No id is given twice.
+-- A row of the same id that is there already stands for the job: a move is never refused for it, or the outcome could not be recorded for ever.
 -- No join: statistics say that next to nothing is owned, so the planner would compare each row with the whole batch (0.28 s for
 -- 1,000). The ids find the rows, through their index and in no other way, and their place in the array finds the rest.
 with taken as (
@@ -30,6 +31,7 @@ again as (
            payload, body, content_type, headers, all_errors, terms
     from judged
     where not dies and verdict in ('retry', 'snooze')
+    on conflict (id) do nothing
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
@@ -38,6 +40,7 @@ buried as (
            payload, body, content_type, headers, all_errors, terms
     from judged
     where dies
+    on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)

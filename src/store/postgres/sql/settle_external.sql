@@ -23,7 +23,7 @@ judged as materialized (
 released as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
                               payload, body, content_type, headers, errors, terms, admitted)
-    select seq, version, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
+    select seq, version & 2147483647, created_at, id, greatest(attempt - 1, 0), max_attempts, rank, kind, queue,
            payload, body, content_type, headers, all_errors, terms, admitted
     from judged
     where verdict = 'release'
@@ -32,19 +32,21 @@ released as (
 again as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
                                     payload, body, content_type, headers, errors, terms)
-    select seq, version, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
+    select seq, version & 2147483647, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
            case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, max_attempts, rank, kind, queue,
            payload, body, content_type, headers, all_errors, terms
     from judged
     where not dies and verdict in ('retry', 'snooze')
+    on conflict (id) do nothing
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
                                           payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
+    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
            payload, body, content_type, headers, all_errors, terms
     from judged
     where dies
+    on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)

@@ -7,6 +7,7 @@ where not exists (select from {schema}.job j where j.id = s.job_id and j.admitte
   and not exists (select from {schema}.timer_job j where j.id = s.job_id and j.terms ? 'ordered')
   and not exists (select from {schema}.suspended_job j where j.id = s.job_id and j.terms ? 'ordered')
   and not exists (select from {schema}.dead_letter_job j where j.id = s.job_id and j.terms ? 'ordered')
+  and not exists (select from {schema}.ending e where e.holder = s.job_id)
 union all
 select 'the group ' || key || ' is held ' || count(*) || ' times' from {schema}.slot where key like 'g:%' group by key having count(*) > 1
 union all

@@ -26,6 +26,7 @@ moved as (
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, null from gone_blocked
     union all
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at from gone_timers
+    on conflict (id) do nothing
 )
 select 'waiting' as state, count(*), array_agg(id) as ids from gone
 union all

@@ -1,5 +1,5 @@
 -- Whether there is anything to do beside running jobs, now or within $1 microseconds: one step in an index for each table. All that an
--- idle node asks but for its claims and its lease. `stop` is stable, so that it can be an index condition.
+-- idle node asks but for its claims and its lease. It says what time it is too: a clock that was set back is noticed by that. `stop` is stable, so that it can be an index condition.
 with moment as (
     select statement_timestamp() + $1 * interval '1 microsecond' as stop,
            (extract(epoch from statement_timestamp()) * 1000000)::int8 + $1 as stop_us
@@ -17,3 +17,5 @@ select exists (select from {schema}.timer_job where due_at <= (select stop from 
                       where paused or running is not null or rate is not null or aging is not null),
        exists (select from {schema}.schedule where not paused and next_at <= (select stop from moment)),
        exists (select from {schema}.external_job where lease_until <= statement_timestamp())
+           or exists (select from {schema}.ending where until <= statement_timestamp()),
+       clock_timestamp()

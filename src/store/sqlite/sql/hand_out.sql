@@ -1,7 +1,7 @@
 -- A copy; remove_job follows in the same transaction. The rows returned have no order: the caller sorts.
 insert into jobwright_external_job (seq, version, lease_until, lease, handed_at, created_at, id, attempt, max_attempts, rank,
                                     kind, queue, payload, body, content_type, headers, errors, terms, admitted)
-select seq, (version + 1) & 2147483647, :now + :lease, :lease, :now, created_at, id, attempt + 1, max_attempts, rank, kind, queue, payload,
+select seq, :token, :now + :lease, :lease, :now, created_at, id, attempt + 1, max_attempts, rank, kind, queue, payload,
        body, content_type, headers, errors, terms, admitted
 from jobwright_job as job
 where lock_owner is null and queue = :queue and {queue_open} and {may_start}

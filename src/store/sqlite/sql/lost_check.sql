@@ -4,3 +4,4 @@ select exists (select 1 from jobwright_node where dead_at is not null)
         select 1 from jobwright_job indexed by jobwright_job_owned
         where lock_owner is not null and lock_owner not in (select id from jobwright_node)
     )
+    or exists (select 1 from jobwright_ending where node is not null and node not in (select id from jobwright_node))

@@ -7,6 +7,7 @@ where not exists (select 1 from jobwright_job j where j.id = s.job_id and j.admi
   and not exists (select 1 from jobwright_timer_job j where j.id = s.job_id and j.terms ->> 'ordered' is not null)
   and not exists (select 1 from jobwright_suspended_job j where j.id = s.job_id and j.terms ->> 'ordered' is not null)
   and not exists (select 1 from jobwright_dead_letter_job j where j.id = s.job_id and j.terms ->> 'ordered' is not null)
+  and not exists (select 1 from jobwright_ending e where e.holder = s.job_id)
 union all
 select 'the group ' || key || ' is held ' || count(*) || ' times' from jobwright_slot where key like 'g:%' group by key having count(*) > 1
 union all

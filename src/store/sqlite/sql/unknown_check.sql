@@ -2,4 +2,6 @@
 select exists (
     select 1 from jobwright_job indexed by jobwright_job_owned
     where lock_owner = :node and id not in (select unhex(value) from json_each(:known))
+) or exists (
+    select 1 from jobwright_ending where node = :node and job_id not in (select unhex(value) from json_each(:known))
 )

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::{Place, claim, job, message, node};
 use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
+use crate::job::ClaimNumber;
 use crate::store::sqlite::parts::render;
 use crate::store::sqlite::{MIGRATIONS, Sqlite, insert_into};
 use crate::store::{Hint, JobFilter, JobStore, Preclaim, Store, UnitOfWork};
@@ -121,7 +122,8 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     for store in [&store, &other] {
         assert!(store.claim(&claim(owner, 10)).await.unwrap().jobs.is_empty());
         assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
-        assert!(store.expire_nodes().await.unwrap().is_empty());
+        assert!(store.pulses().await.unwrap().iter().all(|pulse| !pulse.dead));
+        assert!(store.heartbeat(owner).await.unwrap());
         assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);
         assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);
         store.migrate().await.unwrap();
@@ -211,6 +213,8 @@ async fn hot_statements_use_their_indexes() {
             line.starts_with("SCAN jobwright")
                 && !line.contains("INDEX")
                 && !line.contains("_node")
+                // Handlers of cancelled jobs, which are few.
+                && !line.contains("_ending")
                 && !line.contains("_rule")
         };
         assert!(!plan.iter().any(walks), "{plan:#?}\n{sql}");
@@ -223,7 +227,13 @@ async fn people_can_read_the_view() {
     let store = place.patient().await;
     let owner = node(&store).await;
     let first = message(job().priority(7));
-    store.insert(std::slice::from_ref(&first), Some(&Preclaim { node: owner, positions: vec![0] })).await.unwrap();
+    store
+        .insert(
+            std::slice::from_ref(&first),
+            Some(&Preclaim { node: owner, claim: ClaimNumber::new(0), positions: vec![0] }),
+        )
+        .await
+        .unwrap();
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let (id, state, priority, created): (String, String, i64, String) =
         place.stranger().query_row("select id, state, priority, created_at from jobwright_jobs", (), read).unwrap();

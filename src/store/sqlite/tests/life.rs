@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use super::{Place, Sqlite, claim, job, message, node};
-use crate::job::{JobId, JobMessage, Payload};
+use crate::job::{ClaimNumber, JobId, JobMessage, Payload};
 use crate::store::{
     ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, ScanPart, Settlement, Store,
     UnitOfWork, Verdict,
 };
-use crate::{Fence, NewJob, NodeId};
+use crate::{ErrorKind, Fence, NewJob, NodeId};
 
 #[tokio::test]
 async fn jobs_are_claimed_in_order_and_completed_once() {
@@ -26,7 +26,7 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
     assert!(
         store.claim(&ClaimRequest { part: ScanPart::after(&after), ..claim(owner, 10) }).await.unwrap().jobs.is_empty()
     );
-    assert!(store.claim(&claim(NodeId(99), 10)).await.unwrap().jobs.is_empty());
+    assert_eq!(store.claim(&claim(NodeId(99), 10)).await.unwrap_err().kind(), ErrorKind::LeaseLost);
     let last = store.claim(&claim(owner, 10)).await.unwrap().jobs.remove(0);
     assert_eq!((&last.payload, &last.headers), (&sent[2].payload, &sent[2].headers));
 
@@ -114,7 +114,7 @@ async fn what_was_settled_can_be_steered() {
     assert_eq!((promoted.jobs, promoted.queues), (1, vec!["default".to_owned()]));
     assert!(promoted.next.unwrap() > Duration::from_secs(50));
     let again = store.claim(&claim(owner, 10)).await.unwrap().jobs;
-    assert_eq!(again.iter().map(|job| (job.version, job.attempt)).collect::<Vec<_>>(), [(2, 1), (2, 2)]);
+    assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [1, 2]);
 
     let all = JobFilter::default();
     let dry = store.retry(&all, true).await.unwrap();
@@ -139,7 +139,8 @@ async fn what_dead_nodes_leave_is_released() {
     let info = NodeInfo { name: "short".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(1) };
     let short = store.register_node(&info).await.unwrap();
     let retired = node(&store).await;
-    let owned = |node, positions: &[usize]| Preclaim { node, positions: positions.to_vec() };
+    let owned =
+        |node, positions: &[usize]| Preclaim { node, claim: ClaimNumber::new(0), positions: positions.to_vec() };
     let sent = [message(job()), message(job().max_attempts(1))];
     assert_eq!(store.insert(&sent, Some(&owned(short, &[0, 1]))).await.unwrap().owned.len(), 2);
     let third = message(job());
@@ -155,9 +156,8 @@ async fn what_dead_nodes_leave_is_released() {
     );
     assert!(!store.heartbeat(retired).await.unwrap());
 
-    assert_eq!(store.expire_nodes().await.unwrap(), []);
-    place.stranger().execute("update jobwright_node set expires_at = 0 where id = ?1", [short.0]).unwrap();
-    assert_eq!(store.expire_nodes().await.unwrap(), [short]);
+    let pulses = store.pulses().await.unwrap();
+    assert_eq!(store.declare_dead(&pulses).await.unwrap(), [short]);
     let nodes = store.status().await.unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.dead).count(), 1);
     let first = store.release_lost(2, None).await.unwrap();

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 use super::Sqlite;
 use crate::config::DatabaseConfig;
-use crate::job::{JobMessage, Limits, NewJob, NodeId};
+use crate::job::{ClaimNumber, JobMessage, Limits, NewJob, NodeId};
 use crate::store::{ClaimRequest, JobStore, NodeInfo, ScanPart};
 
 /// A directory that is removed at the end of its test.
@@ -72,5 +72,13 @@ async fn node(store: &Sqlite) -> NodeId {
 }
 
 fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
-    ClaimRequest { node, queue: "default", kinds: None, limit, part: ScanPart::All, held_too: false }
+    ClaimRequest {
+        node,
+        claim: ClaimNumber::new(0),
+        queue: "default",
+        kinds: None,
+        limit,
+        part: ScanPart::All,
+        held_too: false,
+    }
 }

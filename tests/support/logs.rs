@@ -1,7 +1,7 @@
 //! What this library logged, for tests of which each is a process of its own.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -9,11 +9,30 @@ use tracing_subscriber::fmt::MakeWriter;
 pub(crate) struct Logs(Arc<Mutex<Vec<u8>>>);
 
 impl Logs {
-    /// From now on, from all threads.
+    /// From now on, from all threads. Tests that share a process share what it logs.
     pub(crate) fn capture() -> Self {
-        let logs = Self::default();
-        tracing_subscriber::fmt().with_env_filter("jobwright=debug").with_ansi(false).with_writer(logs.clone()).init();
-        logs
+        static LOGS: OnceLock<Logs> = OnceLock::new();
+        let start = || {
+            let logs = Self::default();
+            let filter = "jobwright=debug,warn,lapin=off";
+            tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(logs.clone()).init();
+            logs
+        };
+        LOGS.get_or_init(start).clone()
+    }
+
+    /// The lines of a level that name this server.
+    pub(crate) fn about(&self, server: &str, level: &str) -> Vec<String> {
+        let of_it = |line: &&str| line.contains(server) && line.contains(&format!(" {level} "));
+        self.text().lines().filter(of_it).map(str::to_owned).collect()
+    }
+
+    /// Warnings of the pool or the driver, which do not say of which server.
+    pub(crate) fn bare(&self) -> Vec<String> {
+        let theirs = |line: &&str| {
+            line.contains(" WARN ") && [" deadpool", " tokio_postgres"].iter().any(|target| line.contains(target))
+        };
+        self.text().lines().filter(theirs).map(str::to_owned).collect()
     }
 
     fn text(&self) -> String {

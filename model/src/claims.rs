@@ -1,0 +1,348 @@
+//! Claims and their ends: lost answers, stragglers, deaths that are declared at any time, cancelled jobs sent again, jobs born owned.
+//!
+//! No time: a node can be declared dead whenever its row is not locked, and whoever is not chosen for a while is as good as frozen. So what
+//! holds here does not depend on clocks, leases or the speed of anybody. That the living are left alone is the subject of `clocks`.
+
+mod action;
+mod cases;
+mod step;
+
+use crate::vocabulary::{Promise, Rules, Subject, slot};
+
+pub use action::Action;
+pub use cases::cases;
+
+/// Jobs with ids of their own.
+pub const JOBS: usize = 2;
+/// Processes; each runs one node at a time.
+pub const PROCESSES: usize = 2;
+/// Handlers of one process at the same time.
+pub const HANDS: usize = 2;
+/// How often one id can be sent.
+pub const SENDS: usize = 2;
+/// Attempts of a job.
+pub const ATTEMPTS: u8 = 2;
+
+/// A row of `job`. Who has no owner waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// `lock_owner`; zero for none.
+    pub owner: u8,
+    /// `version`: the number of the claim.
+    pub version: u8,
+    /// `attempt`.
+    pub attempt: u8,
+    /// Ghost: which send of this id it comes from.
+    pub send: u8,
+    /// Ghost: which claim it was; never twice the same.
+    pub claim: u8,
+    /// Ghost: attempts that failed or died.
+    pub spent: u8,
+}
+
+/// A handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Its job.
+    pub job: u8,
+    /// The node it was claimed for.
+    pub node: u8,
+    /// The number of its claim.
+    pub version: u8,
+    /// How far it is.
+    pub phase: Phase,
+    /// Ghost: which send.
+    pub send: u8,
+    /// Ghost: which claim.
+    pub claim: u8,
+}
+
+/// How far a handler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Nobody disturbs it.
+    Running,
+    /// It is to stop: its job is gone, or its node.
+    Told,
+    /// It succeeded and reported it; the answer got lost.
+    Succeeded,
+    /// It failed and reported it; the answer got lost.
+    Failed,
+}
+
+/// A statement that is to make a row this node's, on its way to the server and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// For which row.
+    pub job: u8,
+    /// It inserts the row, owned already, and a COMMIT is to follow.
+    pub born: bool,
+    /// For which node.
+    pub node: u8,
+    /// The number drawn for it. Ghost as well: never twice the same.
+    pub claim: u8,
+    /// The number that goes into the row.
+    pub version: u8,
+    /// Ghost: which send the row comes from.
+    pub send: u8,
+    /// How far it is.
+    pub progress: Progress,
+    /// Somebody waits for its answer.
+    pub awaited: bool,
+}
+
+/// How far a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// The server has not begun.
+    Sent,
+    /// It looked and locked; others don't see it yet.
+    Open,
+    /// Committed: the row is the node's.
+    Took,
+    /// There was nothing to take.
+    Nothing,
+    /// The node is dead.
+    Refused,
+}
+
+/// A process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// Its node; zero: it has none at the moment.
+    pub node: u8,
+    /// A node of its own that it has to retire; zero for none.
+    pub former: u8,
+    /// Its handlers.
+    pub hand: [Option<Held>; HANDS],
+    /// The statement under way.
+    pub request: Option<Request>,
+    /// Looks at what it owns that are due after a lost answer.
+    pub looks: u8,
+    /// The claim that it remembers as cancelled: job and number.
+    pub gone: Option<(u8, u8)>,
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// Not sent yet.
+    #[default]
+    Unsent,
+    /// Committed and not ended.
+    Live,
+    /// Its handler succeeded.
+    Done,
+    /// Cancelled by its user.
+    Cancelled,
+    /// A dead letter.
+    Dead,
+}
+
+/// Faults that happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// Processes that ended without a word.
+    pub crashes: u8,
+    /// Nodes that were declared dead, or stopped themselves, though they lived.
+    pub deaths: u8,
+    /// Answers that got lost.
+    pub lost: u8,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The table `job`.
+    pub rows: [Option<Row>; JOBS],
+    /// The table `node`: those that are declared dead, one bit each. All up to `newest` are known.
+    pub dead: u16,
+    /// The processes.
+    pub processes: [Process; PROCESSES],
+    /// Ghost: the last id of a node that was drawn. Drawn ones never meet, which counting up says most simply.
+    pub newest: u8,
+    /// Ghost: the last number of a claim that was drawn.
+    pub claims: u8,
+    /// Ghost: what became of each send.
+    pub fates: [[Fate; SENDS]; JOBS],
+    /// Ghost: faults so far.
+    pub faults: Faults,
+    /// Ghost: the promise that the last step broke.
+    pub broken: Option<Promise>,
+}
+
+/// How much is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Jobs.
+    pub jobs: u8,
+    /// Sends of each.
+    pub sends: u8,
+    /// Processes.
+    pub processes: u8,
+    /// Claims, whatever comes of them.
+    pub claims: u8,
+    /// Faults of each kind.
+    pub faults: Faults,
+}
+
+/// The subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims {
+    /// Its rules.
+    pub rules: Rules,
+    /// Its bounds.
+    pub bounds: Bounds,
+    /// The one promise that is looked at; none: all.
+    pub only: Option<Promise>,
+}
+
+impl State {
+    /// Whether the database takes this node for dead.
+    pub fn is_dead(&self, node: u8) -> bool {
+        self.dead >> node & 1 == 1
+    }
+
+    /// Whether a transaction holds this job's row, or is about to insert it.
+    fn is_locked(&self, job: u8) -> bool {
+        self.requests().any(|request| request.job == job && request.progress == Progress::Open)
+    }
+
+    /// Whether a claim or commit holds this node's row.
+    fn holds_node(&self, node: u8) -> bool {
+        self.requests().any(|request| request.node == node && request.progress == Progress::Open)
+    }
+
+    fn requests(&self) -> impl Iterator<Item = Request> + '_ {
+        self.processes.iter().filter_map(|process| process.request)
+    }
+
+    /// Whether a process lives as this node.
+    fn is_lived(&self, node: u8) -> bool {
+        self.processes.iter().any(|process| process.node == node)
+    }
+
+    fn held(&self) -> impl Iterator<Item = Held> + '_ {
+        self.processes.iter().flat_map(|process| process.hand.into_iter().flatten())
+    }
+}
+
+impl Process {
+    /// Whether it has this claim in hand.
+    fn has(&self, row: Row, job: u8, by_claim: bool) -> bool {
+        self.hand
+            .iter()
+            .flatten()
+            .any(|held| held.job == job && (!by_claim || held.node == row.owner && held.version == row.version))
+    }
+}
+
+impl Claims {
+    /// Sends of a job within the bounds, without those that are under way to be born owned.
+    fn sends_left(&self, state: &State, job: u8) -> usize {
+        let fates = &state.fates[slot(job)][..slot(self.bounds.sends)];
+        let unsent = fates.iter().filter(|fate| **fate == Fate::Unsent).count();
+        let to_come = |request: &Request| request.born && request.job == job && request.progress != Progress::Took;
+        unsent.saturating_sub(state.requests().filter(to_come).count())
+    }
+}
+
+impl Subject for Claims {
+    type State = State;
+    type Action = Action;
+
+    const NAME: &'static str = "claims";
+    const SIGHTS: &'static [&'static str] = &[
+        "a job is sent again while a handler of its first life runs",
+        "two handlers of one job",
+        "a node owns what it does not know",
+        "a straggler that nobody waits for",
+        "a dead letter",
+        "a handler of a dead node",
+        "a job born owned whose answer got lost",
+    ];
+
+    fn start(&self) -> State {
+        let mut state = State { newest: self.bounds.processes, ..State::default() };
+        for (process, node) in state.processes.iter_mut().zip(1..=self.bounds.processes) {
+            process.node = node;
+        }
+        state
+    }
+
+    fn alphabet(&self) -> Vec<Action> {
+        Action::all(self.bounds.jobs, self.bounds.processes)
+    }
+
+    fn step(&self, state: &State, action: Action) -> Option<State> {
+        self.follow(state, action)
+    }
+
+    fn within_bounds(&self, state: &State, action: Action) -> bool {
+        let (faults, most) = (state.faults, self.bounds.faults);
+        match action {
+            Action::Send { job } => self.sends_left(state, job) > 0,
+            Action::Ask { born, job, .. } => {
+                state.claims < self.bounds.claims && (!born || self.sends_left(state, job) > 0)
+            }
+            Action::Declare { node } => !state.is_lived(node) || faults.deaths < most.deaths,
+            Action::Fence { .. } => faults.deaths < most.deaths,
+            Action::Crash { .. } => faults.crashes < most.crashes,
+            Action::GiveUp { .. } | Action::Report { answered: false, .. } => faults.lost < most.lost,
+            _ => true,
+        }
+    }
+
+    fn broken(&self, state: &State) -> Option<Promise> {
+        let lost = |job: usize| {
+            (0..SENDS).any(|send| {
+                state.fates[job][send] == Fate::Live && state.rows[job].is_none_or(|row| usize::from(row.send) != send)
+            })
+        };
+        let miscounted = |row: &Row| row.attempt != row.spent + u8::from(row.owner != 0) || row.attempt > ATTEMPTS;
+        if state.broken.is_some() {
+            state.broken
+        } else if self.watches(Promise::NothingIsLost) && (0..JOBS).any(lost) {
+            Some(Promise::NothingIsLost)
+        } else if self.watches(Promise::AttemptsAreCounted) && state.rows.iter().flatten().any(miscounted) {
+            Some(Promise::AttemptsAreCounted)
+        } else {
+            None
+        }
+    }
+
+    fn repair(&self, state: &State) -> Option<Action> {
+        self.next_repair(state)
+    }
+
+    fn at_rest(&self, state: &State) -> bool {
+        let ended = |fate: &Fate| !matches!(fate, Fate::Live);
+        state.rows.iter().all(Option::is_none) && state.fates.iter().flatten().all(ended)
+    }
+
+    fn watches(&self, promise: Promise) -> bool {
+        self.only.is_none_or(|only| only == promise)
+    }
+
+    fn sights(&self, state: &State) -> u32 {
+        let rows = || (0..).zip(state.rows).filter_map(|(job, row): (u8, _)| Some((job, row?)));
+        let again = state.held().any(|held| rows().any(|(job, row)| job == held.job && row.send > held.send));
+        let twice = state.held().any(|held| state.held().any(|other| other != held && other.job == held.job));
+        let orphan = rows().any(|(job, row)| {
+            state.processes.iter().any(|process| {
+                process.node != 0
+                    && process.node == row.owner
+                    && process.request.is_none_or(|request| !request.awaited)
+                    && !process.has(row, job, true)
+            })
+        });
+        let straggler = state.requests().any(|request| !request.awaited);
+        let dead_letter = state.fates.iter().flatten().any(|fate| *fate == Fate::Dead);
+        let zombie = state.held().any(|held| held.phase == Phase::Running && state.is_dead(held.node));
+        let born = rows().any(|(job, row)| {
+            let process = state.processes.iter().find(|process| process.node == row.owner && process.node != 0);
+            row.send == 1 && process.is_some_and(|process| process.looks > 0 && !process.has(row, job, true))
+        });
+        (0..).zip([again, twice, orphan, straggler, dead_letter, zombie, born]).map(|(n, is)| u32::from(is) << n).sum()
+    }
+}

@@ -1,0 +1,240 @@
+//! What each action does in time.
+
+use super::{Action, Beat, Clocks, GAP, Health, LEASE, Left, Observation, Process, State};
+use crate::vocabulary::{Promise, Subject as _, slot};
+
+impl Clocks {
+    #[expect(clippy::too_many_lines, reason = "one arm for each action")]
+    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = *state;
+        next.broken = None;
+        match action {
+            Action::Tick => {
+                let due = |at: &Process| at.health == Health::Up && at.since >= self.limit();
+                if state.processes.iter().any(due) {
+                    return None;
+                }
+                for process in &mut next.processes {
+                    self.pass(process);
+                }
+            }
+            Action::Send { process } => {
+                let at = self.running(&mut next, process)?;
+                if at.beat.is_some() {
+                    return None;
+                }
+                at.beat = Some(Beat { age: 0, arrived: false });
+            }
+            Action::Arrive { process } => {
+                // heartbeat.sql raises the beat, unless the node is dead. Who sent it may be frozen or gone by now.
+                let at = &mut next.processes[slot(process)];
+                let beat = at.beat.filter(|beat| !beat.arrived)?;
+                at.beat = Some(Beat { arrived: true, ..beat });
+                if !at.dead {
+                    at.left = Left::Ticks(LEASE);
+                    for other in &mut next.processes {
+                        let seen = &mut other.sees[slot(process)];
+                        seen.changed = seen.age.is_some();
+                    }
+                }
+            }
+            Action::Answer { process } => {
+                let at = self.running(&mut next, process)?;
+                let beat = at.beat.take().filter(|beat| beat.arrived)?;
+                if at.dead {
+                    at.stop();
+                } else {
+                    at.since = if self.rules.leases_count_from_sending { at.since.min(beat.age) } else { 0 };
+                }
+            }
+            Action::Lose { process } => {
+                next.processes[slot(process)].beat.take()?;
+            }
+            Action::Stop { process } => {
+                let at = self.running(&mut next, process)?;
+                if at.since < self.limit() {
+                    return None;
+                }
+                at.stop();
+            }
+            Action::Retire { process } => {
+                // retire_node.sql waits for claims under way.
+                let at = state.processes[slot(process)];
+                if at.health != Health::Stopped || at.dead || at.locked {
+                    return None;
+                }
+                next.bury(process);
+            }
+            Action::Look { process } => {
+                let at = looking(&mut next, process)?;
+                let whole = at.gap <= GAP;
+                for (node, seen) in at.sees.iter_mut().enumerate() {
+                    if node != slot(process) && node < slot(self.processes) && !state.processes[node].dead {
+                        let age = seen.age.filter(|_| whole && !seen.changed);
+                        *seen = Observation { age: Some(age.unwrap_or(0)), changed: false };
+                    }
+                }
+                at.gap = 0;
+                if next == *state {
+                    return None;
+                }
+            }
+            Action::Declare { process, node } => self.declare(state, &mut next, process, node)?,
+            Action::Lock { process } => {
+                let at = self.running(&mut next, process)?;
+                if at.locked || at.dead {
+                    return None;
+                }
+                at.locked = true;
+            }
+            Action::Unlock { process } => {
+                // By itself, or by the server, which bounds transactions whose client is silent.
+                let at = &mut next.processes[slot(process)];
+                if !std::mem::take(&mut at.locked) {
+                    return None;
+                }
+            }
+            Action::Freeze { process } => {
+                self.running(&mut next, process)?.health = Health::Frozen;
+                next.faults.silences += 1;
+            }
+            Action::Thaw { process } => {
+                let at = &mut next.processes[slot(process)];
+                if at.health != Health::Frozen {
+                    return None;
+                }
+                at.health = Health::Up;
+                // Timers that are due come first.
+                if at.since >= self.limit() {
+                    at.stop();
+                }
+            }
+            Action::Crash { process } => {
+                let at = self.running(&mut next, process)?;
+                *at = Process {
+                    health: Health::Gone,
+                    beat: at.beat,
+                    dead: at.dead,
+                    locked: at.locked,
+                    left: at.left,
+                    ..Process::default()
+                };
+                next.faults.silences += 1;
+            }
+            Action::JumpAhead => {
+                if state.ahead {
+                    return None;
+                }
+                next.ahead = true;
+                next.faults.jumps += 1;
+                next.processes.iter_mut().for_each(|process| process.left = Left::Ticks(0));
+            }
+            Action::JumpBack => {
+                if !state.ahead {
+                    return None;
+                }
+                next.ahead = false;
+                next.processes.iter_mut().filter(|process| !process.dead).for_each(|process| process.left = Left::Ages);
+            }
+        }
+        Some(next)
+    }
+
+    /// A process whose handlers run.
+    fn running<'a>(&self, state: &'a mut State, process: u8) -> Option<&'a mut Process> {
+        let at = &mut state.processes[slot(process)];
+        (process < self.processes && at.health == Health::Up).then_some(at)
+    }
+
+    /// A tick, for one process and its row.
+    fn pass(&self, process: &mut Process) {
+        let older = |age: u8| (age + 1).min(LEASE);
+        if matches!(process.health, Health::Up | Health::Frozen) {
+            process.since = older(process.since);
+        }
+        if process.health != Health::Gone {
+            process.gap = (process.gap + 1).min(GAP + 1);
+            for seen in &mut process.sees {
+                seen.age = seen.age.map(older);
+            }
+        }
+        process.beat = process.beat.map(|beat| Beat { age: older(beat.age), ..beat });
+        match process.left {
+            // Nobody looks at it, so it need not change.
+            _ if self.rules.death_is_observed => {}
+            Left::Ticks(ticks) => process.left = Left::Ticks(ticks.saturating_sub(1)),
+            Left::Ages => {}
+        }
+    }
+
+    /// `update … where beat = <the beat seen> and dead_at is null`, on rows that nobody else has locked.
+    fn declare(&self, state: &State, next: &mut State, process: u8, node: u8) -> Option<()> {
+        let looker = *looking(next, process)?;
+        let late = |node: usize| {
+            let row = state.processes[node];
+            let seen = looker.sees[node];
+            let observed = looker.gap == 0 && seen.age == Some(LEASE) && !seen.changed && node != slot(process);
+            !row.dead && if self.rules.death_is_observed { observed } else { row.left == Left::Ticks(0) }
+        };
+        let waits = |node: usize| late(node) && state.processes[node].locked;
+        let blocked = if self.rules.locked_nodes_are_passed_over {
+            waits(slot(node))
+        } else {
+            (0..slot(self.processes)).any(waits)
+        };
+        if !late(slot(node)) || blocked {
+            return None;
+        }
+        next.bury(node);
+        if state.processes[slot(node)].health == Health::Up && self.watches(Promise::TheLivingAreLeftAlone) {
+            next.broken = Some(Promise::TheLivingAreLeftAlone);
+        }
+        Some(())
+    }
+
+    /// Everybody who can does what is due, and then time passes. Who is frozen stays so, and what is locked by the silent stays locked.
+    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
+        if self.at_rest(state) {
+            return None;
+        }
+        let possible = |action: &Action| self.follow(state, *action).is_some();
+        let hearts = (0..self.processes).flat_map(|process| {
+            let at = state.processes[slot(process)];
+            let stale = at.since > 0 || at.beat.is_some();
+            [Action::Arrive { process }, Action::Answer { process }, Action::Send { process }]
+                .into_iter()
+                .filter(move |_| stale && at.health == Health::Up)
+        });
+        let stops = (0..self.processes).flat_map(|process| [Action::Stop { process }, Action::Retire { process }]);
+        let looks = (0..self.processes)
+            .filter(|process| state.processes[slot(*process)].gap > 0)
+            .map(|process| Action::Look { process });
+        let deaths = (0..self.processes)
+            .flat_map(|process| (0..self.processes).map(move |node| Action::Declare { process, node }));
+        hearts.chain(stops).chain(looks).chain(deaths).chain([Action::Tick]).find(possible)
+    }
+}
+
+/// A process that can look at others.
+fn looking(state: &mut State, process: u8) -> Option<&mut Process> {
+    let at = &mut state.processes[slot(process)];
+    matches!(at.health, Health::Up | Health::Stopped).then_some(at)
+}
+
+impl State {
+    /// Nobody looks at a dead node any more.
+    fn bury(&mut self, node: u8) {
+        self.processes[slot(node)].dead = true;
+        self.processes[slot(node)].left = Left::Ticks(0);
+        for other in &mut self.processes {
+            other.sees[slot(node)] = Observation::default();
+        }
+    }
+}
+
+impl Process {
+    fn stop(&mut self) {
+        self.health = Health::Stopped;
+        self.since = 0;
+    }
+}

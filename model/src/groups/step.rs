@@ -1,0 +1,200 @@
+//! What each action does to slots.
+
+use super::{ATTEMPTS, Action, Groups, HANDS, JOBS, Left, PROCESSES, Place, Process, Row, SENDS, State};
+use crate::vocabulary::slot;
+
+impl Groups {
+    #[expect(clippy::too_many_lines, reason = "one arm for each action")]
+    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = *state;
+        match action {
+            Action::Send { job } => {
+                if state.rows[slot(job)].is_some() || state.sent[slot(job)] >= SENDS {
+                    return None;
+                }
+                next.rows[slot(job)] = Some(Row { place: Place::Blocked, attempt: 0 });
+                next.sent[slot(job)] += 1;
+            }
+            Action::Admit { job } => {
+                let row = state.rows[slot(job)].filter(|row| row.place == Place::Blocked)?;
+                let taken = state.slots.count_ones() as usize + state.left.iter().flatten().count();
+                // Slots that a job's id holds: whoever comes with that id has one already.
+                let has = state.slots >> job & 1 == 1;
+                if !has && taken >= self.limit {
+                    return None;
+                }
+                next.slots |= 1 << job;
+                next.rows[slot(job)] = Some(Row { place: Place::Admitted, ..row });
+            }
+            Action::Claim { process, job, answered } => {
+                let row = state.rows[slot(job)].filter(|row| row.place == Place::Admitted)?;
+                let at = &mut next.processes[slot(process)];
+                let node = at.node;
+                let free = at.hand.iter().position(Option::is_none)?;
+                if node == 0 || state.is_dead(node) {
+                    return None;
+                }
+                next.claims += 1;
+                let claim = next.claims;
+                at.hand[free] = answered.then_some((job, claim));
+                next.rows[slot(job)] = Some(Row { place: Place::Owned { node, claim }, attempt: row.attempt + 1 });
+                next.faults.lost += u8::from(!answered);
+            }
+            Action::Succeed { process, hand } | Action::Fail { process, hand } => {
+                let (job, claim) = next.processes[slot(process)].hand[slot(hand)].take()?;
+                let node = state.processes[slot(process)].node;
+                let row = state.rows[slot(job)].filter(|row| row.place == Place::Owned { node, claim });
+                match row {
+                    // The job was cancelled: what is refused says nevertheless that the handler has ended.
+                    None => self.handler_ended(&mut next, job, node, claim),
+                    Some(row) => {
+                        let again = matches!(action, Action::Fail { .. }) && row.attempt < ATTEMPTS;
+                        // A failed one is due again later, and then waits for a slot anew.
+                        next.rows[slot(job)] = again.then_some(Row { place: Place::Blocked, ..row });
+                        next.slots &= !(1 << job);
+                    }
+                }
+            }
+            Action::Cancel { job } => {
+                let row = next.rows[slot(job)].take()?;
+                match row.place {
+                    Place::Owned { node, claim } if self.rules.slots_outlive_rows => {
+                        if self.rules.slots_belong_to_claims {
+                            next.slots &= !(1 << job);
+                            *next.left.iter_mut().find(|left| left.is_none())? = Some(Left { job, node, claim });
+                        }
+                        // Otherwise it stays in the job's name.
+                    }
+                    Place::Admitted | Place::Owned { .. } => next.slots &= !(1 << job),
+                    Place::Blocked => {}
+                }
+            }
+            Action::Told { process, hand } => {
+                let node = state.processes[slot(process)].node;
+                let (job, claim) = state.processes[slot(process)].hand[slot(hand)]?;
+                if state.rows[slot(job)].is_some_and(|row| row.place == Place::Owned { node, claim }) {
+                    return None;
+                }
+                next.processes[slot(process)].hand[slot(hand)] = None;
+                self.handler_ended(&mut next, job, node, claim);
+            }
+            Action::Look { process } => {
+                let at = state.processes[slot(process)];
+                if at.node == 0 {
+                    return None;
+                }
+                let knows = |claim: u8| at.hand.iter().flatten().any(|(_, held)| *held == claim);
+                for row in next.rows.iter_mut().flatten() {
+                    if matches!(row.place, Place::Owned { node, claim } if node == at.node && !knows(claim)) {
+                        // It keeps its slot, and waits for another claim.
+                        *row = Row { place: Place::Admitted, attempt: row.attempt - 1 };
+                    }
+                }
+                // A slot too can be left by a claim whose answer got lost.
+                for left in next.left.iter_mut().filter(|_| self.rules.looks_see_slots) {
+                    *left = left.filter(|left| left.node != at.node || knows(left.claim));
+                }
+                if next == *state {
+                    return None;
+                }
+            }
+            Action::Fence { process } | Action::Crash { process } => {
+                if state.processes[slot(process)].node == 0 {
+                    return None;
+                }
+                next.processes[slot(process)] = Process::default();
+                let faults = &mut next.faults;
+                let count =
+                    if matches!(action, Action::Fence { .. }) { &mut faults.fences } else { &mut faults.crashes };
+                *count += 1;
+            }
+            Action::Register { process } => {
+                if state.processes[slot(process)].node != 0 {
+                    return None;
+                }
+                next.newest += 1;
+                next.processes[slot(process)].node = next.newest;
+            }
+            Action::Declare { node } => {
+                if node > state.newest || state.is_lived(node) || state.is_dead(node) {
+                    return None;
+                }
+                next.dead |= 1 << node;
+                if !self.rules.slots_of_the_dead_are_swept {
+                    self.free_left(&mut next);
+                }
+            }
+            Action::Free => {
+                // Not only with the death: a row can be cancelled between that and its release.
+                self.free_left(&mut next);
+                if next == *state || !self.rules.slots_of_the_dead_are_swept {
+                    return None;
+                }
+            }
+            Action::Release { job } => {
+                let row = state.rows[slot(job)]?;
+                if !matches!(row.place, Place::Owned { node, .. } if state.is_dead(node)) {
+                    return None;
+                }
+                let again = row.attempt < ATTEMPTS;
+                next.rows[slot(job)] = again.then_some(Row { place: Place::Admitted, ..row });
+                if !again {
+                    next.slots &= !(1 << job);
+                }
+            }
+        }
+        // Which slots are left where does not matter.
+        next.left.sort_unstable_by_key(|left| left.map_or(u8::MAX, |left| left.claim));
+        Some(next)
+    }
+
+    fn handler_ended(&self, next: &mut State, job: u8, node: u8, claim: u8) {
+        if self.rules.slots_belong_to_claims {
+            for left in &mut next.left {
+                *left = left.filter(|left| left.node != node || left.claim != claim);
+            }
+        } else if self.rules.slots_outlive_rows {
+            next.slots &= !(1 << job);
+        }
+    }
+
+    fn free_left(&self, next: &mut State) {
+        let dead = next.dead;
+        for left in &mut next.left {
+            *left = left.filter(|left| dead >> left.node & 1 == 0);
+        }
+        // Only for the twin whose slots are in the names of jobs: those without a row or a handler.
+        if self.rules.slots_outlive_rows && !self.rules.slots_belong_to_claims {
+            for job in 0..JOBS as u8 {
+                let runs = next.processes.iter().any(|at| at.hand.iter().flatten().any(|(held, _)| *held == job));
+                if next.rows[slot(job)].is_none() && !runs {
+                    next.slots &= !(1 << job);
+                }
+            }
+        }
+    }
+
+    /// Deaths, what is owned, handlers, admission, claims.
+    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
+        let processes = || 0..PROCESSES as u8;
+        let hands = || processes().flat_map(|process| (0..HANDS as u8).map(move |hand| (process, hand)));
+        let jobs = || 0..self.jobs;
+        let possible = |action: &Action| self.follow(state, *action).is_some();
+        let registers = processes().map(|process| Action::Register { process });
+        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
+        let released = jobs().map(|job| Action::Release { job }).chain([Action::Free]);
+        let looks = processes().map(|process| Action::Look { process });
+        let handlers = hands().map(|(process, hand)| Action::Succeed { process, hand });
+        let admissions = jobs().map(|job| Action::Admit { job });
+        let claims =
+            jobs().flat_map(|job| processes().map(move |process| Action::Claim { process, job, answered: true }));
+        registers
+            .chain(deaths)
+            .chain(released)
+            .chain(looks)
+            .chain(handlers)
+            .chain(admissions)
+            .chain(claims)
+            .find(possible)
+    }
+}

@@ -1,0 +1,261 @@
+//! One given id, sent by two at the same time, in the tables that a job moves between; beside it an innocent job in the same batch.
+//!
+//! Senders work in transactions: what they insert is seen by others when they have committed, and a sender whose transaction reads a snapshot
+//! sees what was there when it began. Moves are single statements.
+
+mod cases;
+mod step;
+
+use std::fmt;
+
+use crate::vocabulary::{Promise, Rules, Subject, slot};
+
+pub use cases::cases;
+
+/// Senders of the id.
+pub const SENDERS: usize = 2;
+/// Tables that a job can stand in.
+pub const TABLES: usize = 3;
+/// Attempts of a job.
+pub const ATTEMPTS: u8 = 2;
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// `job`
+    Job,
+    /// `timer_job`
+    Timer,
+    /// `dead_letter_job`
+    Dead,
+}
+
+/// A row of the given id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// The node that owns it; zero for none.
+    pub owner: u8,
+    /// `attempt`.
+    pub attempt: u8,
+    /// Ghost: runs of the handler that failed or died.
+    pub spent: u8,
+}
+
+/// The innocent job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Innocent {
+    /// It waits.
+    #[default]
+    Waiting,
+    /// A node has it.
+    Owned(u8),
+    /// Done, or a dead letter after it died twice.
+    Ended,
+}
+
+/// A sender's transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// Not begun.
+    #[default]
+    Idle,
+    /// It reads a snapshot.
+    Begun {
+        /// The id was there.
+        saw: bool,
+        /// How often it had been sent.
+        sends: u8,
+    },
+    /// It has flushed: into this table, or not at all, because it found the id.
+    Flushed(Option<Table>),
+    /// Committed or given up.
+    Ended,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The rows of the id, table by table.
+    pub rows: [Option<Row>; TABLES],
+    /// The other job.
+    pub innocent: Innocent,
+    /// The senders. The first sends at once, the second delayed.
+    pub senders: [Sender; SENDERS],
+    /// The node that lives; those before it are dead.
+    pub node: u8,
+    /// Ghost: how often the id was committed.
+    pub sends: u8,
+    /// Ghost: how many of those were ended by a success or by their user.
+    pub ended: u8,
+    /// Ghost: how often a user revived a dead letter.
+    pub revived: u8,
+}
+
+/// The subject.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Its rules.
+    pub rules: Rules,
+    /// Crashes of the node.
+    pub crashes: u8,
+    /// Dead letters that are revived.
+    pub revivals: u8,
+    /// Transactions of each sender.
+    pub again: bool,
+    /// The one promise that is looked at; none: all.
+    pub only: Option<Promise>,
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the words of each stand below")]
+pub enum Action {
+    Begin { sender: u8 },
+    Flush { sender: u8 },
+    Commit { sender: u8 },
+    RollBack { sender: u8 },
+    Again { sender: u8 },
+    Claim,
+    Succeed,
+    Fail,
+    Promote,
+    Revive,
+    Cancel,
+    ClaimInnocent,
+    EndInnocent,
+    Crash,
+    Release,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |sender: u8| if sender == 0 { "the sender" } else { "the sender of a delayed job" };
+        match *self {
+            Self::Begin { sender } => write!(f, "{} begins a transaction that reads a snapshot", s(sender)),
+            Self::Flush { sender } => write!(f, "{} looks for the id, and inserts it unless it is there", s(sender)),
+            Self::Commit { sender } => write!(f, "{} commits", s(sender)),
+            Self::RollBack { sender } => write!(f, "{} rolls back", s(sender)),
+            Self::Again { sender } => write!(f, "{} is about to send the id again", s(sender)),
+            Self::Claim => write!(f, "the node claims the job"),
+            Self::Succeed => write!(f, "the job's handler succeeds"),
+            Self::Fail => write!(f, "the job's handler fails"),
+            Self::Promote => write!(f, "the delayed job is due"),
+            Self::Revive => write!(f, "a user lets the dead letter run again"),
+            Self::Cancel => write!(f, "a user cancels the job, wherever it stands"),
+            Self::ClaimInnocent => write!(f, "the node claims the innocent job"),
+            Self::EndInnocent => write!(f, "the innocent job's handler succeeds"),
+            Self::Crash => write!(f, "the node's process crashes, and another one starts"),
+            Self::Release => write!(f, "all that dead nodes own is released, in one statement"),
+        }
+    }
+}
+
+impl State {
+    /// In how many tables the id stands.
+    fn places(&self) -> usize {
+        self.rows.iter().flatten().count()
+    }
+}
+
+impl Subject for Identity {
+    type State = State;
+    type Action = Action;
+
+    const NAME: &'static str = "identity";
+    const SIGHTS: &'static [&'static str] = &[
+        "a sender has inserted and the other one waits",
+        "a job moved since a snapshot was taken",
+        "a sender found the id and inserted nothing",
+        "a dead letter",
+        "both jobs of a dead node",
+        "the id is sent again",
+    ];
+
+    fn start(&self) -> State {
+        State { node: 1, ..State::default() }
+    }
+
+    fn alphabet(&self) -> Vec<Action> {
+        let mut all: Vec<Action> = (0..SENDERS as u8)
+            .flat_map(|sender| {
+                [
+                    Action::Begin { sender },
+                    Action::Flush { sender },
+                    Action::Commit { sender },
+                    Action::RollBack { sender },
+                    Action::Again { sender },
+                ]
+            })
+            .collect();
+        all.extend([
+            Action::Claim,
+            Action::Succeed,
+            Action::Fail,
+            Action::Promote,
+            Action::Revive,
+            Action::Cancel,
+            Action::ClaimInnocent,
+            Action::EndInnocent,
+            Action::Crash,
+            Action::Release,
+        ]);
+        all
+    }
+
+    fn step(&self, state: &State, action: Action) -> Option<State> {
+        self.follow(state, action)
+    }
+
+    fn within_bounds(&self, state: &State, action: Action) -> bool {
+        match action {
+            Action::Crash => state.node <= self.crashes,
+            Action::Revive => state.revived < self.revivals,
+            Action::Again { .. } => self.again && state.sends < 6,
+            _ => true,
+        }
+    }
+
+    fn watches(&self, promise: Promise) -> bool {
+        self.only.is_none_or(|only| only == promise)
+    }
+
+    fn broken(&self, state: &State) -> Option<Promise> {
+        let often = |row: &Row| row.spent > ATTEMPTS;
+        if self.watches(Promise::IdsStandOnce) && state.places() > 1 {
+            Some(Promise::IdsStandOnce)
+        } else if self.watches(Promise::AttemptsAreCounted) && state.rows.iter().flatten().any(often) {
+            Some(Promise::AttemptsAreCounted)
+        } else if self.watches(Promise::NothingIsLost)
+            && usize::from(state.sends) != usize::from(state.ended) + state.places()
+        {
+            Some(Promise::NothingIsLost)
+        } else {
+            None
+        }
+    }
+
+    fn repair(&self, state: &State) -> Option<Action> {
+        self.next_repair(state)
+    }
+
+    /// Dead letters wait for a user.
+    fn at_rest(&self, state: &State) -> bool {
+        state.innocent == Innocent::Ended
+            && state.rows[slot(Table::Job as u8)].is_none()
+            && state.rows[slot(Table::Timer as u8)].is_none()
+    }
+
+    fn sights(&self, state: &State) -> u32 {
+        let [one, other] = state.senders;
+        let job = state.rows[0];
+        let waits = matches!(one, Sender::Flushed(Some(_))) && matches!(other, Sender::Idle | Sender::Begun { .. });
+        let moved = matches!(one, Sender::Begun { saw: true, .. }) && job.is_none() && state.places() > 0;
+        let found = one == Sender::Flushed(None) || other == Sender::Flushed(None);
+        let dead = state.rows[2].is_some();
+        let lost = |owner: u8| owner != 0 && owner < state.node;
+        let both =
+            job.is_some_and(|row| lost(row.owner)) && matches!(state.innocent, Innocent::Owned(owner) if lost(owner));
+        let again = state.sends > 1 && state.places() > 0;
+        (0..).zip([waits, moved, found, dead, both, again]).map(|(n, is)| u32::from(is) << n).sum()
+    }
+}

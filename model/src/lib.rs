@@ -1,0 +1,21 @@
+//! The protocol of jobwright as pure transition functions, small enough to be explored completely: docs/model.md.
+
+pub mod case;
+pub mod check;
+pub mod claims;
+pub mod clocks;
+pub mod external;
+pub mod failover;
+pub mod groups;
+pub mod identity;
+pub mod vocabulary;
+
+use case::{Case, Size};
+
+/// Everything that is checked.
+pub fn cases(size: Size) -> Vec<Case> {
+    [claims::cases, failover::cases, clocks::cases, groups::cases, external::cases, identity::cases]
+        .into_iter()
+        .flat_map(|cases| cases(size))
+        .collect()
+}

@@ -1,0 +1,95 @@
+//! Notices when the database's clock is set, and sets right what it wrote while it was ahead.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::jitter;
+use crate::error::warn_of;
+use crate::message::WakeUp;
+use crate::store::schedules::set_right;
+use crate::store::{Hint, JobStore};
+
+/// A clock that goes wrong by less between two looks was not set: its rate was corrected, or the answer took its time.
+const STEP: SignedDuration = SignedDuration::from_secs(2);
+/// After the start: the clock may have been set while nobody was there to see it. Not at once, when there is work to claim.
+const FIRST: Duration = Duration::from_secs(2);
+/// And again, for what was not noticed: another server that answers, or a step that came in small ones.
+const INTERVAL: Duration = Duration::from_secs(600);
+
+/// Compares the database's clock with one that nobody sets.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    last: Option<(Instant, Timestamp)>,
+}
+
+impl Watch {
+    /// By how much the clock was set since the last look; backwards is less than nothing. `asked` is a moment just before it was read.
+    pub(super) fn look(&mut self, asked: Instant, now: Timestamp) -> Option<SignedDuration> {
+        let (before, then) = self.last.replace((asked, now))?;
+        let passed = SignedDuration::try_from(asked.duration_since(before)).ok()?;
+        let step = now.duration_since(then).checked_sub(passed)?;
+        (step.abs() > STEP).then_some(step)
+    }
+}
+
+/// Every node runs one. `stepped` is rung when the clock was set.
+pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: Arc<Notify>, stop: CancellationToken) {
+    let mut pause = jitter(FIRST);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = stepped.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = match round(&store, &wakeup).await {
+            Ok(()) => jitter(INTERVAL),
+            Err(error) => {
+                warn_of!(error, "could not set right what a wrong clock wrote; trying again");
+                jitter(INTERVAL / 20)
+            }
+        };
+    }
+}
+
+async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
+    let found = store.set_right().await?;
+    for ahead in &found {
+        tracing::warn!(
+            what = ahead.what, rows = ahead.rows, farthest = ?ahead.farthest,
+            "set right what lay ahead of the database's clock: that clock was ahead once"
+        );
+    }
+    let schedules = set_right(&**store).await?;
+    if !schedules.is_empty() {
+        tracing::warn!(
+            ?schedules,
+            "computed the next occurrence anew: it lay later than there is one, because the database's clock was ahead"
+        );
+    }
+    if !found.is_empty() || !schedules.is_empty() {
+        wakeup.tell([Hint::Any, Hint::Schedule]);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_told_and_time_that_passes_is_not() {
+        let (began, clock) = (Instant::now(), Timestamp::now());
+        let mut watch = Watch::default();
+        let mut look = |after: u64, clock: Timestamp| watch.look(began + Duration::from_secs(after), clock);
+        let at = |seconds: i64| clock.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        assert_eq!(look(0, at(0)), None, "there is nothing to compare it with");
+        assert_eq!(look(1000, at(1001)), None);
+        assert_eq!(look(1001, at(4602)), Some(SignedDuration::from_secs(3600)));
+        assert_eq!(look(1002, at(4603)), None, "told once");
+        assert_eq!(look(1003, at(1004)), Some(SignedDuration::from_secs(-3600)));
+    }
+}

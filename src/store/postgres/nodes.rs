@@ -1,0 +1,157 @@
+//! Nodes: their heartbeats, and what they leave behind.
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::types::ToSql;
+
+use super::claim::columns;
+use super::{Shared, rows, walk};
+use crate::error::{ErrorKind, Result};
+use crate::job::{ClaimNumber, Fence, JobId, NodeId, draw_node};
+use crate::store::{NodeInfo, Pulse, Released};
+
+pub(super) async fn register(shared: &Arc<Shared>, node: &NodeInfo) -> Result<NodeId> {
+    let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
+    loop {
+        let id = draw_node();
+        let params: [&(dyn ToSql + Sync); 5] = [&node.name, &node.host, &i64::from(node.pid), &lease, &id];
+        if !shared.engine("register the node", &shared.sql.register_node, &params).await?.is_empty() {
+            return Ok(NodeId(id));
+        }
+    }
+}
+
+pub(super) async fn pulses(shared: &Arc<Shared>) -> Result<Vec<Pulse>> {
+    let answer = shared.engine("look at the heartbeats of all nodes", &shared.sql.pulses, &[]).await?;
+    answer
+        .iter()
+        .map(|row| {
+            let lease: i64 = rows::get(row, 2)?;
+            Ok(Pulse {
+                node: NodeId(rows::get(row, 0)?),
+                beat: rows::get(row, 1)?,
+                lease: Duration::from_micros(lease.max(0).unsigned_abs()),
+                ended: false,
+                dead: rows::get(row, 3)?,
+            })
+        })
+        .collect()
+}
+
+pub(super) async fn declare_dead(shared: &Arc<Shared>, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+    let (ids, beats): (Vec<i64>, Vec<i64>) = silent.iter().map(|pulse| (pulse.node.0, pulse.beat)).unzip();
+    let answer = shared.engine("declare nodes dead", &shared.sql.declare_dead, &[&ids, &beats]).await?;
+    answer.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
+}
+
+pub(super) async fn retire(shared: &Arc<Shared>, node: NodeId) -> Result<u64> {
+    shared.engine("retire the node", &shared.sql.retire_node, &[&node.0]).await?;
+    // Claims and commits of this node may be under way whose answers nobody waits for any more. What begins after this finds it dead.
+    let waited = shared.engine_once("wait for claims under way", &shared.sql.wait_for_node, &[&node.0]).await;
+    let released = release_unknown(shared, node, &[], None).await?;
+    match waited {
+        Ok(_) => {
+            shared.engine("forget the retired node", &shared.sql.forget_nodes, &[&vec![node.0]]).await?;
+        }
+        // It stays on the list of the dead, and monitors release what comes late.
+        Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
+            %node,
+            "a transaction that hands jobs to this node is open for longer than database.call_timeout; monitors release what it leaves"
+        ),
+        Err(error) => return Err(error),
+    }
+    Ok(released)
+}
+
+pub(super) async fn release_lost(
+    shared: &Arc<Shared>,
+    limit: usize,
+    quarantine: Option<NonZeroU32>,
+) -> Result<Released> {
+    let deaths = quarantine.map(|n| i64::from(n.get()));
+    // Before the walk: from here on they own nothing that it could miss.
+    let quiet = ids(&shared.engine("look for nodes to forget", &shared.sql.quiet_nodes, &[]).await?)?;
+    let mut all = Released::default();
+    for range in walk::ranges(shared).await? {
+        let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
+        let params: [&(dyn ToSql + Sync); 4] = [&rows::count(left), &deaths, &range.from(), &range.to()];
+        let answer = shared.engine_once("release what dead nodes own", &shared.sql.release_lost, &params).await?;
+        let row = rows::single(&answer)?;
+        all.waiting += rows::get::<i64>(row, 0)?.unsigned_abs();
+        all.dead += rows::get::<i64>(row, 1)?.unsigned_abs();
+        if all.total() >= limit as u64 {
+            shared.walked.stopped_in(&range);
+            return Ok(all);
+        }
+    }
+    forget(shared, quiet).await?;
+    // Last: a cancellation that found its node alive was committed before that was forgotten.
+    all.ended = shared.engine("free what lost handlers held", &shared.sql.lost_endings, &[]).await?.len() as u64;
+    Ok(all)
+}
+
+/// Forgets dead nodes that own nothing any more. Rows that somebody held were passed over before, so they are looked for again.
+async fn forget(shared: &Arc<Shared>, mut quiet: Vec<i64>) -> Result<()> {
+    if quiet.is_empty() {
+        return Ok(());
+    }
+    for range in walk::ranges(shared).await? {
+        let params: [&(dyn ToSql + Sync); 3] = [&quiet, &range.from(), &range.to()];
+        let owning = ids(&shared.engine("look for jobs of dead nodes", &shared.sql.owners, &params).await?)?;
+        let owning: HashSet<i64> = owning.into_iter().collect();
+        quiet.retain(|node| !owning.contains(node));
+    }
+    shared.engine("forget dead nodes", &shared.sql.forget_nodes, &[&quiet]).await.map(drop)
+}
+
+/// The numbers in the first column.
+pub(super) fn ids(answer: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
+    answer.iter().map(|row| rows::get(row, 0)).collect()
+}
+
+pub(super) async fn release_unknown(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    known: &[JobId],
+    before: Option<ClaimNumber>,
+) -> Result<u64> {
+    let known: Vec<_> = known.iter().map(|id| *id.as_uuid()).collect();
+    let before = before.map(ClaimNumber::as_int4);
+    let mut released = 0;
+    for range in walk::ranges(shared).await? {
+        let params: [&(dyn ToSql + Sync); 5] = [&node.0, &known, &before, &range.from(), &range.to()];
+        let answer = shared.engine("release what got lost on the way", &shared.sql.release_unknown, &params).await?;
+        released += answer.len() as u64;
+    }
+    // After the walk, which waited for cancellations of what it met.
+    let params: [&(dyn ToSql + Sync); 3] = [&node.0, &known, &before];
+    shared.engine("free what unknown handlers held", &shared.sql.unknown_endings, &params).await?;
+    Ok(released)
+}
+
+pub(super) async fn release_claimed(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    claim: ClaimNumber,
+    ids: &[JobId],
+) -> Result<u64> {
+    let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
+    let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
+    let answer = shared.engine("release what got lost on the way", &shared.sql.release_claimed, &params).await?;
+    shared.engine("free what unknown handlers held", &shared.sql.claimed_endings, &params).await?;
+    Ok(answer.len() as u64)
+}
+
+/// `None`: of external workers.
+pub(super) async fn handlers_ended(shared: &Arc<Shared>, node: Option<NodeId>, fences: &[Fence]) -> Result<u64> {
+    if fences.is_empty() {
+        return Ok(0);
+    }
+    let (ids, versions) = columns(fences);
+    let params: [&(dyn ToSql + Sync); 3] = [&node.map(|node| node.0), &ids, &versions];
+    let answer = shared.engine("free what a handler held", &shared.sql.handlers_ended, &params).await?;
+    Ok(answer.len() as u64)
+}

@@ -1,0 +1,454 @@
+//! The options of a database URL, with the meaning that libpq gives them. One that is not supported is refused by its name: to pass over
+//! it could mean less protection than was asked for.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
+
+use super::tls::{Roots, TlsOptions, Verify};
+use crate::config::DatabaseConfig;
+use crate::config::url::{Host as UrlHost, ServerUrl};
+use crate::error::{Error, Result};
+
+/// Where a server may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    /// The folder of its socket.
+    Unix(PathBuf),
+    /// A name, and its address if it is not to be looked up.
+    Tcp(String, Option<IpAddr>),
+}
+
+/// Which server will do: `target_session_attrs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Any,
+    ReadWrite,
+    ReadOnly,
+    Primary,
+    Standby,
+}
+
+impl Wanted {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::ReadWrite => "read-write",
+            Self::ReadOnly => "read-only",
+            Self::Primary => "primary",
+            Self::Standby => "standby",
+        }
+    }
+
+    /// Whether a server in this state will do.
+    pub(super) fn accepts(self, in_recovery: bool, read_only: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::ReadWrite => !read_only,
+            Self::ReadOnly => read_only,
+            Self::Primary => !in_recovery,
+            Self::Standby => in_recovery,
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Options {
+    /// In the order in which they are tried.
+    pub(super) servers: Vec<(Server, u16)>,
+    /// Everything but the servers.
+    pub(super) driver: tokio_postgres::Config,
+    pub(super) tls: TlsOptions,
+    pub(super) wanted: Wanted,
+    /// Tries them in a random order.
+    pub(super) shuffled: bool,
+    /// What one server may take to let us in.
+    pub(super) bound: Duration,
+}
+
+const DEFAULT_PORT: u16 = 5432;
+
+impl Options {
+    pub(super) fn read(text: &str, config: &DatabaseConfig) -> Result<Self> {
+        let url = if text.contains("://") { ServerUrl::parse(text) } else { ServerUrl::parse_words(text) };
+        // The reason quotes no part of it.
+        let url = url.and_then(ServerUrl::settle_postgres).map_err(|why| {
+            Error::config(format!(
+                "the database URL can't be read: {why}; use `postgres://user:password@host:5432/database?sslmode=…`"
+            ))
+        })?;
+        let mut options = Self {
+            servers: servers(&url)?,
+            driver: driver(&url),
+            tls: TlsOptions::default(),
+            wanted: Wanted::Any,
+            shuffled: false,
+            bound: config.connect_timeout,
+        };
+        let mut mode = None;
+        for (key, value) in &url.params {
+            options.set(&mut mode, key, value)?;
+        }
+        options.settle_tls(mode)?;
+        if options.driver.get_application_name().is_none() {
+            options.driver.application_name("jobwright");
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, mode: &mut Option<Mode>, key: &str, value: &str) -> Result<()> {
+        let refuse = |what: &str| Err(refusal(key, what));
+        match key {
+            "hostaddr" | "client_encoding" if key == "hostaddr" || is_utf8(value) => {}
+            "client_encoding" => return refuse("everything is UTF-8 here: remove it"),
+            "application_name" => drop(self.driver.application_name(value)),
+            "fallback_application_name" => {
+                if self.driver.get_application_name().is_none() {
+                    self.driver.application_name(value);
+                }
+            }
+            "options" => drop(self.driver.options(value)),
+            "connect_timeout" => {
+                // libpq waits for ever with 0, which nothing does here.
+                if let Some(limit) = seconds(key, value)? {
+                    self.bound = limit;
+                }
+            }
+            "keepalives" => drop(self.driver.keepalives(value != "0")),
+            "keepalives_idle" => {
+                if let Some(idle) = seconds(key, value)? {
+                    self.driver.keepalives_idle(idle);
+                }
+            }
+            "keepalives_interval" => {
+                if let Some(interval) = seconds(key, value)? {
+                    self.driver.keepalives_interval(interval);
+                }
+            }
+            // The second is what the driver calls it.
+            "keepalives_count" | "keepalives_retries" => drop(self.driver.keepalives_retries(number(key, value)?)),
+            "tcp_user_timeout" => {
+                if let limit @ 1.. = number(key, value)? {
+                    self.driver.tcp_user_timeout(Duration::from_millis(u64::from(limit)));
+                }
+            }
+            "target_session_attrs" => {
+                self.wanted = match value {
+                    "any" => Wanted::Any,
+                    "read-write" => Wanted::ReadWrite,
+                    "read-only" => Wanted::ReadOnly,
+                    "primary" => Wanted::Primary,
+                    "standby" => Wanted::Standby,
+                    "prefer-standby" => {
+                        return refuse(
+                            "`prefer-standby` would look for a server that keeps no jobs: use `read-write` or `primary`",
+                        );
+                    }
+                    _ => return refuse("use `any`, `read-write`, `primary`, `read-only` or `standby`"),
+                }
+            }
+            "load_balance_hosts" => match value {
+                "disable" => self.shuffled = false,
+                "random" => self.shuffled = true,
+                _ => return refuse("use `disable` or `random`"),
+            },
+            "channel_binding" => drop(self.driver.channel_binding(match value {
+                "disable" => ChannelBinding::Disable,
+                "prefer" => ChannelBinding::Prefer,
+                "require" => ChannelBinding::Require,
+                _ => return refuse("use `disable`, `prefer` or `require`"),
+            })),
+            "sslmode" => *mode = Some(Mode::read(value)?),
+            // As libpq takes it, for URLs that were written for JDBC.
+            "ssl" if value == "true" => *mode = Some(Mode::Require),
+            "sslnegotiation" => drop(self.driver.ssl_negotiation(match value {
+                "postgres" => SslNegotiation::Postgres,
+                "direct" => SslNegotiation::Direct,
+                _ => return refuse("use `postgres` or `direct`"),
+            })),
+            "sslrootcert" => {
+                self.tls.roots = Some(if value == "system" { Roots::System } else { Roots::File(value.into()) });
+            }
+            "sslcert" => self.tls.certificate = Some(value.into()),
+            "sslkey" => self.tls.key = Some(value.into()),
+            "ssl_min_protocol_version" => match value {
+                "TLSv1" | "TLSv1.1" | "TLSv1.2" => {}
+                "TLSv1.3" => self.tls.versions.retain(|version| *version == &rustls::version::TLS13),
+                _ => return refuse("use `TLSv1.2` (older ones are never used) or `TLSv1.3`"),
+            },
+            "ssl_max_protocol_version" => match value {
+                "" | "TLSv1.3" => {}
+                "TLSv1.2" => self.tls.versions.retain(|version| *version == &rustls::version::TLS12),
+                _ => return refuse("use `TLSv1.2` or `TLSv1.3`: older ones are never used"),
+            },
+            // What they ask for is so anyway.
+            "gssencmode" if matches!(value, "disable" | "prefer") => {}
+            "sslcompression" if value == "0" => {}
+            "sslsni" if value == "1" => {}
+            "sslcertmode" if value == "allow" => {}
+            _ => return refuse(advice(key)),
+        }
+        Ok(())
+    }
+
+    fn settle_tls(&mut self, mode: Option<Mode>) -> Result<()> {
+        let TlsOptions { roots, certificate, key, versions, .. } = &self.tls;
+        if certificate.is_some() != key.is_some() {
+            let (given, missing) = if key.is_none() { ("sslcert", "sslkey") } else { ("sslkey", "sslcert") };
+            return Err(refusal(given, &format!("it needs `{missing}` too: both are files in PEM form")));
+        }
+        if versions.is_empty() {
+            return Err(refusal("ssl_min_protocol_version", "it is above `ssl_max_protocol_version`"));
+        }
+        let asked = roots.is_some() || certificate.is_some();
+        let mode = match (mode, roots) {
+            (None | Some(Mode::VerifyFull), Some(Roots::System)) => Mode::VerifyFull,
+            (Some(_), Some(Roots::System)) => {
+                return Err(refusal("sslmode", "with `sslrootcert=system` only `verify-full` protects: use that"));
+            }
+            (Some(mode), _) => mode,
+            // Encrypting a conversation of a machine with itself only costs time.
+            (None, _) if self.is_local() && !asked => Mode::Disable,
+            (None, _) => Mode::Prefer,
+        };
+        self.driver.ssl_mode(match mode {
+            Mode::Disable => SslMode::Disable,
+            Mode::Prefer => SslMode::Prefer,
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
+        });
+        self.tls.verify = match mode {
+            // As in libpq: who names the authority wants it to be checked.
+            Mode::Require if self.tls.roots.is_some() => Verify::Chain,
+            Mode::Disable | Mode::Prefer | Mode::Require => Verify::Nothing,
+            Mode::VerifyCa => Verify::Chain,
+            Mode::VerifyFull => Verify::Full,
+        };
+        Ok(())
+    }
+
+    fn is_local(&self) -> bool {
+        self.servers.iter().all(|(server, _)| match server {
+            Server::Unix(_) => true,
+            Server::Tcp(_, Some(ip)) => ip.is_loopback(),
+            Server::Tcp(name, None) => name == "localhost" || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Disable,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl Mode {
+    fn read(value: &str) -> Result<Self> {
+        Ok(match value {
+            "disable" => Self::Disable,
+            "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            "allow" => {
+                return Err(refusal(
+                    "sslmode",
+                    "`allow` encrypts only if it must: use `prefer`, which encrypts if it can, or `disable`",
+                ));
+            }
+            _ => return Err(refusal("sslmode", "use `disable`, `prefer`, `require`, `verify-ca` or `verify-full`")),
+        })
+    }
+}
+
+fn servers(url: &ServerUrl) -> Result<Vec<(Server, u16)>> {
+    let addresses: Vec<&str> = url.param("hostaddr").map(|list| list.split(',').collect()).unwrap_or_default();
+    if !addresses.is_empty() && addresses.len() != url.hosts.len() {
+        return Err(refusal("hostaddr", "it must hold as many addresses as there are hosts"));
+    }
+    let server = |(n, UrlHost { name, port }): (usize, &UrlHost)| {
+        let address = match addresses.get(n).filter(|address| !address.is_empty()) {
+            Some(text) => Some(text.parse::<IpAddr>().map_err(|_| refusal("hostaddr", "it must hold IP addresses"))?),
+            None => None,
+        };
+        let server = match (name.as_str(), address) {
+            ("", None) => return Err(Error::config(format!("the database URL {url} names no host"))),
+            ("", Some(ip)) => Server::Tcp(ip.to_string(), Some(ip)),
+            (folder, None) if folder.starts_with('/') => Server::Unix(folder.into()),
+            (name, address) => Server::Tcp(name.to_owned(), address),
+        };
+        Ok((server, port.unwrap_or(DEFAULT_PORT)))
+    };
+    let servers = url.hosts.iter().enumerate().map(server).collect::<Result<Vec<_>>>()?;
+    if servers.is_empty() {
+        return Err(Error::config(format!("the database URL {url} names no host")));
+    }
+    Ok(servers)
+}
+
+/// Who we are, and how a dead peer is noticed: by probes when nothing is under way, by what is not acknowledged otherwise.
+fn driver(url: &ServerUrl) -> tokio_postgres::Config {
+    let mut driver = tokio_postgres::Config::new();
+    driver
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(15))
+        .keepalives_interval(Duration::from_secs(5))
+        .keepalives_retries(3)
+        .tcp_user_timeout(Duration::from_secs(30));
+    if let Some(user) = &url.user {
+        driver.user(user);
+    }
+    if let Some(password) = &url.password {
+        driver.password(password);
+    }
+    if let Some(database) = &url.path {
+        driver.dbname(database);
+    }
+    driver
+}
+
+/// What to do instead.
+fn advice(key: &str) -> &'static str {
+    match key {
+        "passfile" => {
+            "put the password into the URL, and the URL into the environment or a file that only you can read"
+        }
+        "service" | "servicefile" => "put what that service says into the URL",
+        "sslcrl" | "sslcrldir" => {
+            "lists of revoked certificates are not read: use an authority of your own with `sslrootcert`"
+        }
+        "sslpassword" => "keys are read unencrypted: decrypt it (`openssl pkey`) into a file that only you can read",
+        "sslcertmode" => "remove it: a certificate is sent if `sslcert` names one and the server asks",
+        "gssencmode" | "krbsrvname" | "gsslib" | "gssdelegation" => {
+            "GSSAPI is not supported: use TLS, with a password or `sslcert`"
+        }
+        "require_auth" => "use `channel_binding=require`, which only SCRAM can fulfil, and `sslmode=verify-full`",
+        "requirepeer" => "use TLS with `sslmode=verify-full`",
+        "replication" => "it is for replication, which nothing does here: remove it",
+        "sslcompression" | "sslsni" | "ssl" => {
+            "remove it: TLS is never compressed, sends the server's name, and follows `sslmode`"
+        }
+        _ => "it is not known here: remove it, or correct its name",
+    }
+}
+
+fn refusal(key: &str, what: &str) -> Error {
+    // A key may be a part of a password that was not encoded.
+    let known =
+        !key.is_empty() && key.len() < 30 && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'1');
+    let key = if known { format!("`{key}`") } else { "an option".to_owned() };
+    Error::config(format!("{key} in the database URL can't be used: {what}"))
+}
+
+fn is_utf8(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "utf8" | "utf-8" | "auto")
+}
+
+fn number(key: &str, value: &str) -> Result<u32> {
+    value.trim().parse().map_err(|_| refusal(key, "use a whole number"))
+}
+
+/// `None` for 0, which leaves it to somebody else.
+fn seconds(key: &str, value: &str) -> Result<Option<Duration>> {
+    // libpq takes negative numbers for 0.
+    if value.trim().starts_with('-') {
+        return Ok(None);
+    }
+    Ok(Some(number(key, value)?).filter(|n| *n > 0).map(|n| Duration::from_secs(u64::from(n))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Options> {
+        Options::read(url, &DatabaseConfig::default())
+    }
+
+    #[test]
+    fn sslmode_means_what_libpq_means() {
+        let tls = |url: &str| read(url).map(|options| (options.driver.get_ssl_mode(), options.tls.verify));
+        for (url, mode, verify) in [
+            ("postgres://u@127.0.0.1/d", SslMode::Disable, Verify::Nothing),
+            ("postgres://u@127.0.0.1,db.example/d", SslMode::Prefer, Verify::Nothing),
+            ("postgres://u@db.example/d", SslMode::Prefer, Verify::Nothing),
+            ("postgres://u@127.0.0.1/d?sslmode=require", SslMode::Require, Verify::Nothing),
+            ("postgres://u@h/d?ssl=true", SslMode::Require, Verify::Nothing),
+            ("postgres://u@h/d?sslmode=require&sslrootcert=%2Fa%20b.pem", SslMode::Require, Verify::Chain),
+            ("postgres://u@h/d?sslmode=verify-ca", SslMode::Require, Verify::Chain),
+            ("postgres://u@h/d?sslmode=verify-full&sslrootcert=/a", SslMode::Require, Verify::Full),
+            ("postgres://u@h/d?sslrootcert=system", SslMode::Require, Verify::Full),
+            ("host=h sslmode=verify-full sslrootcert='/a b.pem'", SslMode::Require, Verify::Full),
+            ("postgres:///d?host=/var/run", SslMode::Disable, Verify::Nothing),
+        ] {
+            assert_eq!(tls(url).unwrap(), (mode, verify), "{url}");
+        }
+        let roots = |url: &str| read(url).unwrap().tls.roots;
+        let file = Some(Roots::File("/a b.pem".into()));
+        assert_eq!(roots("postgres://u@h/d?sslrootcert=%2fa%20b.pem"), file);
+        assert_eq!(roots("host=h sslrootcert='/a b.pem'"), file);
+    }
+
+    #[test]
+    fn hosts_ports_and_addresses_belong_together() {
+        let servers = |url: &str| read(url).unwrap().servers;
+        let tcp = |name: &str, ip: Option<&str>| Server::Tcp(name.to_owned(), ip.map(|ip| ip.parse().unwrap()));
+        let expected =
+            [(tcp("127.0.0.1", None), 7001), (tcp("::1", None), 7002), (Server::Unix("/var/run".into()), 7003)];
+        assert_eq!(servers("postgres://u@127.0.0.1:7001,[::1]:7002,%2Fvar%2Frun:7003/d"), expected);
+        let expected = [(tcp("a.example", Some("10.0.0.1")), 7004), (tcp("b.example", Some("10.0.0.2")), 7004)];
+        assert_eq!(servers("host=a.example,b.example hostaddr=10.0.0.1,10.0.0.2 port=7004"), expected);
+        assert_eq!(servers("hostaddr=10.0.0.1"), [(tcp("10.0.0.1", Some("10.0.0.1")), 5432)]);
+        assert!(read("postgres:///d").unwrap_err().to_string().contains("names no host"));
+    }
+
+    /// Each by its name, with what to do instead.
+    #[test]
+    fn what_is_not_supported_is_named() {
+        for (option, said) in [
+            ("sslmode=allow", "prefer"),
+            ("sslmode=other", "verify-full"),
+            ("target_session_attrs=prefer-standby", "primary"),
+            ("passfile=/p", "password"),
+            ("service=x", "service"),
+            ("ssl_min_protocol_version=TLSv9", "TLSv1.3"),
+            ("sslcert=/c", "sslkey"),
+            ("sslkey=/k", "sslcert"),
+            ("sslcrl=/c", "revoked"),
+            ("sslpassword=SEKRIT", "openssl"),
+            ("gssencmode=require", "GSSAPI"),
+            ("require_auth=scram-sha-256", "channel_binding"),
+            ("client_encoding=LATIN1", "UTF-8"),
+            ("connect_timeout=soon", "number"),
+            ("sslmode=require&sslrootcert=system", "verify-full"),
+            ("no_such=SEKRIT", "not known"),
+        ] {
+            let key = option.split('=').next().unwrap();
+            for url in [format!("postgres://u:SEKRIT@h/d?{option}"), format!("host=h {}", option.replace('&', " "))] {
+                let error = read(&url).unwrap_err();
+                let text = error.to_string();
+                assert_eq!(error.kind(), crate::ErrorKind::Config, "{text}");
+                assert!(text.contains(&format!("`{key}`")) && text.contains(said), "{url}: {text}");
+                assert!(!text.contains("SEKRIT"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_url_that_cant_be_read_is_refused_without_its_password() {
+        for url in [
+            "postgres://u:secret@h:port/d",
+            "postgres://u:p@secret:w/rd@h/d",
+            "postgres://u:secret?x@h/d",
+            "host=h secret",
+        ] {
+            let error = read(url).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.contains("postgres://user:password"), "{error}");
+        }
+    }
+}

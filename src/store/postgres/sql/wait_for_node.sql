@@ -1,0 +1,2 @@
+-- Waits until no claim or commit of a node is under way.
+select pg_advisory_xact_lock({schema}.node_locks(), $1::int8::integer)

@@ -1,0 +1,83 @@
+//! Walks over all jobs, a range of pages at a time: nothing else finds what a node owns, because an index on the owner would cost every claim
+//! its HOT update. Each range is a statement of its own, so a table of any size is walked within the deadline of a call, and a walk can stop
+//! between two of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::types::Tid;
+use super::{Shared, rows};
+use crate::error::Result;
+
+/// Pages that one statement reads: 128 MiB, which a slow disk brings within a second.
+const RANGE: u64 = 16_384;
+/// Beyond every page that a table can have.
+const END: u64 = u32::MAX as u64;
+
+/// Where the next walk begins: in the range where the last one had enough.
+#[derive(Debug, Default)]
+pub(super) struct Progress(AtomicU64);
+
+impl Progress {
+    pub(super) fn stopped_in(&self, range: &Pages) {
+        self.0.store(range.first, Ordering::Relaxed);
+    }
+}
+
+/// A range of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pages {
+    first: u64,
+    end: u64,
+}
+
+impl Pages {
+    /// From where on rows lie in it.
+    pub(super) fn from(&self) -> Tid {
+        Tid::first_of(self.first)
+    }
+
+    /// Before where they do.
+    pub(super) fn to(&self) -> Tid {
+        Tid::first_of(self.end)
+    }
+}
+
+/// The ranges of a walk over all jobs that are there now, and, in the last of them, all that come meanwhile.
+pub(super) async fn ranges(shared: &Arc<Shared>) -> Result<Vec<Pages>> {
+    let answer = shared.engine("ask how many pages the jobs take", &shared.sql.job_pages, &[]).await?;
+    let pages: i64 = rows::get(rows::single(&answer)?, 0)?;
+    Ok(cut(pages.unsigned_abs(), shared.walked.0.load(Ordering::Relaxed)))
+}
+
+fn cut(pages: u64, start: u64) -> Vec<Pages> {
+    let count = pages.div_ceil(RANGE).max(1);
+    let mut ranges: Vec<Pages> = (0..count)
+        .map(|n| Pages { first: n * RANGE, end: if n + 1 == count { END } else { (n + 1) * RANGE } })
+        .collect();
+    let at = ranges.iter().position(|range| range.first == start).unwrap_or(0);
+    ranges.rotate_left(at);
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_every_page_once() {
+        for pages in [0, 1, RANGE, RANGE + 1, 5 * RANGE - 1] {
+            let mut ranges = cut(pages, 2 * RANGE);
+            ranges.sort_by_key(|range| range.first);
+            assert_eq!((ranges[0].first, ranges[ranges.len() - 1].end), (0, END), "{pages} pages");
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].first), "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn a_walk_goes_on_where_the_last_one_had_enough() {
+        let first = |start| cut(4 * RANGE, start)[0].first;
+        assert_eq!([first(0), first(3 * RANGE)], [0, 3 * RANGE]);
+        assert_eq!(first(9 * RANGE), 0, "the table has become smaller");
+    }
+}

@@ -1,0 +1,59 @@
+//! Which file a database is, whatever its name leads to by now.
+//!
+//! SQLite goes on with a file that was removed, moved or replaced by another one, and says nothing: what is committed there is gone with the
+//! last process that has it open, and whoever opens the name anew finds something else.
+
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A file, told by its device and inode. Where there are none, all files look the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity(#[cfg(unix)] (u64, u64));
+
+impl Identity {
+    /// Of the file that has this name now; `None`: there is none.
+    pub(super) fn of(path: &Path) -> Result<Option<Self>> {
+        match std::fs::metadata(path) {
+            Ok(file) => Ok(Some(Self::from(&file))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let text = format!(
+                    "the database file {} can't be looked at: check its directory and its permissions",
+                    path.display()
+                );
+                Err(Error::new(ErrorKind::Unreachable, text).with_source(error))
+            }
+        }
+    }
+
+    /// Fails if the name leads to another file by now, or to none.
+    pub(super) fn still_at(self, path: &Path) -> Result<()> {
+        let what = match Self::of(path)? {
+            Some(now) if now == self => return Ok(()),
+            Some(_) => "another file has its name now",
+            None => "there is no file of that name any more",
+        };
+        Err(Error::new(
+            ErrorKind::Replaced,
+            format!(
+                "the file was moved or replaced: sqlite:{} was opened here, and {what}. Nothing that is written to the old one would be \
+                 found again: put it back if it still exists, and start anew. Stop whatever uses a database before you move or replace it",
+                path.display()
+            ),
+        ))
+    }
+}
+
+impl From<&std::fs::Metadata> for Identity {
+    #[cfg(unix)]
+    fn from(file: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        Self((file.dev(), file.ino()))
+    }
+
+    #[cfg(not(unix))]
+    fn from(_: &std::fs::Metadata) -> Self {
+        Self()
+    }
+}

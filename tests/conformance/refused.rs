@@ -1,0 +1,35 @@
+//! Nodes that may not claim.
+
+use jobwright::store::{ClaimRequest, JobState, ScanPart};
+use jobwright::{ErrorKind, Fence};
+
+use crate::support::TestDb;
+use crate::support::jobs::{NOBODY, claim_number, job};
+
+/// Not silence: it would wait for jobs for ever, and nobody would hear why it gets none.
+pub(crate) async fn who_may_not_claim_is_told<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let sent = store.send(job()).await;
+    let dead = store.node().await;
+    store.declare(dead).await;
+    for node in [dead, NOBODY] {
+        let request = ClaimRequest {
+            node,
+            claim: claim_number(),
+            queue: "default",
+            kinds: None,
+            limit: 1,
+            part: ScanPart::All,
+            held_too: false,
+        };
+        let told = [
+            store.claim(&request).await.unwrap_err(),
+            store.claim_delivered(node, claim_number(), &[Fence::new(sent, 0)], None).await.unwrap_err(),
+        ];
+        for error in told {
+            assert_eq!(error.kind(), ErrorKind::LeaseLost, "{error}");
+            assert!(!error.is_retryable() && error.to_string().contains(&node.to_string()), "{error}");
+        }
+    }
+    assert_eq!(store.state(sent).await, Some(JobState::Waiting));
+}

@@ -1,0 +1,118 @@
+//! Who lives and who does not, and what becomes of the jobs.
+
+use std::time::{Duration, Instant};
+
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcome};
+
+use crate::support::eventually;
+use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
+
+/// The shortest there is, so that much more than one passes in a test.
+const LEASE: Duration = Duration::from_secs(1);
+
+/// An executor of one queue, with a lease. Its jobs write a line and then wait at a gate with their transaction open, or wait and then write.
+async fn writing<W: World>(
+    messages: &MessageServices<W::Store>,
+    queue: &str,
+    lease: Duration,
+    gate: &Gate,
+) -> CommandExecutor<W::Store> {
+    let (gate, before) = (gate.clone(), gate.clone());
+    CommandExecutor::builder(messages.clone())
+        .config(ExecutorConfig { lease, ..quick() })
+        .queue(queue, 1)
+        .kind_options("writes", at_once())
+        .handle_with("writes", move |cx| {
+            let gate = gate.clone();
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                gate.pass().await;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle_with("waits", move |cx| {
+            let gate = before.clone();
+            Box::pin(async move {
+                gate.pass().await;
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+/// A handler whose transaction is open for several leases. On an embedded database nobody else can write meanwhile, and still everybody
+/// lives: its own node, that of another queue, and the jobs of both.
+pub(crate) async fn a_long_transaction_costs_nobody_the_lease<W: World>(db: &W) {
+    let (messages, others) = (db.messages().await, db.messages().await);
+    let gate = Gate::closed();
+    let long = writing::<W>(&messages, "long", LEASE, &gate).await;
+    let other = writing::<W>(&others, "other", LEASE, &gate).await;
+    let sent = messages.send(NewJob::json("writes", &()).queue("long").max_attempts(1)).await.unwrap();
+    gate.waiting(1).await;
+    let begun = Instant::now();
+    let jobs = db.jobs();
+    eventually(PATIENCE, async || {
+        let nodes = jobs.status().await.unwrap().nodes;
+        assert!(nodes.len() == 2 && nodes.iter().all(|node| !node.dead), "{nodes:?}");
+        begun.elapsed() > LEASE * 5
+    })
+    .await;
+    gate.open();
+    db.drained().await;
+    db.each_once(&[sent]).await;
+    assert_eq!((long.stats().leases_lost, other.stats().leases_lost), (0, 0));
+    assert_eq!(long.stats().refused, 0);
+    long.shutdown(Duration::from_secs(5)).await.unwrap();
+    other.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A clock that is set forward ends every lease there is, by that clock. Nobody dies of it.
+pub(crate) async fn a_clock_that_is_set_kills_nobody<W: World>(db: &W) {
+    let (messages, others) = (db.messages().await, db.messages().await);
+    let gate = Gate::closed();
+    // It has just told that it lives, and need not do so again during the test.
+    let calm = writing::<W>(&messages, "default", Duration::from_secs(300), &gate).await;
+    let sent = messages.send(NewJob::json("waits", &())).await.unwrap();
+    gate.waiting(1).await;
+    let node = db.jobs().status().await.unwrap().nodes[0].id;
+    db.end_lease(node).await;
+    // One that looks every third of a second.
+    let monitor = writing::<W>(&others, "other", LEASE, &gate).await;
+    let begun = Instant::now();
+    eventually(PATIENCE, async || {
+        assert_eq!(db.jobs().state(sent).await, Some(JobState::Running));
+        begun.elapsed() > LEASE * 3
+    })
+    .await;
+    gate.open();
+    db.drained().await;
+    db.each_once(&[sent]).await;
+    assert_eq!((calm.stats().leases_lost, calm.stats().refused), (0, 0));
+    calm.shutdown(Duration::from_secs(5)).await.unwrap();
+    monitor.shutdown(Duration::from_secs(5)).await.unwrap();
+}
+
+/// A node that the database forgot, as after a failover or a restore: the first claim that finds it unknown says so, long before the next
+/// heartbeat would, and the executor registers anew.
+pub(crate) async fn a_forgotten_node_hears_of_it_when_it_claims<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    gate.open();
+    let executor = writing::<W>(&messages, "default", Duration::from_secs(300), &gate).await;
+    let jobs = db.jobs();
+    let node = jobs.status().await.unwrap().nodes[0].id;
+    jobs.retire_node(node).await.unwrap();
+    let sent = db.messages().await.send(NewJob::json("writes", &())).await.unwrap();
+    db.drained().await;
+    db.each_once(&[sent]).await;
+    assert_eq!(executor.stats().leases_lost, 1);
+    let nodes = jobs.status().await.unwrap().nodes;
+    assert!(nodes.len() == 1 && nodes[0].id != node, "{nodes:?}");
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+}

@@ -1,0 +1,128 @@
+//! What the log says of an outage of the database: once that it is down and why, once that it is back.
+
+use std::time::Duration;
+
+use jobwright::{CommandExecutor, DatabaseConfig, MessageServices, Secret};
+
+use crate::ledger_keeper::{Does, send, start};
+use crate::support::logs::Logs;
+use crate::support::postgres::Pg;
+use crate::support::private_pg::PrivatePg;
+use crate::support::process::Sign;
+use crate::support::proxy::Proxy;
+use crate::support::world::{PATIENCE, World, lease};
+use crate::support::{TestDb, eventually, postgres_url};
+
+/// Long enough for every task of an executor to fail several times.
+const OUTAGE: Duration = Duration::from_secs(4);
+
+fn hasty(config: DatabaseConfig) -> DatabaseConfig {
+    DatabaseConfig { call_timeout: Duration::from_secs(1), connect_timeout: Duration::from_secs(1), ..config }
+}
+
+/// Port and address, as errors name them.
+fn name(config: &DatabaseConfig) -> String {
+    let url = config.url.expose().to_owned();
+    url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned()
+}
+
+/// An executor with a job in hand, and others that come now and then.
+async fn busy(db: &Pg<false>, config: &DatabaseConfig, sign: &Sign) -> (MessageServices, CommandExecutor) {
+    let messages = MessageServices::postgres(config).await.unwrap();
+    let executor = start::<Pg<false>>(&messages, lease(30), 4, Some(sign.path().to_owned())).await;
+    send::<Pg<false>>(&messages, Does::WaitThenNote, 1).await;
+    send::<Pg<false>>(&messages, Does::Note, 20).await;
+    eventually(PATIENCE, async || db.jobs().all().await.len() == 1 && executor.stats().in_flight == 1).await;
+    (messages, executor)
+}
+
+/// A server that is stopped tells everybody; then nobody is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_of_the_server_is_two_lines() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let logs = Logs::capture();
+    let server = PrivatePg::start();
+    let db = Pg::<false>::create_on(&server.url()).await;
+    db.create_ledger().await;
+    // Under another name than the test's own connections, which notice too.
+    let config = World::config(&db);
+    let config =
+        hasty(DatabaseConfig { url: Secret::new(config.url.expose().replace("127.0.0.1", "localhost")), ..config });
+    let (place, sign) = (name(&config), Sign::new());
+    let (messages, executor) = busy(&db, &config, &sign).await;
+    assert_eq!(logs.about(&place, "WARN"), [""; 0]);
+
+    server.stop();
+    eventually(PATIENCE, async || !logs.about(&place, "WARN").is_empty()).await;
+    assert!(messages.jobs().outage().unwrap().is_down());
+    tokio::time::sleep(OUTAGE).await;
+    server.start_again();
+    let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("is back after"));
+    eventually(PATIENCE, back).await;
+    assert!(!messages.jobs().outage().unwrap().is_down());
+    sign.give("");
+    send::<Pg<false>>(&db.messages().await, Does::Note, 5).await;
+    db.drained().await;
+
+    let warned = logs.about(&place, "WARN");
+    assert_eq!(warned.len(), 1, "{warned:#?}");
+    assert!(warned[0].contains("is down (") && warned[0].contains("what needs it waits"), "{warned:#?}");
+    let told = logs.about(&place, "INFO");
+    let told: Vec<_> = told.iter().filter(|line| line.contains("is back")).collect();
+    assert!(told.len() == 1 && told[0].contains("1 job in hand kept"), "{told:#?}");
+    assert_eq!((logs.about(&place, "ERROR"), logs.bare()), (vec![], vec![]));
+    let quiet = logs.about(&place, "DEBUG");
+    println!("{} lines were not worth a warning", quiet.len());
+    assert!(quiet.len() > 5, "the outage hit nobody: {quiet:#?}");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// A network that swallows everything: somebody's missing answer comes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_falls_silent_is_told_of_once() {
+    let logs = Logs::capture();
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let config = hasty(db.config_by(proxy.address));
+    let (place, sign) = (name(&config), Sign::new());
+    let (_messages, executor) = busy(&db, &config, &sign).await;
+
+    proxy.stall();
+    eventually(PATIENCE, async || logs.about(&place, "WARN").iter().any(|line| line.contains("is down ("))).await;
+    tokio::time::sleep(OUTAGE).await;
+    proxy.heal();
+    let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("1 job in hand kept"));
+    eventually(PATIENCE, back).await;
+    sign.give("");
+    db.drained().await;
+    let warned = logs.about(&place, "WARN");
+    assert!(warned.len() <= 2, "{warned:#?}");
+    assert_eq!((logs.about(&place, "ERROR"), logs.bare()), (vec![], vec![]));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Somebody ends connections, and the server lives: that is no outage, and one line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_lost_are_no_outage() {
+    let logs = Logs::capture();
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let config = hasty(db.config_by(proxy.address));
+    let (place, sign) = (name(&config), Sign::new());
+    let (_messages, executor) = busy(&db, &config, &sign).await;
+
+    proxy.cut();
+    eventually(PATIENCE, async || logs.about(&place, "WARN").iter().any(|line| line.contains("were lost ("))).await;
+    sign.give("");
+    send::<Pg<false>>(&db.messages().await, Does::Note, 5).await;
+    db.drained().await;
+    let warned = logs.about(&place, "WARN");
+    assert!(
+        warned.iter().all(|line| line.contains("were lost (") && line.contains("it can be reached")),
+        "{warned:#?}"
+    );
+    assert_eq!(logs.bare(), [""; 0]);
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}

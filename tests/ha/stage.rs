@@ -1,0 +1,163 @@
+//! Where a scenario takes place: servers, the ways that lead to them, and the words that were logged.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jobwright::{DatabaseConfig, MessageServices};
+use tracing_subscriber::EnvFilter;
+
+use crate::cluster::Node;
+use crate::rig::Rig;
+use crate::support::proxy::Proxy;
+
+/// Deadlines of the clients: short, because what they cost is part of what is measured.
+pub(crate) const CALL: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(4);
+
+/// Of a whole scenario: less than `cargo xtask ha` gives it.
+const DEADLINE: Duration = Duration::from_secs(9 * 60);
+
+/// How clients find the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Find {
+    /// Each has a balancer, which is turned to the new one and cuts what went to the old one.
+    Balancer,
+    /// All hosts are in the URL, with `target_session_attrs=read-write`.
+    Hosts,
+}
+
+pub(crate) struct Stage {
+    pub(crate) rig: Arc<Rig>,
+    find: Find,
+    ways: Mutex<Vec<Arc<Proxy>>>,
+    log: PathBuf,
+}
+
+/// What leads one client to the servers.
+pub(crate) struct Way {
+    proxy: Option<Arc<Proxy>>,
+    pub(crate) config: DatabaseConfig,
+}
+
+impl Way {
+    /// New connections go to these in turn, the others end.
+    pub(crate) fn turn(&self, nodes: &[&Node]) {
+        let addresses: Vec<String> = nodes.iter().map(|node| node.address()).collect();
+        if let Some(proxy) = &self.proxy {
+            proxy.point_at(&addresses);
+            proxy.cut();
+        }
+    }
+}
+
+impl Stage {
+    pub(crate) fn open(title: &str) -> Self {
+        end_after(DEADLINE);
+        let hosts = std::env::var("JOBWRIGHT_HA_FIND").is_ok_and(|find| find == "hosts");
+        let find = if hosts { Find::Hosts } else { Find::Balancer };
+        Self { rig: Arc::new(Rig::new()), find, ways: Mutex::default(), log: log_to(title) }
+    }
+
+    /// Whether nobody stands between clients and servers, so that clients reach whatever takes writes.
+    pub(crate) fn is_open(&self) -> bool {
+        self.find == Find::Hosts
+    }
+
+    /// A server with the schema and the books.
+    pub(crate) async fn primary(&self) -> Node {
+        let node = Node::create(&self.rig, "a");
+        self.prepare(&node).await;
+        node
+    }
+
+    /// Makes the schema and the books on a server.
+    pub(crate) async fn prepare(&self, node: &Node) {
+        let config = DatabaseConfig { url: self.url(&node.address()).into_secret(), ..DatabaseConfig::default() };
+        MessageServices::postgres(&config).await.unwrap().migrate().await.unwrap();
+        let books = "create table sent (id uuid primary key, bare bool not null);
+                     create table done (id uuid not null, run int not null);
+                     create index on done (id)";
+        node.client().await.batch_execute(books).await.unwrap();
+    }
+
+    fn url(&self, hosts: &str) -> Url {
+        let certificate = self.rig.text("cert.pem");
+        Url(format!("postgres://postgres@{hosts}/postgres?sslmode=verify-full&sslrootcert={certificate}"))
+    }
+
+    /// For one client. The servers are those that there are and will be; the first is the primary.
+    pub(crate) async fn way(&self, nodes: &[&Node]) -> Way {
+        let proxy = Arc::new(Proxy::start(nodes[0].address()).await);
+        self.ways.lock().unwrap().push(proxy.clone());
+        let url = match self.find {
+            Find::Balancer => self.url(&proxy.address.to_string()),
+            Find::Hosts => {
+                let hosts: Vec<String> = nodes.iter().map(|node| node.address()).collect();
+                Url(format!("{}&target_session_attrs=read-write", self.url(&hosts.join(",")).0))
+            }
+        };
+        Way { proxy: Some(proxy), config: config(url) }
+    }
+
+    /// For one client, to a balancer that others run.
+    pub(crate) fn straight(&self, address: &str) -> Way {
+        Way { proxy: None, config: config(self.url(address)) }
+    }
+
+    /// The balancers of all clients turn to this one. What they connect to it is new; the rest is cut, or left in the
+    /// belief that it works.
+    pub(crate) fn turn(&self, node: &Node, cut: bool) {
+        for way in self.ways.lock().unwrap().iter() {
+            way.point_at(&[node.address()]);
+            if cut {
+                way.cut();
+            }
+        }
+    }
+
+    /// How many lines of the log contain this.
+    pub(crate) fn logged(&self, text: &str) -> usize {
+        std::fs::read_to_string(&self.log).unwrap_or_default().lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+/// A URL with nothing secret in it.
+struct Url(String);
+
+impl Url {
+    fn into_secret(self) -> jobwright::Secret {
+        jobwright::Secret::new(self.0)
+    }
+}
+
+fn config(url: Url) -> DatabaseConfig {
+    DatabaseConfig {
+        url: url.into_secret(),
+        max_connections: 6,
+        call_timeout: CALL,
+        connect_timeout: CONNECT,
+        ..DatabaseConfig::default()
+    }
+}
+
+/// Whoever started this process may be gone when it hangs. With its end, its servers end.
+fn end_after(deadline: Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(deadline);
+        eprintln!("the scenario had not ended after {deadline:?}");
+        std::process::exit(101);
+    });
+}
+
+/// What the library says, to be read afterwards: `target/ha/TITLE.log`.
+fn log_to(title: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/ha");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{}.log", title.replace([' ', ','], "-")));
+    let file = std::fs::File::create(&path).unwrap();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // One scenario a process is what xtask runs; more of them share the first one's file.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Mutex::new(file)).try_init();
+    path
+}

@@ -1,0 +1,159 @@
+//! Commits that wait for a synchronous standby which is not there.
+
+use std::time::{Duration, Instant};
+
+use jobwright::{DatabaseConfig, ErrorKind, MessageServices, Postgres};
+
+use crate::support::jobs::job;
+use crate::support::postgres::Pg;
+use crate::support::private_pg::PrivatePg;
+use crate::support::proxy::Proxy;
+use crate::support::world::PATIENCE;
+use crate::support::{TestDb, eventually, postgres_url, unique};
+
+/// What the server says when somebody ends such a wait.
+const CANCELED: &str = "canceling wait for synchronous replication";
+
+struct Alone {
+    db: Pg<false>,
+    messages: MessageServices<Postgres>,
+    /// Stops last.
+    server: PrivatePg,
+}
+
+impl Alone {
+    async fn start(call_timeout: Duration) -> Self {
+        let server = PrivatePg::start();
+        let db = Pg::<false>::create_on(&server.url()).await;
+        let config = DatabaseConfig { call_timeout, ..db.config() };
+        let messages = MessageServices::postgres(&config).await.unwrap();
+        let alone = Self { db, messages, server };
+        alone.standby("nowhere").await;
+        alone
+    }
+
+    /// Commits wait for this one from now on; for none if it is empty.
+    async fn standby(&self, name: &str) {
+        let aside = self.db.client().await;
+        aside.batch_execute("set synchronous_commit = local").await.unwrap();
+        aside.batch_execute(&format!("alter system set synchronous_standby_names = '{name}'")).await.unwrap();
+        aside.batch_execute("select pg_reload_conf()").await.unwrap();
+        if name.is_empty() {
+            return;
+        }
+        // What commits look at is set by another process a moment later: one that waits shows that it is.
+        eventually(PATIENCE, async || {
+            let probe = self.db.client().await;
+            let create = format!("create table {} (n int)", unique("probe_"));
+            tokio::time::timeout(Duration::from_millis(200), probe.batch_execute(&create)).await.is_err()
+        })
+        .await;
+    }
+
+    /// How many connections of ours wait for the standby.
+    async fn waiting(&self) -> i64 {
+        let sql = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and application_name = $1";
+        self.db.client().await.query_one(sql, &[&self.db.schema()]).await.unwrap().get(0)
+    }
+
+    async fn cancel_waiting(&self) {
+        let sql = "select count(pg_cancel_backend(pid)) from pg_stat_activity
+                   where wait_event = 'SyncRep' and application_name = $1";
+        self.db.client().await.query_one(sql, &[&self.db.schema()]).await.unwrap();
+    }
+}
+
+/// An operator cancels the wait: the commit stands on this server only, which is not what was asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let alone = Alone::start(Duration::from_secs(30)).await;
+    let ends = async |sending: tokio::task::JoinHandle<jobwright::Result<()>>| {
+        eventually(PATIENCE, async || alone.waiting().await > 0).await;
+        alone.cancel_waiting().await;
+        let error = sending.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+        assert!(error.to_string().contains("standby"), "{error}");
+    };
+    // A context's transaction.
+    let messages = alone.messages.clone();
+    ends(tokio::spawn(async move {
+        let mut cx = messages.begin();
+        cx.send(job())?;
+        cx.transaction().await?;
+        cx.commit().await.map(drop)
+    }))
+    .await;
+    // A statement that is a commit of its own.
+    let messages = alone.messages.clone();
+    ends(tokio::spawn(async move { messages.send(job()).await.map(drop) })).await;
+    // A statement of the engine.
+    let jobs = alone.db.jobs();
+    let messages = alone.messages.clone();
+    ends(tokio::spawn(async move {
+        let node = crate::support::jobs::node_info("alone");
+        messages.jobs().register_node(&node).await.map(drop)
+    }))
+    .await;
+    assert_eq!(jobs.all().await.len(), 2);
+    // So that the schema can be dropped.
+    alone.standby("").await;
+}
+
+/// The answer gets lost, and with it the warning: that the server knows of the commit proves nothing of the standby.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let alone = Alone::start(Duration::from_secs(4)).await;
+    let proxy = Proxy::start(alone.db.address()).await;
+    let config = DatabaseConfig { call_timeout: Duration::from_secs(4), ..alone.db.config_by(proxy.address) };
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    cx.transaction().await.unwrap();
+    proxy.swallow_answer_to("commit\0");
+    let committing = tokio::spawn(cx.commit());
+    eventually(PATIENCE, async || alone.waiting().await > 0).await;
+    alone.cancel_waiting().await;
+    let error = committing.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    alone.standby("").await;
+}
+
+/// Past the deadline nobody cancels what may be committing, since that would let it stand on this server only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_committing_is_never_cancelled() {
+    if postgres_url().is_none() {
+        return;
+    }
+    let alone = Alone::start(Duration::from_secs(1)).await;
+    let error = alone.messages.send(job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    let mut cx = alone.messages.begin();
+    cx.send(job()).unwrap();
+    cx.transaction().await.unwrap();
+    let error = cx.commit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    alone.messages.jobs().register_node(&crate::support::jobs::node_info("alone")).await.unwrap_err();
+    // Neither when the caller goes away.
+    let gone = tokio::spawn({
+        let messages = alone.messages.clone();
+        async move { messages.send(job()).await.map(drop) }
+    });
+    eventually(PATIENCE, async || alone.waiting().await >= 4).await;
+    gone.abort();
+    // For longer than a request to cancel takes to arrive.
+    let watched = Instant::now();
+    while watched.elapsed() < Duration::from_secs(3) {
+        assert!(alone.waiting().await >= 4, "{}", alone.server.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The standby is given up: what waits stands.
+    alone.standby("").await;
+    eventually(PATIENCE, async || alone.db.jobs().all().await.len() == 3).await;
+    assert!(!alone.server.log().contains(CANCELED), "{}", alone.server.log());
+}

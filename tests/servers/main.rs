@@ -1,0 +1,47 @@
+//! More than one server, and servers that ask for more than a name: failover, silence, TLS, synchronous standbys.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod brokers;
+mod commits;
+mod hosts;
+mod refusals;
+mod tls;
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+/// Accepts connections, and never says a word.
+struct Silent {
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Silent {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                kept.push(stream);
+            }
+        });
+        Self { address, task }
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An address where nobody listens.
+async fn closed() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
