@@ -60,3 +60,25 @@ end
 $end$;
 
 create trigger ending_free after delete on {schema}.ending for each row execute function {schema}.end_handler();
+
+-- When a key was taken for a period: one that was taken while the clock was ahead is held for as long as was asked for, and no longer
+-- (docs/adr/0054-a-clock-that-was-ahead.md). Keys that were taken before this column was there have none.
+alter table {schema}.unique_key add column taken_at timestamptz;
+
+comment on column {schema}.unique_key.taken_at is 'when it was taken, if it is held for a period';
+
+-- A trigger, because keys are taken by functions, in three places, and all of them mean the same moment.
+create function {schema}.stamp_unique() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $stamp$
+begin
+    new.taken_at := case when new.expires_at is not null then clock_timestamp() end;
+    return new;
+end
+$stamp$;
+
+create trigger unique_key_insert before insert on {schema}.unique_key for each row
+    when (new.expires_at is not null) execute function {schema}.stamp_unique();
+create trigger unique_key_update before update of job_id on {schema}.unique_key for each row
+    when (new.expires_at is not null or old.expires_at is not null) execute function {schema}.stamp_unique();

@@ -28,3 +28,7 @@ begin
     insert into jobwright_opening (key) select key from jobwright_slot where job_id = old.holder;
     delete from jobwright_slot where job_id = old.holder;
 end;
+
+-- When a key was taken for a period: one that was taken while the clock was ahead is held for as long as was asked for, and no longer
+-- (docs/adr/0054-a-clock-that-was-ahead.md).
+alter table jobwright_unique_key add column taken_at integer;

@@ -117,6 +117,8 @@ pub(crate) async fn for_a_period<T: TestDb>(db: &T) {
     let claimed = store.take_one(node).await;
     store.finish(node, &claimed).await;
     assert_eq!(try_send(&store, period(LATER)).await.1, Some(first), "also after its end");
+    // Whoever holds it said for how long.
+    assert_eq!(try_send(&store, period(Duration::from_secs(1))).await.1, Some(first));
     let short = || job().unique(Unique::key("b").for_period(Duration::from_millis(1)));
     try_send(&store, short()).await;
     eventually(Duration::from_secs(5), async || try_send(&store, short()).await.1.is_none()).await;

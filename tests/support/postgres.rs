@@ -275,7 +275,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
              update suspended_job set due_at = due_at - {by};
              update opening set opens_at = opens_at - {by};
              update rate_log set at = at - {by};
-             update unique_key set expires_at = expires_at - {by};
+             update unique_key set taken_at = taken_at - {by}, expires_at = expires_at - {by};
              update schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
                                             until_at = until_at - {by}"
         );
@@ -303,7 +303,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
              update external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
              update opening set opens_at = opens_at + {by};
              update rate_log set at = at + {by};
-             update unique_key set expires_at = expires_at + {by};
+             update unique_key set taken_at = taken_at + {by}, expires_at = expires_at + {by};
              update schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};
              update submission set received_at = received_at + {by};
              update result set created_at = created_at + {by}, expires_at = expires_at + {by}"

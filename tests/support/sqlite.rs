@@ -178,7 +178,7 @@ impl SqlDb for SqliteDb {
              update jobwright_suspended_job set due_at = due_at - {by};
              update jobwright_opening set opens_at = opens_at - {by};
              update jobwright_rate_log set at = at - {by};
-             update jobwright_unique_key set expires_at = expires_at - {by};
+             update jobwright_unique_key set taken_at = taken_at - {by}, expires_at = expires_at - {by};
              update jobwright_schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
                                            until_at = until_at - {by};
              commit"
@@ -205,7 +205,7 @@ impl SqlDb for SqliteDb {
              update jobwright_external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
              update jobwright_opening set opens_at = opens_at + {by};
              update jobwright_rate_log set at = at + {by};
-             update jobwright_unique_key set expires_at = expires_at + {by};
+             update jobwright_unique_key set taken_at = taken_at + {by}, expires_at = expires_at + {by};
              update jobwright_schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};
              update jobwright_submission set received_at = received_at + {by};
              update jobwright_result set created_at = created_at + {by}, expires_at = expires_at + {by};

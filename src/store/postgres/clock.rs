@@ -24,6 +24,7 @@ impl Clock for Postgres {
             ("blocked_job.terms.expires", &sql.right_blocked_lives, Some(farthest)),
             ("timer_job.terms.expires", &sql.right_timer_lives, Some(farthest)),
             ("timer_job.due_at", &sql.right_retries, Some(farthest)),
+            ("unique_key.expires_at", &sql.right_uniques, Some(farthest)),
         ] {
             // Each by itself: none has to wait for what another one has locked.
             let answer = match &limit {

@@ -178,6 +178,7 @@ statements! {
     right_blocked_lives: [INT8],
     right_timer_lives: [INT8],
     right_retries: [INT8],
+    right_uniques: [INT8],
     ahead: [INT8],
     admit_check: [],
     admit_lock: [],

@@ -38,7 +38,7 @@ macro_rules! mend {
     };
 }
 
-const MENDS: [Mend; 7] = [
+const MENDS: [Mend; 8] = [
     mend!("opening.opens_at", "openings", None),
     mend!("rate_log.at", "rates", None),
     mend!("external_job.lease_until", "leases", Some(Longest::Lease)),
@@ -46,6 +46,7 @@ const MENDS: [Mend; 7] = [
     mend!("blocked_job.terms.expires", "blocked_lives", Some(Longest::Farthest)),
     mend!("timer_job.terms.expires", "timer_lives", Some(Longest::Farthest)),
     mend!("timer_job.due_at", "retries", Some(Longest::Farthest)),
+    mend!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
 ];
 
 #[async_trait]

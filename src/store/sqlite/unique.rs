@@ -12,7 +12,6 @@ use crate::store::unique::{Asked, Taken, conflict, given};
 
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
 const UNIQUE_TAKE: &str = include_str!("sql/unique_take.sql");
-const UNIQUE_SHORTEN: &str = include_str!("sql/unique_shorten.sql");
 const UNIQUE_REPLACE: [&str; 3] = [
     "delete from jobwright_job where id = :id and lock_owner is null",
     "delete from jobwright_blocked_job where id = :id",
@@ -47,20 +46,14 @@ fn take_one(connection: &Connection, message: &JobMessage, term: &UniqueTerm, no
         match term.conflict {
             UniqueConflict::Reject if holder != message.id => return Err(conflict(message, holder).into()),
             UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder)? => {}
-            _ => {
-                if let Some(period) = term.period {
-                    let until = now.saturating_add(period);
-                    let params = named_params! { ":key": term.key, ":until": until };
-                    connection.prepare_cached(UNIQUE_SHORTEN)?.execute(params)?;
-                }
-                return Ok(Some(holder));
-            }
+            _ => return Ok(Some(holder)),
         }
     }
     connection.prepare_cached(UNIQUE_TAKE)?.execute(named_params! {
         ":key": term.key,
         ":id": message.id.as_uuid().as_bytes(),
         ":hold": term.hold.as_str(),
+        ":taken_at": term.period.map(|_| now),
         ":expires_at": term.period.map(|period| now.saturating_add(period)),
     })?;
     Ok(None)
