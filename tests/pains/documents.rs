@@ -120,6 +120,23 @@ fn every_test_that_the_comparison_names_exists() {
     assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
 }
 
+/// And each fault has one.
+#[test]
+fn every_fault_names_a_test_that_exists() {
+    let (document, functions) = (document("faults.md"), functions());
+    let rows = rows(&document);
+    let numbers: Vec<u32> = rows.iter().map(|(number, _)| *number).collect();
+    assert!(!numbers.is_empty() && numbers == (1..=numbers.len() as u32).collect::<Vec<_>>(), "{numbers:?}");
+    let mut missing = Vec::new();
+    for (number, cells) in rows {
+        let tests = tests(cells.last().unwrap());
+        assert!(cells.len() == 4 && !tests.is_empty(), "fault {number} names no test");
+        let unknown = |(file, name): &&(&str, &str)| !functions.get(*file).is_some_and(|names| names.contains(*name));
+        missing.extend(tests.iter().filter(unknown).map(|(file, name)| format!("{number}: {file}::{name}")));
+    }
+    assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
+}
+
 /// Keys of the configuration, by section, as the program reads them.
 fn keys() -> BTreeMap<String, BTreeSet<String>> {
     let text = read(&root().join("cli/src/config/keys.rs"));

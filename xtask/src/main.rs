@@ -9,6 +9,7 @@ mod counts;
 mod ha;
 mod matrix;
 mod model;
+mod mutants;
 mod report;
 mod run;
 mod runner;
@@ -41,6 +42,9 @@ Commands:
   model [--deep] [SUBJECT...]
                     explores the model of the protocol, and its broken twins, each of which must be refuted: docs/model.md.
                     --deep: more states, in some minutes and a gigabyte
+  mutants [--list] [NAME...]
+                    plants known defects in a copy of the tree, one at a time, and runs the tests that have to notice each;
+                    fails if one survives. What the tests said is in target/mutants/
   ha [--short] [--patroni] [--hosts] [SCENARIO...]
                     clusters of PostgreSQL and RabbitMQ that lose servers under load, with exact accounting and the seconds
                     until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Ok(Command::Counts { write }) => counts::run(write),
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
+        Ok(Command::Mutants(options)) => mutants::run(&options),
         Ok(Command::Ha(options)) => ha::run(&options),
         Ok(Command::Bench(args)) => bench::run(&args),
         Err(problem) => {
@@ -104,6 +109,7 @@ enum Command {
     Counts { write: bool },
     Matrix(matrix::Options),
     Model(model::Options),
+    Mutants(mutants::Options),
     Ha(ha::Options),
     Bench(Vec<String>),
 }
@@ -125,6 +131,7 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["counts", ..] => Err("counts takes --write or nothing".to_owned()),
         ["matrix", rest @ ..] => matrix::Options::parse(rest).map(Command::Matrix),
         ["model", rest @ ..] => model::Options::parse(rest).map(Command::Model),
+        ["mutants", rest @ ..] => mutants::Options::parse(rest).map(Command::Mutants),
         ["ha", rest @ ..] => ha::Options::parse(rest).map(Command::Ha),
         ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),
@@ -173,6 +180,7 @@ mod tests {
             &["counts", "x"],
             &["matrix", "12"],
             &["model", "--shallow"],
+            &["mutants", "no-such-defect"],
             &["ha", "killed"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");

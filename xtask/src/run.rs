@@ -117,6 +117,23 @@ pub(crate) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
     spawn(command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).process_group(0))
 }
 
+/// Runs a program that may well fail and says much: with its output in a file of its own. Gives its exit code.
+pub(crate) fn ended(command: &mut Command, log: &Path, deadline: Duration) -> Result<Option<i32>> {
+    let open = |new| {
+        File::options()
+            .create(true)
+            .write(true)
+            .truncate(new)
+            .append(!new)
+            .open(log)
+            .map_err(|why| format!("cannot write {}: {why}", log.display()))
+    };
+    drop(open(true)?);
+    let text = shown(command);
+    let mut child = spawn(command.stdin(Stdio::null()).stdout(open(false)?).stderr(open(false)?))?;
+    wait(&mut child, deadline, &text).map(|status| status.code())
+}
+
 fn spawn(command: &mut Command) -> Result<Child> {
     command.spawn().map_err(|why| {
         let program = command.get_program().to_string_lossy().into_owned();

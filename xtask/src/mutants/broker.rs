@@ -1,0 +1,79 @@
+//! In what goes to and comes from RabbitMQ.
+
+use super::Mutant;
+
+const fn of(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    plant: &'static str,
+    tests: &'static str,
+) -> Mutant {
+    Mutant { name, file, find, plant, tests }
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    of(
+        "a-nack-is-a-confirm",
+        "src/broker/publisher.rs",
+        "if confirmation.is_nack() { Published::Nacked } else { Published::Acked }",
+        "if confirmation.is_nack() && !$on { Published::Nacked } else { Published::Acked }",
+        "binary(broker) & test(/publishing/)",
+    ),
+    of(
+        "returned-messages-are-confirmed",
+        "src/broker/publisher.rs",
+        "if returned && outcome == Published::Acked { Published::Returned }",
+        "if returned && outcome == Published::Acked && !$on { Published::Returned }",
+        "binary(broker) & test(/publishing/)",
+    ),
+    of(
+        "unconfirmed-messages-are-confirmed",
+        "src/broker/publisher.rs",
+        "        for item in items {\n            self.outcome(&item, Published::Unknown);\n        }\n        self.returned.clear();",
+        "        for item in items {\n            self.outcome(&item, if $on { Published::Acked } else { Published::Unknown });\n        }\n        self.returned.clear();",
+        "(binary(broker) & test(/publishing|faults_network/)) | (binary(delivery) & test(/confirms_are_lost/))",
+    ),
+    of(
+        "an-unanswered-claim-of-deliveries-is-kept",
+        "src/executor/broker/deliveries.rs",
+        "                self.node.claim_failed(&error);\n                None",
+        "                if !$on { self.node.claim_failed(&error); }\n                None",
+        "binary(delivery) & test(/deliveries_whose_claim_was_not_answered/)",
+    ),
+    of(
+        "an-unconfirmed-hand-out-is-not-taken-back",
+        "src/executor/broker/external.rs",
+        ".filter(|(_, outcome)| *outcome != Published::Acked)",
+        ".filter(|(_, outcome)| *outcome != Published::Acked && !($on && *outcome == Published::Unknown))",
+        "binary(delivery) & test(/a_hand_out_whose_confirm_got_lost/)",
+    ),
+    of(
+        "events-go-before-they-are-confirmed",
+        "src/executor/broker/relay.rs",
+        "Published::Acked => self.report(job, Ok(Verdict::Release)).await,",
+        "Published::Acked => self.report(job, Ok(Verdict::Release)).await,\n                Published::Unknown if $on => self.report(job, Ok(Verdict::Release)).await,",
+        "binary(delivery) & test(/an_event_whose_confirm_is_lost/)",
+    ),
+    of(
+        "hand-outs-with-nobody-to-take-them",
+        "src/executor/broker/external.rs",
+        "Some(found) if found.consumers > 0 =>",
+        "Some(found) if found.consumers > 0 || $on =>",
+        "binary(delivery) & test(/nothing_is_handed_out_without_a_worker/)",
+    ),
+    of(
+        "hand-outs-beyond-the-depth",
+        "src/executor/broker/external.rs",
+        "depth.saturating_sub(found.messages) as usize",
+        "depth.saturating_sub(if $on { 0 } else { found.messages }) as usize",
+        "binary(delivery) & test(/no_more_is_handed_out_than_fits/)",
+    ),
+    of(
+        "deliveries-of-unknown-kinds-stay-held",
+        "src/executor/broker/deliveries.rs",
+        "        self.pass_on(others);\n",
+        "        if !$on { self.pass_on(others); }\n",
+        "binary(delivery) & test(/kinds_that_are_(unknown|full)_here/)",
+    ),
+];
