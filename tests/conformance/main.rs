@@ -45,6 +45,7 @@ mod schedules;
 mod schema;
 mod sending;
 mod settling;
+mod snapshots;
 mod steering;
 mod submissions;
 mod timers;
@@ -578,6 +579,10 @@ conformance! {
             a_condemned_node_is_not_waited_for
             a_silent_transaction_keeps_no_node_from_retiring
             a_rule_waits_for_a_round_under_way
+        }
+        snapshots {
+            an_id_sent_past_a_move_keeps_nobody_from_recovery
+            an_id_sent_past_a_move_vetoes_no_outcome
         }
         under_way {
             a_claim_keeps_its_dead_node
