@@ -1,116 +1,53 @@
-//! The model of claims and the real stores, side by side: paths through the model are played to a database, and after each step its rows
-//! must be those of the model. So neither can be changed alone (docs/model.md).
+//! The model and the real stores, side by side: paths through the model are played to a database, and after each step its rows must be those
+//! of the model. So neither can be changed alone (docs/model.md).
 //!
-//! A store answers when its statement is over, so a statement that the server has begun commits before anything else happens. What
-//! lies between, the model alone explores, and `claims_meet_the_death_of_their_node` and its like try.
+//! Each process of the model has a store with connections of its own. A store answers when its statement is over, so a statement that the
+//! server has begun commits before anything else happens. What lies between, the model alone explores, and `claims_meet_the_death_of_their_node`
+//! and its like try.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod player;
+mod claims;
+mod external;
+mod groups;
+mod identity;
+mod play;
 
-use jobwright_model::check;
-use jobwright_model::claims::{Action, Bounds, Claims, Faults, Progress, State};
-use jobwright_model::vocabulary::{Promise, Rules};
-
-use self::player::Player;
-use self::support::TestDb;
-use self::support::chance::Chance;
-
-/// Steps of a random path.
-const STEPS: usize = 80;
-
-/// As the stores are built. They compare jobs and not claims when they give back what a node does not know; looks now and then stand in.
-const BUILT: Rules = Rules { looks_compare_claims: false, ..Rules::BUILT };
-
-fn claims(rules: Rules, claims: u8, faults: u8, only: Option<Promise>) -> Claims {
-    let faults = Faults { crashes: faults, deaths: faults, lost: faults };
-    Claims { rules, bounds: Bounds { jobs: 2, sends: 2, processes: 2, claims, faults }, only }
-}
-
-/// What was begun is committed first.
-fn at_once(state: &State, action: Action) -> bool {
-    let open =
-        |process: usize| state.processes[process].request.is_some_and(|request| request.progress == Progress::Open);
-    let begun = (0..state.processes.len()).find(|process| open(*process));
-    begun.is_none_or(|process| action == Action::Commit { process: process as u8 })
-}
-
-async fn random_paths<T: TestDb>(db: &T) {
-    let subject = claims(BUILT, 12, 2, None);
-    let paths = std::env::var("JOBWRIGHT_BRIDGE_PATHS").ok().map_or(20, |text| text.parse().unwrap());
-    for seed in 0..paths {
-        let mut chance = Chance::new(seed);
-        let path = check::walk(&subject, STEPS, at_once, |among| chance.below(among));
-        play(db, subject, &path, &format!("path {seed}")).await;
-    }
-}
-
-/// What breaks a twin must not break what is built: its shortest path, as far as it can be gone.
-async fn ways_to_break_the_twins<T: TestDb>(db: &T) {
-    let twins = [
-        (Rules { outcomes_are_fenced: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::NobodyEndsUnasked),
-    ];
-    for (rules, promise) in twins {
-        let mut twin = claims(rules, 3, 1, Some(promise));
-        twin.bounds = Bounds { jobs: 1, processes: 1, ..twin.bounds };
-        let refuted = check::explore(&twin, 1).refuted.expect("a twin is refuted");
-        assert_eq!(refuted.promise, promise);
-        let built = Claims { rules: BUILT, only: None, ..twin };
-        let played = play(db, built, &refuted.path, &refuted.to_string()).await;
-        assert!(played + 1 >= refuted.path.len(), "only {played} steps were possible of\n{refuted}");
-    }
-}
-
-/// Says how many of the steps could be gone.
-async fn play<T: TestDb>(db: &T, subject: Claims, path: &[Action], what: &str) -> usize {
-    db.clear().await;
-    let mut player = Player::new(db, subject).await;
-    let mut gone = Vec::new();
-    for action in path {
-        if !player.can(*action) {
-            continue;
-        }
-        gone.push(action.to_string());
-        if let Err(why) = player.play(*action).await {
-            panic!("{what}: {why}\nafter\n{}", gone.join("\n"));
-        }
-    }
-    gone.len()
-}
-
+/// Each way to play each subject, against one kind of database.
 macro_rules! bridge {
-    ($($place:ident: $db:ty,)*) => {
+    ($($place:ident: $db:ty { $($subject:ident)* })*) => {
         $(mod $place {
-            use crate::support::TestDb;
+            $(mod $subject {
+                use crate::support::TestDb;
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn random_paths() {
-                if let Some(db) = <$db>::create().await {
-                    crate::random_paths(&db).await;
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn random_paths() {
+                    if let Some(db) = <$db>::create().await {
+                        crate::$subject::random_paths(&db).await;
+                    }
                 }
-            }
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn ways_to_break_the_twins() {
-                if let Some(db) = <$db>::create().await {
-                    crate::ways_to_break_the_twins(&db).await;
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn ways_to_break_the_twins() {
+                    if let Some(db) = <$db>::create().await {
+                        crate::$subject::ways_to_break_the_twins(&db).await;
+                    }
                 }
-            }
+            })*
         })*
     };
 }
 
+// The oracle blocks nothing, so it has no groups.
 bridge! {
-    oracle: crate::support::oracle::Oracle,
-    postgres: crate::support::postgres::Pg<false>,
+    oracle: crate::support::oracle::Oracle { claims external identity }
+    postgres: crate::support::postgres::Pg<false> { claims external groups identity }
 }
 
 #[cfg(feature = "sqlite")]
 bridge! {
-    sqlite: crate::support::sqlite::SqliteDb,
+    sqlite: crate::support::sqlite::SqliteDb { claims external groups identity }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobwright::JobId;
 use jobwright::store::{JobState, Settlement, Verdict};
 use tokio::task::JoinSet;
 
-use crate::support::TestDb;
 use crate::support::jobs::{fences, ids, job, jobs, messages, node_info, set};
+use crate::support::{TestDb, eventually};
 
 /// Two handles with connections of their own, as two processes have them.
 async fn two_processes<T: TestDb>(db: &T) -> [crate::support::Jobs; 2] {
@@ -211,26 +211,33 @@ pub(crate) async fn overlapping_batches_do_not_collide<T: TestDb>(db: &T) {
     assert_eq!(handles[0].all().await.len(), 50);
 }
 
-/// A claim that meets the death of its node either takes nothing, or takes what is then released.
+/// A claim that meets the death of its node takes what is then released; one that begins after it takes nothing.
 pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
     let handles = two_processes(db).await;
-    let store = &handles[0];
-    store.send_all(jobs(100)).await;
+    let [store, reaper] = &handles;
+    // More than can be claimed meanwhile, so that those that come too late find something to take.
+    store.send_all(jobs(1000)).await;
     for _ in 0..10 {
         let node = store.node().await;
-        let (claimer, reaper) = (handles[0].clone(), handles[1].clone());
-        let claims = tokio::spawn(async move {
-            let mut count = 0;
-            for _ in 0..5 {
-                count += claimer.take(node, 2).await.len();
+        let (took, dead) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let claims = tokio::spawn({
+            let (claimer, took, dead) = (store.clone(), took.clone(), dead.clone());
+            async move {
+                while !dead.load(Ordering::SeqCst) {
+                    took.fetch_add(claimer.take(node, 1).await.len(), Ordering::SeqCst);
+                }
+                claimer.take(node, 1).await.len()
             }
-            count
         });
+        eventually(Duration::from_secs(5), async || took.load(Ordering::SeqCst) > 0).await;
         db.bury(node).await;
+        dead.store(true, Ordering::SeqCst);
         let mut released = reaper.release_lost(1000, None).await.unwrap().total();
-        let claimed = claims.await.unwrap() as u64;
+        assert_eq!(claims.await.unwrap(), 0, "what begins after the death takes nothing");
+        assert!(store.count(JobState::Waiting).await > 0, "there was something to take");
+        // What was under way when the first round looked.
         released += reaper.release_lost(1000, None).await.unwrap().total();
-        assert_eq!(released, claimed, "whatever the dead node took was released");
+        assert_eq!(released, took.load(Ordering::SeqCst) as u64, "whatever the dead node took was released");
         assert_eq!(store.count(JobState::Running).await, 0);
     }
 }

@@ -45,11 +45,13 @@ mod schedules;
 mod schema;
 mod sending;
 mod settling;
+mod snapshots;
 mod steering;
 mod submissions;
 mod timers;
 mod tokens;
 mod transactions;
+mod under_way;
 mod uniques;
 mod upkeep;
 
@@ -577,6 +579,20 @@ conformance! {
             a_condemned_node_is_not_waited_for
             a_silent_transaction_keeps_no_node_from_retiring
             a_rule_waits_for_a_round_under_way
+        }
+        snapshots {
+            an_id_sent_past_a_move_keeps_nobody_from_recovery
+            an_id_sent_past_a_move_vetoes_no_outcome
+        }
+        under_way {
+            a_claim_keeps_its_dead_node
+            a_claim_of_deliveries_keeps_its_dead_node
+            a_commit_that_hands_over_keeps_its_dead_node
+            a_node_retires_after_its_claim
+            a_node_retires_after_its_claim_of_deliveries
+            a_node_retires_after_its_commit_that_hands_over
+            a_claim_that_meets_the_death_of_its_node_sees_it
+            a_limit_waits_for_nobody_for_ever
         }
     }
 }

@@ -24,6 +24,7 @@ mod progressing;
 mod replaced;
 mod running;
 mod scheduling;
+mod snapshots;
 mod starting;
 mod stopping;
 mod upkeep;

@@ -1,4 +1,4 @@
-//! More than one server, and servers that ask for more than a name: failover, silence, TLS, synchronous standbys.
+//! More than one server, and servers that ask for more than a name: failover, silence, crashes, TLS, synchronous standbys.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -7,6 +7,7 @@ mod support;
 
 mod brokers;
 mod commits;
+mod crashes;
 mod hosts;
 mod refusals;
 mod tls;

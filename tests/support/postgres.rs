@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::Store as _;
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres, Secret};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
-use super::{SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
+use super::{Jobs, SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
 
 /// `POOLED`: through a pgbouncer in transaction mode.
 #[derive(Debug)]
@@ -69,6 +70,12 @@ impl<const POOLED: bool> Pg<POOLED> {
     /// The schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
     pub(crate) fn schema(&self) -> &str {
         &self.schema.name
+    }
+
+    /// Opened once more, by one who waits so long for an answer and no longer.
+    pub(crate) async fn waiting_at_most(&self, call_timeout: Duration) -> Jobs {
+        let config = DatabaseConfig { call_timeout, ..self.config.clone() };
+        Jobs(Postgres::connect(&config).await.unwrap().jobs())
     }
 
     async fn aside(&self) -> &tokio_postgres::Client {
@@ -137,6 +144,13 @@ impl<const POOLED: bool> Pg<POOLED> {
 pub(crate) struct Held(tokio_postgres::Client);
 
 impl Held {
+    /// How many wait for a lock that it holds.
+    pub(crate) async fn waiting(&self) -> i64 {
+        let waiting =
+            "select count(*) from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))";
+        self.0.query_one(waiting, &[]).await.unwrap().get(0)
+    }
+
     /// Lets it take effect.
     pub(crate) async fn commit(self) {
         self.0.batch_execute("commit").await.unwrap();
