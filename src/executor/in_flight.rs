@@ -69,10 +69,6 @@ impl InFlight {
         self.lock().keys().map(|(id, version)| Fence::new(*id, *version)).collect()
     }
 
-    fn ids(&self) -> Vec<JobId> {
-        self.lock().keys().map(|(id, _)| *id).collect()
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), bool>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,7 +154,7 @@ impl InFlight {
         // What is under way comes first, so that it is known. Claims that begin after this have later numbers, and need not wait.
         let nobody_claims = self.claiming.write().await;
         let before = claims.next();
-        let known = self.ids();
+        let known: Vec<Fence> = self.fences().into_iter().collect();
         drop(nobody_claims);
         told(store.release_unknown(node, &known, Some(before)).await?);
         Ok(())

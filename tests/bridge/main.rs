@@ -22,9 +22,6 @@ use self::support::chance::Chance;
 /// Steps of a random path.
 const STEPS: usize = 80;
 
-/// As the stores are built. They compare jobs and not claims when they give back what a node does not know; looks now and then stand in.
-const BUILT: Rules = Rules { looks_compare_claims: false, ..Rules::BUILT };
-
 fn claims(rules: Rules, claims: u8, faults: u8, only: Option<Promise>) -> Claims {
     let faults = Faults { crashes: faults, deaths: faults, lost: faults };
     Claims { rules, bounds: Bounds { jobs: 2, sends: 2, processes: 2, claims, faults }, only }
@@ -39,7 +36,7 @@ fn at_once(state: &State, action: Action) -> bool {
 }
 
 async fn random_paths<T: TestDb>(db: &T) {
-    let subject = claims(BUILT, 12, 2, None);
+    let subject = claims(Rules::BUILT, 12, 2, None);
     let paths = std::env::var("JOBWRIGHT_BRIDGE_PATHS").ok().map_or(20, |text| text.parse().unwrap());
     for seed in 0..paths {
         let mut chance = Chance::new(seed);
@@ -51,16 +48,16 @@ async fn random_paths<T: TestDb>(db: &T) {
 /// What breaks a twin must not break what is built: its shortest path, as far as it can be gone.
 async fn ways_to_break_the_twins<T: TestDb>(db: &T) {
     let twins = [
-        (Rules { outcomes_are_fenced: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::NobodyEndsUnasked),
+        (Rules { outcomes_are_fenced: false, ..Rules::BUILT }, Promise::OutcomesAreTheirOwn),
+        (Rules { claimers_draw_numbers: false, ..Rules::BUILT }, Promise::OutcomesAreTheirOwn),
+        (Rules { claimers_draw_numbers: false, ..Rules::BUILT }, Promise::NobodyEndsUnasked),
     ];
     for (rules, promise) in twins {
         let mut twin = claims(rules, 3, 1, Some(promise));
         twin.bounds = Bounds { jobs: 1, processes: 1, ..twin.bounds };
         let refuted = check::explore(&twin, 1).refuted.expect("a twin is refuted");
         assert_eq!(refuted.promise, promise);
-        let built = Claims { rules: BUILT, only: None, ..twin };
+        let built = Claims { rules: Rules::BUILT, only: None, ..twin };
         let played = play(db, built, &refuted.path, &refuted.to_string()).await;
         assert!(played + 1 >= refuted.path.len(), "only {played} steps were possible of\n{refuted}");
     }

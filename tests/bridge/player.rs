@@ -83,7 +83,7 @@ impl<'a, T: TestDb> Player<'a, T> {
             Action::Listen { process } => self.listen(&before, process).await?,
             Action::Look { process } => {
                 let at = before.processes[slot(process)];
-                let known: Vec<JobId> = at.hand.iter().flatten().map(|held| self.ids[slot(held.job)]).collect();
+                let known: Vec<Fence> = at.hand.iter().flatten().map(|held| self.fence(*held)).collect();
                 self.store.release_unknown(self.node(at.node), &known, None).await.unwrap();
             }
             Action::Heartbeat { process } => {
