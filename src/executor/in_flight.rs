@@ -13,6 +13,9 @@ use crate::error::warn_of;
 use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::JobStore;
 
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;
+
 /// How often a node compares what it owns with what it has in hand though nothing seems wrong.
 const ROUTINE: Duration = Duration::from_secs(600);
 
@@ -76,6 +79,12 @@ impl InFlight {
     /// An answer got lost: this node may own what it does not know.
     pub(super) fn suspect(&self) {
         self.suspicion.notify_one();
+    }
+
+    /// Whether somebody is to look.
+    #[cfg(test)]
+    pub(super) fn is_suspicious(&self) -> bool {
+        futures_util::FutureExt::now_or_never(self.suspicion.notified()).is_some()
     }
 
     /// The same where it is known which rows that can be.
