@@ -240,11 +240,15 @@ impl<S: Store> Incarnation<S> {
         self.claims.next()
     }
 
-    /// A claim failed. Its statement may have taken effect, and only its answer got lost; unless the database says that this node may not claim:
-    /// then it ends, because it would own nothing ever again.
+    /// A claim failed. Its statement may have taken effect, and only its answer got lost; unless the database has refused it: there is nothing
+    /// to look for then, and a look reads the whole table. If it says that this node may not claim, the node ends, because it would own nothing
+    /// ever again.
     pub(super) fn claim_failed(&self, error: &Error) {
         if error.kind() != ErrorKind::LeaseLost {
-            return self.in_flight.suspect();
+            if !error.kept_nothing() {
+                self.in_flight.suspect();
+            }
+            return;
         }
         if !self.stop_claiming.is_cancelled() {
             tracing::error!(node = %self.id, %error, "this node may not claim; stopping all its work to register anew");
