@@ -179,7 +179,9 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
         .await
         .unwrap();
     let ids = send::<Pg<false>>(&messages, Does::Note, 4).await;
-    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 4).await;
+    // Not before each has written: one that waits for an answer would end without it.
+    gate.waiting(4).await;
+    assert_eq!(running.load(Ordering::SeqCst), 4);
     proxy.stall();
     // As everybody else sees it. No renewal comes through any more.
     let left = db.jobs().status().await.unwrap().nodes[0].lease_seconds_left;
