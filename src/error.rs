@@ -80,6 +80,8 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
     /// It is part of an outage that the log tells of anyway.
     told: bool,
+    /// It is known that nothing was kept.
+    kept_nothing: bool,
 }
 
 /// What went wrong, for people and for programs.
@@ -87,7 +89,7 @@ pub struct Error(Box<Inner>);
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), source: None, told: false }))
+        Self(Box::new(Inner { kind, message: message.into(), source: None, told: false, kept_nothing: false }))
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -97,8 +99,9 @@ impl Error {
 
     /// The same for somebody else who is hit by it too.
     pub(crate) fn for_another(&self) -> Self {
-        let Inner { kind, message, source, told } = &*self.0;
-        Self(Box::new(Inner { kind: *kind, message: message.clone(), source: source.clone(), told: *told }))
+        let Inner { kind, message, source, told, kept_nothing } = &*self.0;
+        let (kind, told, kept_nothing) = (*kind, *told, *kept_nothing);
+        Self(Box::new(Inner { kind, message: message.clone(), source: source.clone(), told, kept_nothing }))
     }
 
     /// Marks it as part of an outage that the log tells of, once for all that it hits.
@@ -110,6 +113,17 @@ impl Error {
     /// The log tells of it anyway: see [`warn_of`].
     pub(crate) fn is_told(&self) -> bool {
         self.0.told
+    }
+
+    /// Marks it as an answer of the database after which nothing of what was asked for stands.
+    pub(crate) fn keeping_nothing(mut self) -> Self {
+        self.0.kept_nothing = true;
+        self
+    }
+
+    /// It is known that nothing of what was asked for was kept. Otherwise it may have been.
+    pub(crate) fn kept_nothing(&self) -> bool {
+        self.0.kept_nothing
     }
 
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {

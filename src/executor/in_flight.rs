@@ -13,6 +13,9 @@ use crate::error::warn_of;
 use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::JobStore;
 
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;
+
 /// How often a node compares what it owns with what it has in hand though nothing seems wrong.
 const ROUTINE: Duration = Duration::from_secs(600);
 
@@ -69,10 +72,6 @@ impl InFlight {
         self.lock().keys().map(|(id, version)| Fence::new(*id, *version)).collect()
     }
 
-    fn ids(&self) -> Vec<JobId> {
-        self.lock().keys().map(|(id, _)| *id).collect()
-    }
-
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(JobId, i64), bool>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,6 +79,12 @@ impl InFlight {
     /// An answer got lost: this node may own what it does not know.
     pub(super) fn suspect(&self) {
         self.suspicion.notify_one();
+    }
+
+    /// Whether somebody is to look.
+    #[cfg(test)]
+    pub(super) fn is_suspicious(&self) -> bool {
+        futures_util::FutureExt::now_or_never(self.suspicion.notified()).is_some()
     }
 
     /// The same where it is known which rows that can be.
@@ -158,7 +163,7 @@ impl InFlight {
         // What is under way comes first, so that it is known. Claims that begin after this have later numbers, and need not wait.
         let nobody_claims = self.claiming.write().await;
         let before = claims.next();
-        let known = self.ids();
+        let known: Vec<Fence> = self.fences().into_iter().collect();
         drop(nobody_claims);
         told(store.release_unknown(node, &known, Some(before)).await?);
         Ok(())

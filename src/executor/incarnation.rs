@@ -13,6 +13,7 @@ use super::batch::Gathering;
 use super::cancellations::Cancellations;
 use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
+use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
 use super::in_flight::InFlight;
 use super::node::Heart;
@@ -25,9 +26,6 @@ use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
 use crate::message::MessageServices;
 use crate::message::local::{LocalExecutor, Offer};
 use crate::store::{Hint, JobStore, Store};
-
-/// How long cancelled handlers have to let go. Async ones do at their next await; one that blocks its thread can't.
-const LET_GO: Duration = Duration::from_secs(5);
 
 /// What all tasks of one incarnation share.
 pub(super) struct Incarnation<S: Store> {
@@ -122,7 +120,13 @@ impl<S: Store> Incarnation<S> {
             () = stop.cancelled() => End::Stopped,
         };
         node.stop_claiming.cancel();
-        let end = node.drain(end, &dispatchers, heart.lost(), settings.grace()).await;
+        let drain = Drain {
+            dispatchers: &dispatchers,
+            workers: &node.workers,
+            cancellations: &node.cancellations,
+            lost: heart.lost(),
+        };
+        let end = drain.run(end, settings.grace()).await;
         quit.cancel();
         let in_flight = node.in_flight.clone();
         // What was handed in is recorded even if a handler that blocks its thread never ends.
@@ -236,11 +240,15 @@ impl<S: Store> Incarnation<S> {
         self.claims.next()
     }
 
-    /// A claim failed. Its statement may have taken effect, and only its answer got lost; unless the database says that this node may not claim:
-    /// then it ends, because it would own nothing ever again.
+    /// A claim failed. Its statement may have taken effect, and only its answer got lost; unless the database has refused it: there is nothing
+    /// to look for then, and a look reads the whole table. If it says that this node may not claim, the node ends, because it would own nothing
+    /// ever again.
     pub(super) fn claim_failed(&self, error: &Error) {
         if error.kind() != ErrorKind::LeaseLost {
-            return self.in_flight.suspect();
+            if !error.kept_nothing() {
+                self.in_flight.suspect();
+            }
+            return;
         }
         if !self.stop_claiming.is_cancelled() {
             tracing::error!(node = %self.id, %error, "this node may not claim; stopping all its work to register anew");
@@ -262,32 +270,6 @@ impl<S: Store> Incarnation<S> {
             }
         };
         let _ = tokio::time::timeout(patience, bell).await;
-    }
-
-    /// Lets running handlers finish within the grace period, then tells them to stop.
-    async fn drain(&self, end: End, dispatchers: &TaskTracker, lost: &CancellationToken, grace: Duration) -> End {
-        let mut end = end;
-        if end == End::LeaseLost {
-            // Before anything is waited for: the lease is over a moment from now, and then others may run these jobs.
-            self.cancellations.stop();
-        }
-        let _ = tokio::time::timeout(LET_GO, dispatchers.wait()).await;
-        self.workers.close();
-        if end == End::Stopped {
-            tokio::select! {
-                () = self.workers.wait() => {}
-                () = tokio::time::sleep(grace) => {}
-                () = lost.cancelled() => end = End::LeaseLost,
-            }
-        }
-        self.cancellations.stop();
-        if tokio::time::timeout(LET_GO, self.workers.wait()).await.is_err() {
-            tracing::warn!(
-                handlers = self.workers.len(),
-                "handlers that block their thread did not stop; their outcomes will be refused"
-            );
-        }
-        end
     }
 }
 

@@ -27,6 +27,7 @@ mod clock;
 mod command;
 mod completer;
 mod dispatcher;
+mod drain;
 mod ends;
 mod expiry;
 mod failing;

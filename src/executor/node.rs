@@ -2,16 +2,19 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::in_flight::InFlight;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::NodeId;
 use crate::store::{JobStore, Outage, ServerIdentity};
+
+#[cfg(test)]
+mod tests;
 
 /// Renews a node's lease, on a thread, a runtime and connections of its own: a handler that blocks the application's runtime,
 /// or uses up its connections, must not cost the node its lease.
@@ -32,7 +35,7 @@ impl Heart {
         store: Arc<dyn JobStore>,
         node: NodeId,
         lease: Duration,
-        registered: Instant,
+        registered: std::time::Instant,
         server: Option<ServerIdentity>,
         doubts: Arc<InFlight>,
     ) -> Result<Self> {
@@ -40,10 +43,10 @@ impl Heart {
         let (stop, stopped) = oneshot::channel();
         let hopeless = Arc::<OnceLock<Error>>::default();
         let beat = Beat {
-            store,
+            renewal: Renewing { store, node, own: None },
             node,
             lease,
-            last: registered,
+            last: Instant::from_std(registered),
             lost: lost.clone(),
             hopeless: hopeless.clone(),
             doubts,
@@ -84,8 +87,48 @@ impl Heart {
     }
 }
 
-struct Beat {
+/// How a lease is renewed.
+trait Renewal {
+    /// Renews it, and asks which server did. `false`: the node was declared dead, or is unknown.
+    async fn renew(&mut self) -> Result<(bool, Option<ServerIdentity>)>;
+
+    /// No answer came. Says whether the log tells of that anyway.
+    fn unanswered(&mut self) -> bool;
+}
+
+/// In a database, on connections of its own.
+struct Renewing {
     store: Arc<dyn JobStore>,
+    node: NodeId,
+    own: Option<Arc<dyn JobStore>>,
+}
+
+impl Renewal for Renewing {
+    async fn renew(&mut self) -> Result<(bool, Option<ServerIdentity>)> {
+        let store = match &mut self.own {
+            Some(store) => store,
+            None => self.own.insert(self.store.detached().await?),
+        };
+        if !store.heartbeat(self.node).await? {
+            return Ok((false, None));
+        }
+        let server = store.identity().await.unwrap_or_else(|error| {
+            // Not worth the lease: a role may lack the right to ask.
+            tracing::debug!(%error, "the server was not asked which it is");
+            None
+        });
+        Ok((true, server))
+    }
+
+    fn unanswered(&mut self) -> bool {
+        // They may be stuck in a broken network.
+        self.own = None;
+        self.store.outage().is_some_and(Outage::unanswered)
+    }
+}
+
+struct Beat<R> {
+    renewal: R,
     node: NodeId,
     lease: Duration,
     last: Instant,
@@ -97,9 +140,8 @@ struct Beat {
     server: Option<ServerIdentity>,
 }
 
-impl Beat {
+impl<R: Renewal> Beat<R> {
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
-        let mut own: Option<Arc<dyn JobStore>> = None;
         let mut pause = self.lease / 3;
         let mut failed = false;
         loop {
@@ -115,7 +157,7 @@ impl Beat {
             let sent = Instant::now();
             // A renewal that takes longer than the lease is worth nothing; a shorter wait leaves room for a second try.
             let patience = (self.lease / 3).min(self.left()).max(Duration::from_millis(50));
-            pause = match timeout(patience, self.beat(&mut own)).await {
+            pause = match timeout(patience, self.renewal.renew()).await {
                 Ok(Ok((true, server))) => {
                     self.last = sent;
                     if self.is_another(server, failed) {
@@ -143,33 +185,14 @@ impl Beat {
                 }
                 Err(_) => {
                     // The store's own deadline may be much later.
-                    if !self.store.outage().is_some_and(Outage::unanswered) {
+                    if !self.renewal.unanswered() {
                         tracing::warn!(node = %self.node, "no answer to the renewal of the lease; trying again");
                     }
-                    // Its connections may be stuck in a broken network.
-                    own = None;
                     failed = true;
                     self.lease / 20
                 }
             };
         }
-    }
-
-    /// Renews the lease, and asks which server did.
-    async fn beat(&self, own: &mut Option<Arc<dyn JobStore>>) -> Result<(bool, Option<ServerIdentity>)> {
-        let store = match own {
-            Some(store) => store,
-            None => own.insert(self.store.detached().await?),
-        };
-        if !store.heartbeat(self.node).await? {
-            return Ok((false, None));
-        }
-        let server = store.identity().await.unwrap_or_else(|error| {
-            // Not worth the lease: a role may lack the right to ask.
-            tracing::debug!(%error, "the server was not asked which it is");
-            None
-        });
-        Ok((true, server))
     }
 
     /// Whether another server answers than the one before, or the same on another of its histories: after a failover or a restore. It may have forgotten

@@ -354,9 +354,10 @@ pub trait JobStore:
     /// whatever attempts remain: `quarantined: its process died N times while it ran`. `None` = never.
     async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released>;
 
-    /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim got lost. `known` must hold every job that the
-    /// node has in hand of claims before the number `before`; what later claims took is left alone. `None` = no claim is under way.
-    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64>;
+    /// Gives back what a node owns without knowing it, at no attempt: the answer to a claim got lost. `known` must hold every claim that the
+    /// node has in hand of those before the number `before`; what later claims took is left alone. `None` = no claim is under way. Claims are
+    /// compared, and not jobs: an old handler of an id that was cancelled and sent again stands for nothing.
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64>;
 
     /// The same where it is known which jobs a claim may have taken.
     async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64>;

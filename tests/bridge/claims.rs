@@ -16,9 +16,6 @@ use crate::play::{Player, Result, play, processes, same};
 use crate::support::jobs::message;
 use crate::support::{Jobs, TestDb};
 
-/// As the stores are built. They compare jobs and not claims when they give back what a node does not know; looks now and then stand in.
-const BUILT: Rules = Rules { looks_compare_claims: false, ..Rules::BUILT };
-
 fn claims(rules: Rules, claims: u8, faults: u8, only: Option<Promise>) -> Claims {
     let faults = Faults { crashes: faults, deaths: faults, lost: faults };
     Claims { rules, bounds: Bounds { jobs: 2, sends: 2, processes: 2, claims, faults }, only }
@@ -33,7 +30,7 @@ fn at_once(state: &State, action: Action) -> bool {
 }
 
 pub(crate) async fn random_paths<T: TestDb>(db: &T) {
-    let subject = claims(BUILT, 12, 2, None);
+    let subject = claims(Rules::BUILT, 12, 2, None);
     let processes = processes(db, subject.bounds.processes.into()).await;
     for (what, path) in crate::play::random_paths::<Ledger<'_, T>>(&subject, 20, at_once) {
         play(Ledger::new(db, &processes, subject).await, &path, &what).await;
@@ -43,9 +40,13 @@ pub(crate) async fn random_paths<T: TestDb>(db: &T) {
 /// What breaks a twin must not break what is built: its shortest path, as far as it can be gone.
 pub(crate) async fn ways_to_break_the_twins<T: TestDb>(db: &T) {
     let twins = [
-        (Rules { outcomes_are_fenced: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::OutcomesAreTheirOwn),
-        (Rules { claimers_draw_numbers: false, ..BUILT }, Promise::NobodyEndsUnasked),
+        (Rules { outcomes_are_fenced: false, ..Rules::BUILT }, Promise::OutcomesAreTheirOwn),
+        (Rules { claimers_draw_numbers: false, ..Rules::BUILT }, Promise::OutcomesAreTheirOwn),
+        (Rules { claimers_draw_numbers: false, ..Rules::BUILT }, Promise::NobodyEndsUnasked),
+        (
+            Rules { looks_compare_claims: false, looks_now_and_then: false, ..Rules::BUILT },
+            Promise::EverythingComesRight,
+        ),
     ];
     let processes = processes(db, 1).await;
     for (rules, promise) in twins {
@@ -53,7 +54,7 @@ pub(crate) async fn ways_to_break_the_twins<T: TestDb>(db: &T) {
         twin.bounds = Bounds { jobs: 1, processes: 1, ..twin.bounds };
         let refuted = check::explore(&twin, 1).refuted.expect("a twin is refuted");
         assert_eq!(refuted.promise, promise);
-        let built = Claims { rules: BUILT, only: None, ..twin };
+        let built = Claims { rules: Rules::BUILT, only: None, ..twin };
         let played = play(Ledger::new(db, &processes, built).await, &refuted.path, &refuted.to_string()).await;
         assert!(played + 1 >= refuted.path.len(), "only {played} steps were possible of\n{refuted}");
     }
@@ -232,7 +233,7 @@ impl<T: TestDb> Player for Ledger<'_, T> {
             Action::Listen { process } => self.listen(&before, process).await?,
             Action::Look { process } => {
                 let at = before.processes[slot(process)];
-                let known: Vec<JobId> = at.hand.iter().flatten().map(|held| self.ids[slot(held.job)]).collect();
+                let known: Vec<Fence> = at.hand.iter().flatten().map(|held| self.fence(*held)).collect();
                 self.processes[slot(process)].release_unknown(self.node(at.node), &known, None).await.unwrap();
             }
             Action::Heartbeat { process } => {

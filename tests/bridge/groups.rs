@@ -219,19 +219,6 @@ impl<T: SqlDb> Player for Slots<'_, T> {
         match action {
             // The best of those that wait.
             Action::Admit { job } => !state.rows[..slot(job)].iter().flatten().any(|row| row.place == Place::Blocked),
-            // A node's look compares jobs, and the model's claims: only where that is the same.
-            Action::Look { process } => {
-                let at = state.processes[slot(process)];
-                let owned = (0..).zip(state.rows).filter_map(|(job, row)| match row?.place {
-                    Place::Owned { node, claim } => Some((node, job, claim)),
-                    Place::Blocked | Place::Admitted => None,
-                });
-                let left = state.left.iter().flatten().map(|left| (left.node, left.job, left.claim));
-                owned.chain(left).filter(|(node, ..)| *node == at.node).all(|(_, job, claim)| {
-                    let mut hands = at.hand.iter().flatten().filter(|(held, _)| *held == job);
-                    hands.all(|(_, held)| *held == claim)
-                })
-            }
             _ => true,
         }
     }
@@ -257,7 +244,7 @@ impl<T: SqlDb> Player for Slots<'_, T> {
             }
             Action::Look { process } => {
                 let at = before.processes[slot(process)];
-                let known: Vec<JobId> = at.hand.iter().flatten().map(|(job, _)| self.ids[slot(*job)]).collect();
+                let known: Vec<Fence> = at.hand.iter().flatten().map(|held| self.fence(*held)).collect();
                 self.processes[slot(process)].release_unknown(self.node(at.node), &known, None).await.unwrap();
             }
             Action::Register { process } => self.nodes.push(self.processes[slot(process)].node().await),

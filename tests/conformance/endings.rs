@@ -191,9 +191,11 @@ pub(crate) async fn a_job_of_a_dead_node_holds_nothing<T: TestDb>(db: &T) {
 pub(crate) async fn a_claim_that_got_lost_frees_it<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed, second) = cancelled(&store, || job().exclusive("g")).await;
-    assert_eq!(store.release_unknown(node, &[claimed.id], Some(claim_number())).await.unwrap(), 0);
+    assert_eq!(store.release_unknown(node, &[claimed.fence()], Some(claim_number())).await.unwrap(), 0);
     still_taken(&store).await;
-    assert_eq!(store.release_unknown(node, &[], Some(claim_number())).await.unwrap(), 0);
+    // An older claim of the same job stands for nothing.
+    let older = Fence { version: claimed.version - 1, ..claimed.fence() };
+    assert_eq!(store.release_unknown(node, &[older], Some(claim_number())).await.unwrap(), 0);
     goes_on_with(&store, second).await;
 
     // What claims took that began after the look is left alone.

@@ -302,6 +302,7 @@ conformance! {
             mixed_batch
         }
         recovery {
+            an_old_claim_does_not_hide_a_lost_one
             an_unheard_claim_costs_nothing
             knowing_nothing_gives_back_all
             later_claims_are_left_alone

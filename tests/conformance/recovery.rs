@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::{ClaimNumber, Fence, JobId};
+use jobwright::store::{JobFilter, JobState};
+use jobwright::{ClaimNumber, Fence, Job, JobId};
 
 use crate::support::TestDb;
 use crate::support::jobs::{NOBODY, claim_number, job, jobs};
+
+fn fences(jobs: &[Job]) -> Vec<Fence> {
+    jobs.iter().map(Job::fence).collect()
+}
 
 /// The answer to a claim got lost: the node owns jobs and does not know it.
 pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
@@ -15,7 +19,7 @@ pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
     let node = store.node().await;
     let heard = store.take(node, 2).await;
     let unheard = store.take(node, 3).await;
-    let known: Vec<JobId> = heard.iter().map(|job| job.id).collect();
+    let known = fences(&heard);
     assert_eq!(store.release_unknown(node, &known, None).await.unwrap(), 3);
     for job in &unheard {
         let detail = store.detail(job.id).await;
@@ -30,10 +34,22 @@ pub(crate) async fn an_unheard_claim_costs_nothing<T: TestDb>(db: &T) {
     let again = store.take(node, 10).await;
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [1, 1, 1]);
     assert!(again.iter().all(|job| job.version != unheard[0].version));
-    assert_eq!(
-        store.release_unknown(node, &again.iter().map(|job| job.id).collect::<Vec<_>>(), None).await.unwrap(),
-        0
-    );
+    assert_eq!(store.release_unknown(node, &fences(&again), None).await.unwrap(), 0);
+}
+
+/// A job that was cancelled and sent again: its old handler still tidies up, and must not stand for the new row, whose claim got lost.
+pub(crate) async fn an_old_claim_does_not_hide_a_lost_one<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let (node, old) = store.running(job()).await;
+    store.cancel(&JobFilter::ids([old.id]), false).await.unwrap();
+    store.send(job().id(old.id)).await;
+    let lost = store.take_one(node).await;
+    assert_eq!((lost.id, lost.version == old.version), (old.id, false));
+    assert_eq!(store.release_unknown(node, &[old.fence(), lost.fence()], None).await.unwrap(), 0);
+    assert_eq!(store.state(lost.id).await, Some(JobState::Running), "in hand");
+    assert_eq!(store.release_unknown(node, &[old.fence()], None).await.unwrap(), 1);
+    let row = store.detail(lost.id).await.summary;
+    assert_eq!((row.state, row.attempt, row.owner), (JobState::Waiting, 0, None));
 }
 
 pub(crate) async fn knowing_nothing_gives_back_all<T: TestDb>(db: &T) {
@@ -102,7 +118,7 @@ pub(crate) async fn others_keep_theirs<T: TestDb>(db: &T) {
     let kept = store.take(other, 2).await;
     store.take(one, 1).await;
     assert_eq!(store.release_unknown(NOBODY, &[], None).await.unwrap(), 0);
-    assert_eq!(store.release_unknown(one, &[JobId::new()], None).await.unwrap(), 1);
+    assert_eq!(store.release_unknown(one, &[Fence::new(JobId::new(), 1)], None).await.unwrap(), 1);
     assert_eq!(store.count(JobState::Running).await, 2);
     for job in kept {
         assert_eq!(store.complete(other, &[job.fence()]).await.unwrap(), [job.id]);

@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod faults_claims;
 mod faults_clock;
 mod faults_clock_set;
 mod faults_database;

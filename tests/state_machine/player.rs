@@ -207,8 +207,8 @@ impl Player {
             Op::ReleaseLost { limit } => self.release_lost(*limit).await,
             Op::ReleaseUnknown { node, forgets } => {
                 let place = self.alive[*node];
-                let owned = before.iter().filter(|seen| seen.owner == Some(place)).map(|seen| seen.id);
-                let known: Vec<JobId> = owned.skip(*forgets).collect();
+                let owned = before.iter().filter(|seen| seen.owner == Some(place));
+                let known: Vec<Fence> = owned.map(|seen| Fence::new(seen.id, seen.version)).skip(*forgets).collect();
                 let released = both!(self, |side| side.jobs.release_unknown(side.nodes[place], &known, None).await);
                 Ok(same("release_unknown", released)? > 0)
             }

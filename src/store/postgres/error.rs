@@ -92,7 +92,10 @@ impl Doing<'_> {
 
     pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
-        self.unreached(self.error(kind, &why, hint), &why).with_source(error)
+        // An error is the server's answer that it rolled back. Not so where it goes down, and perhaps after it had committed.
+        let refused = error.as_db_error().is_some() && kind != ErrorKind::Unreachable;
+        let told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
+        if refused { told.keeping_nothing() } else { told }
     }
 
     pub(super) fn explain_pool(self, error: PoolError, connections: usize) -> Error {
@@ -105,7 +108,9 @@ impl Doing<'_> {
                     "raise `database.max_connections`, or keep transactions shorter",
                 );
                 // All of them may wait for a server that does not answer.
-                if self.place.outage.explains() { error.told() } else { error }
+                let error = if self.place.outage.explains() { error.told() } else { error };
+                // Nothing was sent.
+                error.keeping_nothing()
             }
             other => self.error(ErrorKind::Unreachable, &other.to_string(), ""),
         }

@@ -259,7 +259,7 @@ impl JobStore for Postgres {
         nodes::release_lost(&self.0, limit, quarantine).await
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
         nodes::release_unknown(&self.0, node, known, before).await
     }
 

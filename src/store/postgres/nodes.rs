@@ -115,19 +115,19 @@ pub(super) fn ids(answer: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
 pub(super) async fn release_unknown(
     shared: &Arc<Shared>,
     node: NodeId,
-    known: &[JobId],
+    known: &[Fence],
     before: Option<ClaimNumber>,
 ) -> Result<u64> {
-    let known: Vec<_> = known.iter().map(|id| *id.as_uuid()).collect();
+    let (known, versions) = columns(known);
     let before = before.map(ClaimNumber::as_int4);
     let mut released = 0;
     for range in walk::ranges(shared).await? {
-        let params: [&(dyn ToSql + Sync); 5] = [&node.0, &known, &before, &range.from(), &range.to()];
+        let params: [&(dyn ToSql + Sync); 6] = [&node.0, &known, &versions, &before, &range.from(), &range.to()];
         let answer = shared.engine("release what got lost on the way", &shared.sql.release_unknown, &params).await?;
         released += answer.len() as u64;
     }
     // After the walk, which waited for cancellations of what it met.
-    let params: [&(dyn ToSql + Sync); 3] = [&node.0, &known, &before];
+    let params: [&(dyn ToSql + Sync); 4] = [&node.0, &known, &versions, &before];
     shared.engine("free what unknown handlers held", &shared.sql.unknown_endings, &params).await?;
     Ok(released)
 }

@@ -37,6 +37,7 @@ impl Failure {
 
 /// Says what was tried, on what, why it failed and what to do.
 pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error {
+    let busy = is_busy(&error);
     let (kind, advice) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             ErrorKind::Busy,
@@ -66,7 +67,8 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error
                 .with_source(error);
         }
     };
-    Error::new(kind, format!("can't {tried} in {place}: {advice}")).with_source(error)
+    let told = Error::new(kind, format!("can't {tried} in {place}: {advice}")).with_source(error);
+    if busy { told.keeping_nothing() } else { told }
 }
 
 /// A statement of the caller's own that was refused. The transaction stays usable unless SQLite itself ended it.

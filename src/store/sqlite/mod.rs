@@ -310,7 +310,7 @@ impl JobStore for Sqlite {
         self.inner.release_lost(limit, quarantine).await
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
         self.inner.release_unknown(node, known, before).await
     }
 

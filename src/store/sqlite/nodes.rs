@@ -9,7 +9,8 @@ use super::Inner;
 use super::beacons::{Beacons, Sign};
 use super::failure::Work;
 use super::history::{Memory, Place};
-use super::rows::{count, deaths, id_list, micros, timestamp, with_error};
+use super::parts::{Statement, statement};
+use super::rows::{count, deaths, fence_lists, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{AttemptError, ClaimNumber, Fence, JobId, NodeId, draw_node};
@@ -23,9 +24,9 @@ const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
 const PULSES: &str = include_str!("sql/pulses.sql");
 const DECLARE_DEAD: &str = include_str!("sql/declare_dead.sql");
 const RELEASE_CLAIMED: &str = include_str!("sql/release_claimed.sql");
-const UNKNOWN_CHECK: &str = include_str!("sql/unknown_check.sql");
-const RELEASE_UNKNOWN: &str = include_str!("sql/release_unknown.sql");
-const UNKNOWN_ENDINGS: &str = include_str!("sql/unknown_endings.sql");
+static UNKNOWN_CHECK: Statement = statement!("sql/unknown_check.sql");
+static RELEASE_UNKNOWN: Statement = statement!("sql/release_unknown.sql");
+static UNKNOWN_ENDINGS: Statement = statement!("sql/unknown_endings.sql");
 const HANDLER_ENDED: &str = include_str!("sql/handler_ended.sql");
 const LOST_ENDINGS: &str = include_str!("sql/lost_endings.sql");
 const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
@@ -90,7 +91,7 @@ impl Inner {
         let beacons = self.beacons.clone();
         self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
-            let released = release_unknown(connection, node, &id_list(&[]), None)?;
+            let released = release_unknown(connection, node, &&fence_lists(&[]), None)?;
             forget(connection, &beacons)?;
             Ok(released)
         })
@@ -136,15 +137,16 @@ impl Inner {
     pub(super) async fn release_unknown(
         &self,
         node: NodeId,
-        known: &[JobId],
+        known: &[Fence],
         before: Option<ClaimNumber>,
     ) -> Result<u64> {
         let tried = "give back jobs that are not in hand";
-        let known = id_list(known);
+        let known = fence_lists(known);
         let asked = known.clone();
         let any = self
             .check(tried, move |connection, _| {
-                asks(connection, UNKNOWN_CHECK, named_params! { ":node": node.0, ":known": asked })
+                let (ids, versions) = &asked;
+                asks(connection, &UNKNOWN_CHECK, named_params! { ":node": node.0, ":ids": ids, ":versions": versions })
             })
             .await?;
         if !any {
@@ -237,17 +239,17 @@ fn forget(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<u64> {
     Ok(ended)
 }
 
-/// Gives back what a node owns, but for what is in `known` (see [`id_list`]), and what claims took that began after `before`.
+/// Gives back what a node owns, but for what is in `known` (see [`fence_lists`]), and what claims took that began after `before`.
 fn release_unknown(
     connection: &Connection,
     node: NodeId,
-    known: &str,
+    (ids, versions): &(Vec<u8>, String),
     before: Option<ClaimNumber>,
 ) -> rusqlite::Result<u64> {
     let before = before.map(ClaimNumber::get);
-    let params = named_params! { ":node": node.0, ":known": known, ":before": before };
-    connection.prepare_cached(UNKNOWN_ENDINGS)?.execute(params)?;
-    Ok(connection.prepare_cached(RELEASE_UNKNOWN)?.execute(params)? as u64)
+    let params = named_params! { ":node": node.0, ":ids": ids, ":versions": versions, ":before": before };
+    connection.prepare_cached(&UNKNOWN_ENDINGS)?.execute(params)?;
+    Ok(connection.prepare_cached(&RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
 fn pulses(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<Vec<Pulse>> {

@@ -7,6 +7,7 @@ const COVERS: &str = include_str!("sql/part/covers.sql");
 const SUBJECT: &str = include_str!("sql/part/subject.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 const JOB_COLUMNS: &str = include_str!("sql/part/job_columns.sql");
+const KNOWN: &str = include_str!("sql/part/known.sql");
 pub(super) const STILL_OWNED: &str = include_str!("sql/part/still_owned.sql");
 
 /// A statement whose parts are filled in when it is first used.
@@ -19,6 +20,7 @@ pub(super) fn render(sql: &str) -> String {
         .replace("{subject}", SUBJECT)
         .replace("{queue_open}", QUEUE_OPEN)
         .replace("{job_columns}", JOB_COLUMNS)
+        .replace("{known}", KNOWN)
         .replace("{still_owned}", STILL_OWNED)
 }
 

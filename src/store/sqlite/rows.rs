@@ -9,7 +9,7 @@ use rusqlite::{Row, RowIndex};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::job::{AttemptError, Job, JobId, NodeId, Payload, RowPlace, Terms};
+use crate::job::{AttemptError, Fence, Job, JobId, NodeId, Payload, RowPlace, Terms};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
 use crate::store::{JobDetail, JobState, JobSummary};
 
@@ -29,6 +29,13 @@ pub(super) fn micros(duration: Duration) -> Micros {
 pub(super) fn id_list(ids: &[JobId]) -> String {
     let texts: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.as_uuid().simple())).collect();
     format!("[{}]", texts.join(","))
+}
+
+/// Any number of claims as two parameters (`sql/part/still_owned.sql`): their ids, and a JSON array of their versions.
+pub(super) fn fence_lists(fences: &[Fence]) -> (Vec<u8>, String) {
+    let ids = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();
+    let versions: Vec<String> = fences.iter().map(|fence| fence.version.to_string()).collect();
+    (ids, format!("[{}]", versions.join(",")))
 }
 
 /// A number of rows as SQLite counts.

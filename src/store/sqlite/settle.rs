@@ -9,7 +9,7 @@ use super::Inner;
 use super::failure::Work;
 use super::history::{Memory, Place};
 use super::parts::{STILL_OWNED, Statement, statement};
-use super::rows::{Micros, attempt_error, job_id, micros, with_error};
+use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{Ending, Settlement, Verdict};
@@ -29,9 +29,7 @@ impl Inner {
         if fences.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: Vec<u8> = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();
-        let versions = fences.iter().map(|fence| fence.version.to_string()).collect::<Vec<_>>().join(",");
-        let versions = format!("[{versions}]");
+        let (ids, versions) = fence_lists(fences);
         let keep = self.history.keep;
         self.write("complete jobs", move |connection, now| {
             if (Memory { keep, now }).keeps(Ending::Done) {

@@ -16,13 +16,14 @@ use super::model::{Place, Row, State, after};
 const NOBODY: NodeId = NodeId(0);
 
 impl State {
-    pub(super) fn release_unknown(&mut self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> u64 {
+    pub(super) fn release_unknown(&mut self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> u64 {
         // The numbers of tests never go round.
         let earlier = |version| before.is_none_or(|before| version < before.get());
-        let unknown = self
-            .jobs
-            .values_mut()
-            .filter(|row| row.owner() == Some(node) && !known.contains(&row.message.id) && earlier(row.version));
+        let unknown = self.jobs.values_mut().filter(|row| {
+            row.owner() == Some(node)
+                && !known.contains(&Fence::new(row.message.id, row.version))
+                && earlier(row.version)
+        });
         unknown
             .map(|row| {
                 row.attempt -= 1;

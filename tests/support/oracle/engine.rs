@@ -231,7 +231,7 @@ impl JobStore for Oracle {
         Ok(released)
     }
 
-    async fn release_unknown(&self, node: NodeId, known: &[JobId], before: Option<ClaimNumber>) -> Result<u64> {
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
         Ok(self.lock().release_unknown(node, known, before))
     }
 

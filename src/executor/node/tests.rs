@@ -1,0 +1,95 @@
+//! When a node gives up its lease, and when it doubts what it owns. Time is the runtime's own here, and stands still while nobody waits.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// What a renewal comes to.
+enum Answer {
+    /// By this server, so many seconds after it was sent.
+    From(Option<ServerIdentity>, u64),
+    Refused,
+}
+
+/// Renewals that end as written down; those after them get no answer.
+struct Script(VecDeque<Answer>);
+
+impl Renewal for Script {
+    async fn renew(&mut self) -> Result<(bool, Option<ServerIdentity>)> {
+        match self.0.pop_front() {
+            Some(Answer::From(server, after)) => {
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                Ok((true, server))
+            }
+            Some(Answer::Refused) => Err(Error::new(ErrorKind::Unreachable, "the connection was lost")),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn unanswered(&mut self) -> bool {
+        true
+    }
+}
+
+/// What came of a heart: after how long it gave the lease up, and whether it asked for a look at what the node owns.
+async fn beaten(lease: Duration, server: Option<ServerIdentity>, answers: Vec<Answer>) -> (Duration, bool) {
+    let (_stop, stopped) = oneshot::channel();
+    let (registered, doubts, lost) = (Instant::now(), Arc::<InFlight>::default(), CancellationToken::new());
+    let beat = Beat {
+        renewal: Script(answers.into()),
+        node: NodeId(1),
+        lease,
+        last: registered,
+        lost: lost.clone(),
+        hopeless: Arc::default(),
+        doubts: doubts.clone(),
+        server,
+    };
+    beat.run(stopped).await;
+    assert!(lost.is_cancelled());
+    (registered.elapsed(), doubts.is_suspicious())
+}
+
+fn server(history: &str, started: i64) -> Option<ServerIdentity> {
+    let started = jiff::Timestamp::from_second(started).unwrap();
+    Some(ServerIdentity { history: history.to_owned(), started })
+}
+
+/// As exact as a try that is under way at the end may be.
+fn near(real: Duration, wanted: Duration) -> bool {
+    real >= wanted && real < wanted + Duration::from_millis(80)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_stops_a_tenth_of_the_lease_and_at_most_a_second_before_its_end() {
+    for (lease, margin) in [(2_000, 200), (5_000, 500), (30_000, 1_000)] {
+        let (lost, _) = beaten(Duration::from_millis(lease), None, Vec::new()).await;
+        assert!(near(lost, Duration::from_millis(lease - margin)), "{lost:?} of {lease} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_from_before_its_renewal_was_sent() {
+    // Sent after 10 s; its answer takes 8, and then there are none.
+    let (lost, _) = beaten(Duration::from_secs(30), None, vec![Answer::From(None, 8)]).await;
+    assert!(near(lost, Duration::from_secs(10 + 29)), "{lost:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_is_looked_at_after_a_heartbeat_that_failed() {
+    let lease = Duration::from_secs(30);
+    let well = || Answer::From(server("one", 1), 0);
+    let (_, doubts) = beaten(lease, server("one", 1), vec![well(), well()]).await;
+    assert!(!doubts, "nothing happened");
+    let (_, doubts) = beaten(lease, server("one", 1), vec![well(), Answer::Refused, well()]).await;
+    assert!(doubts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_is_looked_at_after_the_server_was_started_anew() {
+    let lease = Duration::from_secs(30);
+    let (lost, doubts) = beaten(lease, server("one", 1), vec![Answer::From(server("one", 2), 0)]).await;
+    assert!(doubts && near(lost, Duration::from_secs(10 + 29)), "the same node goes on: {lost:?}");
+    let (lost, _) = beaten(lease, server("one", 1), vec![Answer::From(server("another", 1), 0)]).await;
+    assert!(near(lost, Duration::from_secs(10)), "of another history it ends at once: {lost:?}");
+}
