@@ -8,6 +8,7 @@ mod support;
 mod brokers;
 mod commits;
 mod hosts;
+mod pooling;
 mod refusals;
 mod tls;
 
