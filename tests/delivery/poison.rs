@@ -79,8 +79,9 @@ async fn a_poisonous_submission_takes_no_good_ones_with_it() {
         (properties.with_type(kind.into()).with_headers(headers([("queue", "shelf")])), b"1".to_vec())
     };
     let poison = JobId::new();
-    let mut all = vec![submission(poison, "poison")];
-    all.extend(good.iter().map(|id| submission(*id, "note")));
+    let mut all: Vec<_> = good.iter().map(|id| submission(*id, "note")).collect();
+    // Behind the first, after which as many are taken as there are; and before the others, so that it comes first when they come again.
+    all.insert(1, submission(poison, "poison"));
     client.publish_all(&names.submit(), all).await;
 
     let start = async || noting::<Pg<false>>(&site.messages().await, patient(), 1).await;
@@ -115,7 +116,8 @@ async fn a_poisonous_report_takes_no_good_ones_with_it() {
     };
     let first = start().await;
     for n in 0..6 {
-        let kind = if n == 0 { "poison" } else { "paint" };
+        // As above.
+        let kind = if n == 1 { "poison" } else { "paint" };
         messages.send(NewJob::json(kind, &n).queue("paint")).await.unwrap();
     }
     let mut tap = client.tap(&names.external("paint"), 0).await;
@@ -129,7 +131,7 @@ async fn a_poisonous_report_takes_no_good_ones_with_it() {
         reports.push((job.job(), (BasicProperties::default().with_headers(table), Vec::new())));
     }
     first.shutdown(Duration::ZERO).await.unwrap();
-    let poison = reports[0].0;
+    let poison = reports[1].0;
     client.publish_all(&names.reply(), reports.into_iter().map(|(_, report)| report).collect()).await;
     trap(&site, "delete on external_job").await;
 
