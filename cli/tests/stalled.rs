@@ -6,7 +6,7 @@ mod common;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Place;
@@ -14,7 +14,10 @@ use common::Place;
 /// The first line of stderr, and how long it took.
 fn first_word(args: &[&str], url: &str) -> (String, Duration, Option<i32>) {
     let place = Place::sqlite();
-    let mut command = place.command(&[&["--database-url", url], args].concat());
+    first_word_of(place.command(&[&["--database-url", url], args].concat()))
+}
+
+fn first_word_of(mut command: Command) -> (String, Duration, Option<i32>) {
     let began = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -23,6 +26,36 @@ fn first_word(args: &[&str], url: &str) -> (String, Duration, Option<i32>) {
     let took = began.elapsed();
     std::io::copy(&mut stderr, &mut std::io::sink()).unwrap();
     (line, took, child.wait().unwrap().code())
+}
+
+/// It lets in who comes, and holds up what they ask for.
+#[test]
+fn a_database_that_stalls_after_the_connection_is_said_too() {
+    let Some(place) = Place::postgres() else { return };
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (client, connection) = runtime.block_on(tokio_postgres::connect(&url, tokio_postgres::NoTls)).unwrap();
+    runtime.spawn(connection);
+    let schema = place.schema().unwrap();
+    let locks = ["job", "rule", "node", "audit", "schedule"].map(|table| format!("{schema}.{table}")).join(", ");
+    runtime.block_on(client.batch_execute(&format!("begin; lock table {locks} in access exclusive mode"))).unwrap();
+    for args in [
+        &["status"][..],
+        &["jobs", "list"],
+        &["jobs", "show", "01890a5d-ac96-774b-bcce-b302099a8057"],
+        &["queues", "list"],
+        &["rules", "list"],
+        &["nodes", "list"],
+        &["audit", "list"],
+        &["schedules", "list"],
+        &["doctor"],
+    ] {
+        let mut command = place.command(args);
+        command.env("JOBWRIGHT_DATABASE_CALL_TIMEOUT", "3s");
+        let (line, took, _) = first_word_of(command);
+        assert!(line.contains("does not answer"), "{args:?}: {line:?}");
+        assert!(took < Duration::from_millis(2500), "{args:?} said nothing for {took:?}");
+    }
 }
 
 #[test]

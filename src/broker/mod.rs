@@ -12,6 +12,7 @@ mod message;
 mod mode;
 mod names;
 mod publisher;
+mod rejected;
 mod session;
 mod stats;
 mod subscription;
@@ -35,6 +36,7 @@ pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
 use self::mode::Side;
 pub use self::names::Names;
 use self::publisher::Batch;
+pub use self::rejected::{RejectedMessage, RejectedMessages, RejectedQueue};
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
 #[doc(hidden)]
@@ -223,7 +225,13 @@ impl Broker {
     /// Receives from a queue, over all reconnections, until the subscription is dropped. A queue of ours that is missing
     /// is declared if the configuration lets us, else waited for.
     pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
-        Subscription::start(&self.hub, queue, prefetch)
+        Subscription::start(&self.hub, queue, prefetch, false)
+    }
+
+    /// The same for what exists nowhere but in the broker: on each new channel it takes one message at a time for as long as those come that
+    /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others.
+    pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
+        Subscription::start(&self.hub, queue, prefetch, true)
     }
 
     /// What waits in a queue, and who consumes it; `None`: there is no such queue.

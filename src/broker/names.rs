@@ -30,6 +30,11 @@ impl Names {
         format!("{}.submit.rejected", self.prefix)
     }
 
+    /// Where reports go that can't be recorded.
+    pub fn rejected_reports(&self) -> String {
+        format!("{}.reply.rejected", self.prefix)
+    }
+
     /// Where external workers report.
     pub fn reply(&self) -> String {
         format!("{}.reply", self.prefix)
@@ -50,7 +55,7 @@ impl Names {
         format!("{}.nowhere", self.prefix)
     }
 
-    /// Exchange and queue of what nobody can use: poison, rubbish.
+    /// Exchange and queue of deliveries and handed-out jobs that nobody can use.
     pub fn dead(&self) -> String {
         format!("{}.dead", self.prefix)
     }

@@ -61,7 +61,7 @@ impl Inbox {
 }
 
 impl Subscription {
-    pub(super) fn start(hub: &Arc<Hub>, queue: String, prefetch: u16) -> Self {
+    pub(super) fn start(hub: &Arc<Hub>, queue: String, prefetch: u16, careful: bool) -> Self {
         let inbox = Arc::new(Inbox::default());
         let (acks, answers) = mpsc::unbounded_channel();
         let dropped = CancellationToken::new();
@@ -69,6 +69,7 @@ impl Subscription {
             hub: hub.clone(),
             queue,
             prefetch: prefetch.max(1),
+            careful,
             inbox: inbox.clone(),
             answers,
             dropped: dropped.clone(),
@@ -112,6 +113,8 @@ struct Task {
     hub: Arc<Hub>,
     queue: String,
     prefetch: u16,
+    /// One at a time as long as those come that were delivered before.
+    careful: bool,
     inbox: Arc<Inbox>,
     answers: mpsc::UnboundedReceiver<Answer>,
     dropped: CancellationToken,
@@ -169,23 +172,47 @@ impl Task {
 
     async fn consume(&self) -> Result<(Channel, Consumer), Failure> {
         let channel = self.hub.session(Side::Consume)?.channel().await?;
+        let consumer = self.consumer(&channel, if self.careful { 1 } else { self.prefetch }).await?;
+        Ok((channel, consumer))
+    }
+
+    async fn consumer(&self, channel: &Channel, prefetch: u16) -> Result<Consumer, Failure> {
         let rpc = self.hub.rpc();
-        within(rpc, channel.basic_qos(self.prefetch, BasicQosOptions::default())).await?;
+        // It holds for consumers that come after it.
+        within(rpc, channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
         let options = BasicConsumeOptions::default();
         let call = channel.basic_consume(short(&self.queue)?, "".into(), options, FieldTable::default());
-        let consumer = within(rpc, call).await?;
-        Ok((channel, consumer))
+        within(rpc, call).await
+    }
+
+    /// From one at a time to as many as are wanted. There is nothing on its way that the old consumer could lose: the only message that
+    /// it may have in hand has come.
+    async fn widen(&self, channel: &Channel, old: &Consumer) -> Result<Consumer, Failure> {
+        within(self.hub.rpc(), channel.basic_cancel(old.tag(), BasicCancelOptions::default())).await?;
+        self.consumer(channel, self.prefetch).await
     }
 
     /// Until the channel ends.
     async fn attend(&mut self, channel: &Channel, mut consumer: Consumer) -> End {
         let mut outstanding = Outstanding::new(self.hub.number());
         let mut answers = Vec::new();
+        // What came again may be what ended its consumer the last time. Whoever had it in hand together with others had those counted as
+        // delivered too, and a broker with a limit would take them all for poison.
+        let mut narrow = self.careful;
         loop {
             answers.clear();
             tokio::select! {
                 delivery = consumer.next() => match delivery {
-                    Some(Ok(delivery)) => self.receive(delivery, &mut outstanding),
+                    Some(Ok(delivery)) => {
+                        let again = delivery.redelivered;
+                        self.receive(delivery, &mut outstanding);
+                        if narrow && !again {
+                            match self.widen(channel, &consumer).await {
+                                Ok(wide) => (consumer, narrow) = (wide, false),
+                                Err(failure) => return End::Broken(failure),
+                            }
+                        }
+                    }
                     Some(Err(error)) => return End::Broken(Failure::from(error)),
                     // The broker cancelled: the queue is gone, or moved to another node.
                     None => {

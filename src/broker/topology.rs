@@ -7,7 +7,10 @@ use lapin::types::{AMQPValue, FieldTable, LongString};
 
 use super::message::Lane;
 use super::names::Names;
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, QueueType};
+
+/// Deliveries of a message that is kept: no limit, in a form that every version takes.
+const LOOKS: i64 = 1_000_000_000;
 
 /// One queue or exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,23 +116,31 @@ fn shown(key: impl fmt::Display, value: &AMQPValue) -> String {
 
 /// What a lane needs, in the order to declare it.
 pub(super) fn lane(config: &BrokerConfig, names: &Names, lane: &Lane) -> Vec<Part> {
-    let mut parts = match lane {
-        Lane::Events => return vec![Part { name: names.events(), made: Made::Exchange(ExchangeKind::Topic) }],
-        _ => dead(config, names),
-    };
     match lane {
-        Lane::Deliveries(queue) => parts.push(limited(config, names, names.deliveries(queue))),
+        Lane::Events => vec![Part { name: names.events(), made: Made::Exchange(ExchangeKind::Topic) }],
+        Lane::Deliveries(queue) => with(dead(config, names), [limited(config, names, names.deliveries(queue))]),
         Lane::External(queue) => {
-            parts.push(limited(config, names, names.external(queue)));
-            parts.push(buried(config, names, names.reply()));
+            let handed_out = with(dead(config, names), [limited(config, names, names.external(queue))]);
+            with(handed_out, reports(config, names))
         }
-        Lane::Submissions => {
-            parts.push(buried(config, names, names.submit()));
-            parts.push(plain(config, names.rejected()));
-        }
-        Lane::Events => {}
+        Lane::Submissions => submissions(config, names).into(),
     }
+}
+
+fn with(mut parts: Vec<Part>, more: impl IntoIterator<Item = Part>) -> Vec<Part> {
+    parts.extend(more);
     parts
+}
+
+/// Where jobs are submitted, and before it where those go that are not taken in.
+fn submissions(config: &BrokerConfig, names: &Names) -> [Part; 2] {
+    [kept(config, names.rejected()), buried(config, names.submit(), "", Some(&names.rejected()))]
+}
+
+/// The same of reports.
+fn reports(config: &BrokerConfig, names: &Names) -> [Part; 2] {
+    let rejected = names.rejected_reports();
+    [kept(config, rejected.clone()), buried(config, names.reply(), "", Some(&rejected))]
 }
 
 /// The lane of a queue that can be consumed.
@@ -146,14 +157,14 @@ pub(super) fn queue(config: &BrokerConfig, names: &Names, name: &str) -> Option<
     if name == names.dead() {
         return Some(dead(config, names));
     }
-    let mut parts = if name == names.reply() {
-        let mut parts = dead(config, names);
-        parts.push(buried(config, names, names.reply()));
-        parts
-    } else {
-        lane(config, names, &lane_of(names, name)?)
-    };
-    parts.retain(|part| part.name == name || part.name == names.dead());
+    if name == names.reply() || name == names.rejected_reports() {
+        return Some(reports(config, names).into());
+    }
+    let lane_of = lane_of(names, name)?;
+    let mut parts = lane(config, names, &lane_of);
+    if lane_of != Lane::Submissions {
+        parts.retain(|part| part.name == name || part.name == names.dead());
+    }
     Some(parts)
 }
 
@@ -186,7 +197,7 @@ impl Made {
 
 /// Where all that nobody can use ends up: an exchange that takes any key, and a queue.
 fn dead(config: &BrokerConfig, names: &Names) -> Vec<Part> {
-    let mut queue = plain(config, names.dead());
+    let mut queue = kept(config, names.dead());
     if let Made::Queue { bound, .. } = &mut queue.made {
         *bound = Some(names.dead());
     }
@@ -195,7 +206,7 @@ fn dead(config: &BrokerConfig, names: &Names) -> Vec<Part> {
 
 /// Refuses what is beyond the depth, so that it waits in the table.
 fn limited(config: &BrokerConfig, names: &Names, name: String) -> Part {
-    let mut part = buried(config, names, name);
+    let mut part = buried(config, name, &names.dead(), None);
     if let Made::Queue { arguments, .. } = &mut part.made {
         arguments.insert("x-max-length".into(), AMQPValue::LongLongInt(i64::from(config.depth)));
         arguments.insert("x-overflow".into(), text("reject-publish"));
@@ -203,11 +214,25 @@ fn limited(config: &BrokerConfig, names: &Names, name: String) -> Part {
     part
 }
 
-/// What is rejected, or delivered too often, goes to the dead letters.
-fn buried(config: &BrokerConfig, names: &Names, name: String) -> Part {
+/// What is rejected, or delivered too often, goes to this exchange, with this key instead of its own.
+fn buried(config: &BrokerConfig, name: String, exchange: &str, key: Option<&str>) -> Part {
     let mut part = plain(config, name);
     if let Made::Queue { arguments, .. } = &mut part.made {
-        arguments.insert("x-dead-letter-exchange".into(), text(&names.dead()));
+        arguments.insert("x-dead-letter-exchange".into(), text(exchange));
+        if let Some(key) = key {
+            arguments.insert("x-dead-letter-routing-key".into(), text(key));
+        }
+    }
+    part
+}
+
+/// Keeps messages until somebody has looked. Looking at one is a delivery, and a broker with a limit would drop it after some looks.
+fn kept(config: &BrokerConfig, name: String) -> Part {
+    let mut part = plain(config, name);
+    if let Made::Queue { arguments, .. } = &mut part.made
+        && config.queue_type == QueueType::Quorum
+    {
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(LOOKS));
     }
     part
 }
@@ -234,7 +259,18 @@ mod tests {
         let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(
             names,
-            ["p.event", "p.dead", "p.dead", "p.submit", "p.submit.rejected", "p.q.a", "p.q.b", "p.x.a", "p.reply"]
+            [
+                "p.event",
+                "p.submit.rejected",
+                "p.submit",
+                "p.dead",
+                "p.dead",
+                "p.q.a",
+                "p.q.b",
+                "p.x.a",
+                "p.reply.rejected",
+                "p.reply"
+            ]
         );
         let item = parts[5].item(TopologyState::Planned);
         for part in
@@ -245,6 +281,19 @@ mod tests {
     }
 
     #[test]
+    fn looking_at_what_is_kept_never_uses_it_up() {
+        let limited = |config: &BrokerConfig| -> Vec<String> {
+            let parts = all(config, &Names::new("p"), &[], &["a".to_owned()]);
+            let items = parts.iter().map(|part| part.item(TopologyState::Planned));
+            items.filter(|item| item.settings.contains("x-delivery-limit=1000000000")).map(|item| item.name).collect()
+        };
+        let quorum = BrokerConfig::url("amqp://h");
+        assert_eq!(limited(&quorum), ["p.submit.rejected", "p.dead", "p.reply.rejected"]);
+        // They know no such limit, and refuse to be declared with one.
+        assert!(limited(&BrokerConfig { queue_type: QueueType::Classic, ..quorum }).is_empty());
+    }
+
+    #[test]
     fn a_queue_knows_what_it_needs() {
         let config = BrokerConfig::url("amqp://h");
         let names = Names::new("p");
@@ -252,8 +301,8 @@ mod tests {
             queue(&config, &names, name).map(|parts| parts.into_iter().map(|part| part.name).collect::<Vec<_>>())
         };
         assert_eq!(needs("p.q.a").unwrap(), ["p.dead", "p.dead", "p.q.a"]);
-        assert_eq!(needs("p.reply").unwrap(), ["p.dead", "p.dead", "p.reply"]);
-        assert_eq!(needs("p.submit").unwrap(), ["p.dead", "p.dead", "p.submit"]);
+        assert_eq!(needs("p.reply").unwrap(), ["p.reply.rejected", "p.reply"]);
+        assert_eq!(needs("p.submit").unwrap(), ["p.submit.rejected", "p.submit"]);
         assert_eq!(needs("p.dead").unwrap(), ["p.dead", "p.dead"]);
         assert_eq!(needs("other"), None);
     }

@@ -61,7 +61,7 @@ pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult}
 pub use self::migration::{Migration, MigrationStatus};
 pub(crate) use self::outage::InHand;
 pub use self::outage::Outage;
-pub use self::postgres::Postgres;
+pub use self::postgres::{Postgres, Primary};
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
 pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares};

@@ -146,6 +146,12 @@ impl Client {
         let _ = self.channel().await.queue_purge(queue.into(), QueuePurgeOptions::default()).await;
     }
 
+    /// Declares a durable queue.
+    pub(crate) async fn declare(&self, queue: &str, arguments: FieldTable) {
+        let options = QueueDeclareOptions::durable();
+        self.channel().await.queue_declare(queue.into(), options, arguments).await.unwrap();
+    }
+
     pub(crate) async fn delete(&self, queue: &str) {
         let channel = self.channel().await;
         channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();

@@ -382,13 +382,13 @@ async fn reports_that_nobody_understands_are_kept_aside() {
     paint.send(1).await;
     let message = tap.next().await;
     tap.ack(&message).await;
-    let reply = paint.site.names().reply();
+    let (reply, rejected) = (paint.site.names().reply(), paint.site.names().rejected_reports());
     assert!(paint.client.publish("", &reply, BasicProperties::default(), b"done!").await);
-    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "missing-id");
+    assert_eq!(paint.client.take(&rejected).await.header("jobwright-reason").unwrap(), "missing-id");
     paint.report(&message, "finished", &[]).await;
-    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "bad-status");
+    assert_eq!(paint.client.take(&rejected).await.header("jobwright-reason").unwrap(), "bad-status");
     paint.report(&message, "failed", &[("retry", "sometimes")]).await;
-    assert_eq!(paint.client.take(&paint.site.names().dead()).await.header("jobwright-reason").unwrap(), "bad-header");
+    assert_eq!(paint.client.take(&rejected).await.header("jobwright-reason").unwrap(), "bad-header");
     paint.report(&message, "done", &[]).await;
     paint.reported(1).await;
 }

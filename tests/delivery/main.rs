@@ -40,6 +40,7 @@ mod gates;
 mod intake;
 mod keeper;
 mod load;
+mod poison;
 mod relay;
 mod running;
 mod sending;

@@ -147,7 +147,7 @@ impl<W: World> Site<W> {
     /// Names of all there may be at the broker.
     fn all_queues(&self) -> Vec<String> {
         let names = self.names();
-        let mut all = vec![names.submit(), names.rejected(), names.reply(), names.dead()];
+        let mut all = vec![names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()];
         for queue in self.queues.lock().unwrap().iter() {
             all.extend([names.deliveries(queue), names.external(queue)]);
         }

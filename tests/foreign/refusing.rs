@@ -129,7 +129,7 @@ async fn each_bad_report_is_kept_aside_and_good_ones_go_on() {
     ]));
     let good = BasicProperties::default().with_headers(headers);
     broker.publish((String::new(), broker.names.reply(), good, vec![])).await;
-    let refused = broker.take(&broker.names.dead(), cases.len()).await;
+    let refused = broker.take(&broker.names.rejected_reports(), cases.len()).await;
     same(&reasons(&refused), &cases);
     eventually(PATIENCE, async || node.stats().reports_refused == 1).await;
     let stats = node.shutdown(PATIENCE).await.unwrap();

@@ -9,6 +9,7 @@ mod brokers;
 mod commits;
 mod crashes;
 mod hosts;
+mod pooling;
 mod refusals;
 mod tls;
 

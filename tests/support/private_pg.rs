@@ -71,7 +71,7 @@ impl PrivatePg {
         let bin = programs();
         let dir = std::env::temp_dir().join(unique("jobwright_pg_"));
         std::fs::create_dir(&dir).unwrap();
-        let user = (std::fs::metadata("/proc/self").unwrap().uid() == 0).then(|| (id("-u"), id("-g")));
+        let user = user_of_servers();
         if let Some((uid, gid)) = user {
             chown(&dir, Some(uid), Some(gid)).unwrap();
         }
@@ -221,6 +221,11 @@ pub(crate) fn programs() -> PathBuf {
     found
         .pop()
         .expect("this test needs `initdb` and `pg_ctl` in /usr/lib/postgresql/*/bin: install the package `postgresql`")
+}
+
+/// Servers refuse to run as root: whose they are then.
+pub(crate) fn user_of_servers() -> Option<(u32, u32)> {
+    (std::fs::metadata("/proc/self").unwrap().uid() == 0).then(|| (id("-u"), id("-g")))
 }
 
 fn id(which: &str) -> u32 {

@@ -31,6 +31,9 @@ const SHORT: &str = "(binary(conformance) | binary(context)) & !test(/(^|::)(sql
 /// What goes through a pooler.
 const POOLED: &str = "binary(conformance) & test(/(^|::)pgbouncer::/)";
 
+/// What is said of a pooler that can't be used; the test starts one of its own.
+const REFUSED: &str = "binary(servers) & test(/^pooling::/)";
+
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
     /// Only the newest, and only the stores and contexts.
@@ -85,6 +88,10 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         report.step(&format!("PostgreSQL {version}, sessions pooled"), || {
             on(version, package, "session", options, &urls)
         });
+        // The one that does not, and has to be refused.
+        report.step(&format!("PostgreSQL {version}, statements pooled"), || {
+            on(version, package, "statement", options, &urls)
+        });
     }
 }
 
@@ -97,6 +104,7 @@ fn on(version: &str, package: &str, pooling: &str, options: &Options, urls: &Url
     let filter = match pooling {
         "transaction" if options.short => SHORT,
         "transaction" => ALL,
+        "statement" => REFUSED,
         _ => POOLED,
     };
     let profile = if options.short { "ci" } else { "default" };

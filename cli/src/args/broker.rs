@@ -1,6 +1,7 @@
 //! What `jobwright broker` and `jobwright doctor` take.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use jobwright::broker::RejectedQueue;
 
 use super::OutputArgs;
 
@@ -30,6 +31,108 @@ pub(crate) enum BrokerCommand {
     /// Show what would be declared, without asking the broker.
     #[command(after_help = "Example:\n  jobwright broker show --output json")]
     Show(BrokerArgs),
+    /// Look at messages that were put aside, put them back, or remove them.
+    #[command(subcommand)]
+    Rejected(RejectedCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RejectedCommand {
+    /// List what was put aside and why, the oldest first. They stay where they are.
+    #[command(
+        after_help = "Example:\n  jobwright broker rejected list\n  jobwright broker rejected list --of reports --output json"
+    )]
+    List(RejectedListArgs),
+    /// Put messages back to where they came from; each is removed once the broker has confirmed that it is there.
+    #[command(
+        after_help = "What is taken in twice is one job, and a report that comes twice is refused.\n\nExample:\n  jobwright broker rejected resubmit --reason delivery_limit --dry-run\n  jobwright broker rejected resubmit --of reports --all"
+    )]
+    Resubmit(RejectedSteerArgs),
+    /// Remove messages for good.
+    #[command(
+        after_help = "Example:\n  jobwright broker rejected drop --of dead --all\n  jobwright broker rejected drop --of submissions --reason bad-json --dry-run"
+    )]
+    Drop(RejectedDropArgs),
+}
+
+/// What was put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Of {
+    /// What producers submitted.
+    Submissions,
+    /// What external workers reported.
+    Reports,
+    /// Deliveries and handed-out jobs, whose rows are in the database.
+    Dead,
+}
+
+impl From<Of> for RejectedQueue {
+    fn from(of: Of) -> Self {
+        match of {
+            Of::Submissions => Self::Submissions,
+            Of::Reports => Self::Reports,
+            Of::Dead => Self::Dead,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectedListArgs {
+    /// Only these; all without it.
+    #[arg(long)]
+    pub(crate) of: Option<Of>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// At most this many of each.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectedSteerArgs {
+    /// Which.
+    #[arg(long, default_value = "submissions")]
+    pub(crate) of: Of,
+    #[command(flatten)]
+    pub(crate) steer: RejectedArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectedDropArgs {
+    /// Which.
+    #[arg(long)]
+    pub(crate) of: Of,
+    #[command(flatten)]
+    pub(crate) steer: RejectedArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectedArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// At most this many, the oldest.
+    #[arg(long)]
+    pub(crate) limit: Option<usize>,
+    /// Really mean all.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only count them.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WhichArgs {
+    /// Only those with this `message_id` (repeatable).
+    #[arg(long)]
+    pub(crate) id: Vec<String>,
+    /// Only those with this reason, such as `bad-json`, or `delivery_limit` of the broker.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]

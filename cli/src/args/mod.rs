@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use self::broker::{BROKER_HELP, DOCTOR_HELP};
-pub(crate) use self::broker::{BrokerArgs, BrokerCommand, DoctorArgs};
+pub(crate) use self::broker::{
+    BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
+};
 pub(crate) use self::history::HistoryArgs;
 pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
 pub(crate) use self::operate::{

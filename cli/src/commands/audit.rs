@@ -3,6 +3,7 @@
 use jobwright::store::AuditFilter;
 
 use super::connect_database;
+use super::patience::patiently;
 use crate::args::{AuditArgs, AuditCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -11,7 +12,8 @@ use crate::output::{Format, json, print, table, time};
 pub(crate) async fn run(settings: &Settings, command: AuditCommand) -> Result<(), Failure> {
     let AuditCommand::List(AuditArgs { who, action, before, limit, output }) = command;
     let filter = AuditFilter { who, action, before };
-    let entries = connect_database(settings).await?.admin().audit(&filter, limit).await?;
+    let admin = connect_database(settings).await?.admin();
+    let entries = patiently(settings, admin.audit(&filter, limit)).await?;
     match output.output {
         Format::Json => json(&entries),
         Format::Table => print(table(

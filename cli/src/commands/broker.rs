@@ -4,6 +4,7 @@ use jobwright::broker::{TopologyItem, TopologyState};
 use jobwright::{Broker, ExternalQueue};
 use serde_json::{Value, json as value};
 
+use super::rejected;
 use crate::args::{BrokerArgs, BrokerCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -37,6 +38,7 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
                 "`jobwright broker apply` declares what is missing; what differs has to be deleted first, when it is empty",
             )
         }
+        BrokerCommand::Rejected(command) => rejected::run(settings, command).await,
     }
 }
 
@@ -68,7 +70,7 @@ impl Queues {
 }
 
 /// Connects. No database is needed here.
-async fn connect(settings: &Settings) -> Result<std::sync::Arc<Broker>, Failure> {
+pub(super) async fn connect(settings: &Settings) -> Result<std::sync::Arc<Broker>, Failure> {
     if settings.broker.url.is_none() {
         return Err(Failure::Usage(
             "no broker is configured: give `--amqp-url`, AMQP_URL, or `url` in the section `[broker]`".to_owned(),

@@ -4,6 +4,7 @@ use jobwright::Keep;
 use jobwright::store::HistoryEntry;
 
 use super::connect_database;
+use super::patience::patiently;
 use crate::args::HistoryArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -11,7 +12,7 @@ use crate::output::{Format, json, or_dash, print, say, table, time};
 
 pub(crate) async fn run(settings: &Settings, args: &HistoryArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let entries = messages.jobs().history(&args.filter(), args.limit).await?;
+    let entries = patiently(settings, messages.jobs().history(&args.filter(), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&entries)?,
         Format::Table => print(entries_table(&entries))?,

@@ -3,6 +3,7 @@
 use jobwright::store::{Action, Change, DeadGroups, Due, JobSummary, Page, Steered};
 use serde_json::json as value;
 
+use super::patience::patiently;
 use super::{connect_database, history, show};
 use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
 use crate::config::Settings;
@@ -40,7 +41,7 @@ fn change(args: &ChangeArgs) -> Change {
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let page = Page { limit: args.limit, after: args.after };
-    let jobs = messages.jobs().list(&args.filter.with_ids(args.id.iter().copied()), &page).await?;
+    let jobs = patiently(settings, messages.jobs().list(&args.filter.with_ids(args.id.iter().copied()), &page)).await?;
     match args.output.output {
         Format::Json => json(&jobs),
         Format::Table => print(jobs_table(&jobs)),
@@ -69,7 +70,7 @@ fn jobs_table(jobs: &[JobSummary]) -> String {
 
 async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let found = messages.jobs().dead_groups(&args.filter.with_ids([]), args.limit).await?;
+    let found = patiently(settings, messages.jobs().dead_groups(&args.filter.with_ids([]), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&found),
         Format::Table => {

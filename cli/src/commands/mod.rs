@@ -13,6 +13,7 @@ pub(crate) mod mode;
 pub(crate) mod nodes;
 mod patience;
 pub(crate) mod queues;
+mod rejected;
 pub(crate) mod rules;
 pub(crate) mod schedules;
 pub(crate) mod send;

@@ -3,6 +3,7 @@
 use jobwright::NodeId;
 use serde_json::json as value;
 
+use super::patience::patiently;
 use super::{connect_database, status};
 use crate::args::{LocksCommand, NodesCommand};
 use crate::config::Settings;
@@ -11,7 +12,8 @@ use crate::output::{Format, json, line, print};
 
 pub(crate) async fn run(settings: &Settings, command: NodesCommand) -> Result<(), Failure> {
     let NodesCommand::List(output) = command;
-    let nodes = connect_database(settings).await?.admin().nodes().await?;
+    let admin = connect_database(settings).await?.admin();
+    let nodes = patiently(settings, admin.nodes()).await?;
     match output.output {
         Format::Json => json(&nodes),
         Format::Table => print(status::nodes_table(&nodes)),

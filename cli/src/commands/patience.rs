@@ -9,7 +9,7 @@ use crate::output::say;
 const SOON: Duration = Duration::from_millis(800);
 
 /// Waits for the database, which has a deadline of its own, and says so if that takes a while.
-pub(super) async fn patiently<T>(settings: &Settings, waiting: impl Future<Output = T>) -> T {
+pub(crate) async fn patiently<T>(settings: &Settings, waiting: impl Future<Output = T>) -> T {
     tokio::pin!(waiting);
     if let Ok(done) = tokio::time::timeout(SOON, &mut waiting).await {
         return done;

@@ -3,6 +3,7 @@
 use jobwright::store::{EACH, QueueStatus, Rule, Scope, Shares};
 use serde::Serialize;
 
+use super::patience::patiently;
 use super::{connect_database, rules};
 use crate::args::{LimitArgs, OutputArgs, QueueArgs, QueuesCommand};
 use crate::config::Settings;
@@ -52,8 +53,9 @@ struct Listed {
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let rules: Vec<Rule> = admin.rules().await?.into_iter().filter(|rule| rule.scope == Scope::Queue).collect();
-    let mut queues = admin.queues().await?;
+    let rules: Vec<Rule> =
+        patiently(settings, admin.rules()).await?.into_iter().filter(|rule| rule.scope == Scope::Queue).collect();
+    let mut queues = patiently(settings, admin.queues()).await?;
     for rule in &rules {
         if queues.iter().all(|queue| queue.queue != rule.name) && rule.name != EACH {
             queues.push(QueueStatus { queue: rule.name.clone(), ..QueueStatus::default() });

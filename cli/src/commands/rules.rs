@@ -6,6 +6,7 @@ use jobwright::store::{Rule, Scope, ShareBy};
 use jobwright::{Admin, AnyStore, MessageServices};
 
 use super::connect_database;
+use super::patience::patiently;
 use crate::args::{OperatorArgs, OutputArgs, PutRuleArgs, RuleArgs, RulesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -55,7 +56,8 @@ pub(super) async fn change(
 }
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
-    let rules = connect_database(settings).await?.admin().rules().await?;
+    let admin = connect_database(settings).await?.admin();
+    let rules = patiently(settings, admin.rules()).await?;
     match output.output {
         Format::Json => json(&rules),
         Format::Table => print(table(

@@ -5,6 +5,7 @@ use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule, Schedu
 use serde_json::{Value, json as value};
 
 use super::connect_database;
+use super::patience::patiently;
 use super::send::payload;
 use crate::args::{BackfillArgs, DeleteSchedulesArgs, OperatorArgs, PutArgs, SchedulesCommand};
 use crate::config::Settings;
@@ -15,7 +16,7 @@ pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Resul
     let longest = settings.database.max_payload;
     let messages = connect_database(settings).await?;
     let done = match command {
-        SchedulesCommand::List(args) => list(&messages, args.output.output).await,
+        SchedulesCommand::List(args) => patiently(settings, list(&messages, args.output.output)).await,
         SchedulesCommand::Put(args) => put(&messages, *args, longest).await,
         SchedulesCommand::Pause(args) => {
             existing(&messages, &args.name).await?;

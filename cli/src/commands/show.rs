@@ -7,6 +7,7 @@ use jobwright::store::{JobDetail, JobProgress, JobResult};
 use serde_json::{Value, json as value};
 
 use super::connect_database;
+use super::patience::patiently;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use crate::output::{Format, harmless, json, or_dash, print, time};
 pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let admin = messages.admin();
-    let job = admin.show(args.id).await?;
+    let job = patiently(settings, admin.show(args.id)).await?;
     // Asked after the job: it is committed together with its end.
     let result = admin.result(args.id).await?;
     let format = args.output.output;

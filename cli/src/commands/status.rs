@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::connect;
 use super::mode::Mode;
 use super::patience::patiently;
+use super::rejected;
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -33,6 +34,8 @@ struct Report {
     mode: Mode,
     /// Queues of the broker, by the name of the queue they belong to; none if the broker can't be asked.
     pipes: BTreeMap<String, Pipe>,
+    /// Messages that were put aside at the broker, by the queue that holds them.
+    rejected: BTreeMap<String, u32>,
     messages: String,
     #[serde(flatten)]
     status: StatusReport,
@@ -66,7 +69,8 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
     let status = patiently(settings, messages.jobs().status()).await?;
-    Ok(Report { mode, pipes: pipes(messages, settings, &status).await, messages: messages.describe(), status })
+    let (pipes, rejected) = (pipes(messages, settings, &status).await, put_aside(messages).await);
+    Ok(Report { mode, pipes, rejected, messages: messages.describe(), status })
 }
 
 /// Asks for the queues that the database or the configuration names.
@@ -108,6 +112,20 @@ async fn pipes(
     }
 }
 
+/// Queues of what was put aside that are not empty.
+async fn put_aside(messages: &MessageServices<AnyStore>) -> BTreeMap<String, u32> {
+    let Some(broker) = messages.broker().filter(|broker| !matches!(broker.mode(), BrokerMode::Down { .. })) else {
+        return BTreeMap::new();
+    };
+    match rejected::waiting(broker).await {
+        Ok(waiting) => waiting.into_iter().filter(|(_, messages)| *messages > 0).collect(),
+        Err(error) => {
+            tracing::warn!(%error, "what was put aside at the broker could not be counted");
+            BTreeMap::new()
+        }
+    }
+}
+
 fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> {
     if format == Format::Json {
         // One document a line, for whoever follows a stream.
@@ -129,6 +147,12 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
                 [name.clone(), pipe.queue.clone(), messages, or_dash(pipe.consumers)]
             }),
         ));
+    }
+    if !report.rejected.is_empty() {
+        text.push('\n');
+        let rows = report.rejected.iter().map(|(queue, messages)| [queue.clone(), messages.to_string()]);
+        text.push_str(&table(["put aside at the broker", "messages"], rows));
+        text.push_str(&format!("→ {}\n", rejected::TODO));
     }
     text.push('\n');
     if nodes.is_empty() {

@@ -62,7 +62,9 @@ pub(crate) fn reply(names: &Names, job: &Job) -> Option<Outgoing> {
 }
 
 fn is_ours(names: &Names, queue: &str) -> bool {
-    [names.submit(), names.rejected(), names.reply(), names.dead()].iter().any(|name| name == queue)
+    [names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()]
+        .iter()
+        .any(|name| name == queue)
         || queue.starts_with(&names.deliveries(""))
         || queue.starts_with(&names.external(""))
 }

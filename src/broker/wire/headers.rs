@@ -38,9 +38,19 @@ pub(super) struct Headers {
 impl Headers {
     /// As a message brought them, without those that would send it elsewhere. Empty if there is no room for more.
     pub(super) fn copied(table: Option<&FieldTable>) -> Self {
+        Self::those(table, |name| !COPIES.contains(&name))
+    }
+
+    /// The same without what the broker and we wrote about it.
+    pub(super) fn original(table: Option<&FieldTable>) -> Self {
+        let ours = |name: &str| ["x-", "jobwright-"].iter().any(|prefix| name.starts_with(prefix));
+        Self::those(table, |name| !COPIES.contains(&name) && !ours(name))
+    }
+
+    fn those(table: Option<&FieldTable>, wanted: impl Fn(&str) -> bool) -> Self {
         let mut headers = Self::default();
         for (name, value) in table.into_iter().flatten() {
-            if !COPIES.contains(&name.as_str()) {
+            if wanted(name.as_str()) {
                 headers.size += name.as_str().len() + size(value);
                 headers.entries.insert(name.clone(), value.clone());
             }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub(crate) use self::delivery::{delivery, read_delivery};
 pub(crate) use self::envelope::{event, external, reply};
-pub(crate) use self::refused::{dead, rejected};
+pub(crate) use self::refused::{again, dead, death, rejected, rejected_report};
 pub(crate) use self::report::report;
 pub(crate) use self::submission::submission;
 use super::{Incoming, Names, Outgoing};

@@ -1,9 +1,10 @@
 //! Messages that can't be used, on their way to where people look at them: as they came, with the reason in headers.
 
 use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::delivery::PERSISTENT;
-use super::headers::Headers;
+use super::headers::{Headers, short};
 use super::{Incoming, Names, Outgoing, Refusal};
 
 /// Longest explanation in a header, in bytes.
@@ -14,9 +15,52 @@ pub(crate) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Outg
     passed_on(String::new(), names.rejected(), message, why)
 }
 
+/// A report on its way to those that are refused, the same way.
+pub(crate) fn rejected_report(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+    passed_on(String::new(), names.rejected_reports(), message, why)
+}
+
 /// Any other message that can't be used, as it came, with the reason in headers.
 pub(crate) fn dead(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
     passed_on(names.dead(), names.dead(), message, why)
+}
+
+/// A message that was kept aside on its way back to this queue: as it came at first, without what was written about it since.
+pub(crate) fn again(queue: String, came: &BasicProperties, body: Vec<u8>) -> Outgoing {
+    let headers = Headers::original(came.headers().as_ref());
+    let mut properties = properties(came);
+    if let Some(expiration) = expiration(came) {
+        properties = properties.with_expiration(expiration);
+    }
+    Outgoing {
+        exchange: String::new(),
+        routing_key: queue,
+        mandatory: true,
+        properties: properties.with_headers(headers.table()),
+        body,
+    }
+}
+
+/// The time to live that was removed so that it stays: by us, or by the broker.
+fn expiration(came: &BasicProperties) -> Option<ShortString> {
+    let headers = came.headers().as_ref()?.inner();
+    let text = match headers.get("jobwright-expiration") {
+        Some(ours) => ours,
+        None => death(came)?.inner().get("original-expiration")?,
+    };
+    match text {
+        AMQPValue::LongString(text) => short(std::str::from_utf8(text.as_bytes()).ok()?),
+        _ => None,
+    }
+}
+
+/// What the broker wrote when it moved the message here, the last time.
+pub(crate) fn death(came: &BasicProperties) -> Option<&FieldTable> {
+    let AMQPValue::FieldArray(deaths) = came.headers().as_ref()?.inner().get("x-death")? else { return None };
+    match deaths.as_slice().first()? {
+        AMQPValue::FieldTable(death) => Some(death),
+        _ => None,
+    }
 }
 
 fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Refusal) -> Outgoing {
@@ -24,7 +68,6 @@ fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Re
     let mut headers = Headers::copied(came.headers().as_ref())
         .text("jobwright-reason", why.reason)
         .text("jobwright-error", cut(&why.text));
-    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
     // It must stay until somebody has looked, so it does not expire.
     if let Some(expiration) = came.expiration() {
         headers = headers.text("jobwright-expiration", expiration.as_str());
@@ -33,6 +76,18 @@ fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Re
     if let Some(user) = came.user_id() {
         headers = headers.text("jobwright-user-id", user.as_str());
     }
+    Outgoing {
+        exchange,
+        routing_key,
+        mandatory: true,
+        properties: properties(came).with_headers(headers.table()),
+        body: message.body.clone(),
+    }
+}
+
+/// Those that can be passed on, but headers.
+fn properties(came: &BasicProperties) -> BasicProperties {
+    let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
     if let Some(value) = came.content_type() {
         properties = properties.with_content_type(value.clone());
     }
@@ -60,13 +115,7 @@ fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Re
     if let Some(value) = came.app_id() {
         properties = properties.with_app_id(value.clone());
     }
-    Outgoing {
-        exchange,
-        routing_key,
-        mandatory: true,
-        properties: properties.with_headers(headers.table()),
-        body: message.body.clone(),
-    }
+    properties
 }
 
 fn cut(text: &str) -> &str {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::refuse::{self, Aside};
 use super::{BATCH, Incarnation, insist};
-use crate::broker::{Broker, ExternalReport, Incoming, Refusal, wire};
+use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, wire};
 use crate::error::Result;
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
@@ -22,32 +22,38 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe(broker.names().reply(), BATCH as u16);
+    let mut subscription = broker.subscribe_carefully(broker.names().reply(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        let mut aside = Vec::new();
-        let mut batch = Batch::default();
-        let mut tags = Vec::new();
-        for message in &buffer {
-            match wire::report(message, node.messages.limits) {
-                Ok(report) => {
-                    tags.push(message.tag);
-                    batch.add(report);
-                }
-                Err(why) => aside.push(Aside::dead(broker.names(), message, &why)),
-            }
-        }
-        match batch.store(node).await {
-            Ok(()) => acks.ack(tags),
-            // One of them the database does not take: one by one, so that it does not hold up the others.
-            Err(_) => aside.extend(one_by_one(node, broker, &buffer, &acks).await),
-        }
-        if !aside.is_empty() {
-            add(&node.counters.messages_refused, aside.len());
-            tokio::spawn(refuse::set_aside(broker.clone(), acks.clone(), aside));
+        for some in super::parts(&mut buffer) {
+            take(node, broker, some, &acks).await;
         }
         buffer.clear();
+    }
+}
+
+async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, messages: &[Incoming], acks: &Acks) {
+    let mut aside = Vec::new();
+    let mut batch = Batch::default();
+    let mut tags = Vec::new();
+    for message in messages {
+        match wire::report(message, node.messages.limits) {
+            Ok(report) => {
+                tags.push(message.tag);
+                batch.add(report);
+            }
+            Err(why) => aside.push(Aside::report(broker.names(), message, &why)),
+        }
+    }
+    match batch.store(node).await {
+        Ok(()) => acks.ack(tags),
+        // One of them the database does not take: one by one, so that it does not hold up the others.
+        Err(_) => aside.extend(one_by_one(node, broker, messages, acks).await),
+    }
+    if !aside.is_empty() {
+        add(&node.counters.messages_refused, aside.len());
+        tokio::spawn(refuse::set_aside(broker.clone(), acks.clone(), aside));
     }
 }
 
@@ -55,7 +61,7 @@ async fn one_by_one<S: Store>(
     node: &Arc<Incarnation<S>>,
     broker: &Broker,
     messages: &[Incoming],
-    acks: &crate::broker::Acks,
+    acks: &Acks,
 ) -> Vec<Aside> {
     let mut aside = Vec::new();
     for message in messages {
@@ -67,7 +73,7 @@ async fn one_by_one<S: Store>(
             Ok(()) => acks.ack([message.tag]),
             Err(error) => {
                 let why = Refusal { reason: "not-stored", text: error.to_string() };
-                aside.push(Aside::dead(broker.names(), message, &why));
+                aside.push(Aside::report(broker.names(), message, &why));
             }
         }
     }

@@ -40,37 +40,43 @@ async fn prepare(broker: &Broker) {
 }
 
 async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe(broker.names().submit(), BATCH as u16);
+    let mut subscription = broker.subscribe_carefully(broker.names().submit(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        let mut aside = Vec::new();
-        let mut good: Vec<(&Incoming, Submission)> = Vec::new();
-        for message in &buffer {
-            match wire::submission(message, node.messages.limits) {
-                Ok(submission) => good.push((message, submission)),
-                Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
-            }
-        }
-        if store(node, broker, &good, &acks, &mut aside).await.is_err() {
-            // One of them the database does not take: one by one, so that it does not hold up the others.
-            for (message, submission) in good {
-                if let Err(error) = store(node, broker, &[(message, submission)], &acks, &mut aside).await {
-                    let why = Refusal { reason: "not-stored", text: error.to_string() };
-                    aside.push(Aside::rejected(broker.names(), message, &why));
-                }
-            }
-        }
-        if !aside.is_empty() {
-            add(&node.counters.messages_refused, aside.len());
-            // It costs nothing if it was seen before and nothing was returned since. If it fails, they can't be put aside, which is said there.
-            if let Err(error) = broker.ensure(&Lane::Submissions).await {
-                tracing::debug!(%error, "the queue of refused submissions was not looked at");
-            }
-            // Waited for: a producer of rubbish alone is slowed down by it.
-            refuse::set_aside(broker.clone(), acks.clone(), aside).await;
+        for some in super::parts(&mut buffer) {
+            take_in(node, broker, some, &acks).await;
         }
         buffer.clear();
+    }
+}
+
+async fn take_in<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, messages: &[Incoming], acks: &Acks) {
+    let mut aside = Vec::new();
+    let mut good: Vec<(&Incoming, Submission)> = Vec::new();
+    for message in messages {
+        match wire::submission(message, node.messages.limits) {
+            Ok(submission) => good.push((message, submission)),
+            Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
+        }
+    }
+    if store(node, broker, &good, acks, &mut aside).await.is_err() {
+        // One of them the database does not take: one by one, so that it does not hold up the others.
+        for (message, submission) in good {
+            if let Err(error) = store(node, broker, &[(message, submission)], acks, &mut aside).await {
+                let why = Refusal { reason: "not-stored", text: error.to_string() };
+                aside.push(Aside::rejected(broker.names(), message, &why));
+            }
+        }
+    }
+    if !aside.is_empty() {
+        add(&node.counters.messages_refused, aside.len());
+        // It costs nothing if it was seen before and nothing was returned since. If it fails, they can't be put aside, which is said there.
+        if let Err(error) = broker.ensure(&Lane::Submissions).await {
+            tracing::debug!(%error, "the queue of refused submissions was not looked at");
+        }
+        // Waited for: a producer of rubbish alone is slowed down by it.
+        refuse::set_aside(broker.clone(), acks.clone(), aside).await;
     }
 }
 

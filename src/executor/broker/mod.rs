@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 pub use self::external::ExternalQueue;
 use super::incarnation::Incarnation;
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, BrokerMode};
+use crate::broker::{Broker, BrokerMode, Incoming};
 use crate::error::{Result, warn_of};
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::message::local::LocalExecutor;
@@ -115,6 +115,15 @@ async fn up(broker: &Broker) {
     }
 }
 
+/// What came for the first time together, then each that came before by itself: what ended an executor once may do so again, and those
+/// that are done by then are done with.
+fn parts(messages: &mut [Incoming]) -> impl Iterator<Item = &[Incoming]> {
+    // Stable: in the order in which they came.
+    messages.sort_by_key(|message| message.redelivered);
+    let (first, again) = messages.split_at(messages.partition_point(|message| !message.redelivered));
+    Some(first).filter(|first| !first.is_empty()).into_iter().chain(again.chunks(1))
+}
+
 /// Repeats a call to the store for as long as it may succeed later.
 async fn insist<T, F: Future<Output = Result<T>>>(what: &'static str, mut call: impl FnMut() -> F) -> Result<T> {
     let mut delays = Reconnect::new(Duration::from_secs(2));
@@ -126,5 +135,29 @@ async fn insist<T, F: Future<Output = Result<T>>>(what: &'static str, mut call: 
             }
             other => return other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::broker::Tag;
+
+    #[test]
+    fn what_came_before_is_taken_by_itself_and_after_the_rest() {
+        let came = |(tag, redelivered)| Incoming {
+            properties: lapin::BasicProperties::default(),
+            body: Vec::new(),
+            redelivered,
+            received: Instant::now(),
+            tag: Tag { generation: 1, tag },
+        };
+        let mut messages: Vec<_> = [(1, true), (2, false), (3, true), (4, false)].into_iter().map(came).collect();
+        let tags: Vec<Vec<u64>> =
+            parts(&mut messages).map(|part| part.iter().map(|message| message.tag.tag).collect()).collect();
+        assert_eq!(tags, [vec![2, 4], vec![1], vec![3]]);
+        assert_eq!(parts(&mut []).count(), 0);
     }
 }

@@ -21,6 +21,12 @@ impl Aside {
         Self { message: wire::dead(names, message, why), tag: message.tag }
     }
 
+    /// For the queue of reports that were refused.
+    pub(super) fn report(names: &Names, message: &Incoming, why: &Refusal) -> Self {
+        tracing::warn!(reason = why.reason, error = %why.text, "a report is refused; it goes to {}", names.rejected_reports());
+        Self { message: wire::rejected_report(names, message, why), tag: message.tag }
+    }
+
     /// For the queue of submissions that were refused.
     pub(super) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a submission is refused; it goes to {}", names.rejected());

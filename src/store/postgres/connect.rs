@@ -201,6 +201,12 @@ impl Target {
         }
     }
 
+    /// All addresses of all servers that can be looked up.
+    pub(super) async fn all_places(&self) -> Vec<Place> {
+        let each = (0..self.0.options.servers.len()).map(|n| self.places(n));
+        futures_util::future::join_all(each).await.into_iter().filter_map(Result::ok).flatten().collect()
+    }
+
     /// All addresses of a server.
     async fn places(&self, n: usize) -> Result<Vec<Place>, (String, Failure)> {
         let (server, port) = &self.0.options.servers[n];
@@ -220,7 +226,7 @@ impl Target {
         }
     }
 
-    async fn attempt(
+    pub(super) async fn attempt(
         &self,
         place: Place,
         session: Option<&str>,

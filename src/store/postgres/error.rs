@@ -270,6 +270,12 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
             (ErrorKind::Database, "grant the role what docs/operations.md lists")
         }
+        // PgBouncer's own words, in English always.
+        c if *c == SqlState::PROTOCOL_VIOLATION && db.message().contains("statement pooling mode") => (
+            ErrorKind::Config,
+            "the pooler in between pools statements, which tears transactions apart: set its `pool_mode` to `transaction` (with \
+             `database.pgbouncer = true`) or to `session`, for this database or user at least",
+        ),
         c if c.code().starts_with("57P") || c.code().starts_with("08") => {
             (ErrorKind::Unreachable, "the server is going down or starting up")
         }

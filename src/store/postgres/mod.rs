@@ -27,6 +27,7 @@ mod migrate;
 mod nodes;
 mod options;
 mod pool;
+mod primaries;
 mod progress;
 mod range;
 mod receive;
@@ -55,7 +56,8 @@ use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::Doing;
-use self::pool::Pool;
+use self::pool::{Object, Pool};
+pub use self::primaries::Primary;
 use self::server::Server;
 use self::statements::Statements;
 pub use self::transaction::PgTransaction;
@@ -119,14 +121,40 @@ impl Postgres {
             place: server.clone(),
             config: config.clone(),
         });
-        drop(shared.client(&shared.engine, Doing { what: "open a connection", place: &shared.place }).await?);
+        let doing = Doing { what: "open a connection", place: &shared.place };
+        let client = shared.client(&shared.engine, doing).await?;
+        if config.pgbouncer {
+            keeps_transactions(&client, config, doing).await?;
+        }
+        drop(client);
         Ok(Self(shared))
+    }
+
+    /// The servers behind this URL that take writes. More than one is a fault that nobody else notices: what is sent on the one, who works on
+    /// the other never sees.
+    ///
+    /// # Errors
+    /// When the configuration can't be used. Servers that do not answer are left out.
+    pub async fn primaries(config: &DatabaseConfig) -> Result<Vec<Primary>> {
+        primaries::find(config).await
     }
 
     /// The schema changes of this build, as SQL that a DBA can run by hand.
     pub fn migrations(schema: &str) -> String {
         migrate::script(schema)
     }
+}
+
+/// Whether the pooler lets a transaction be more than one statement. One that does not may be found out much later otherwise, by the first
+/// who needs it.
+async fn keeps_transactions(client: &Object, config: &DatabaseConfig, doing: Doing<'_>) -> Result<()> {
+    let ask = async {
+        // Two questions: in one, a pooler sees one statement.
+        client.batch_execute("begin").await?;
+        client.batch_execute("rollback").await
+    };
+    let answer = tokio::time::timeout(config.call_timeout, ask).await;
+    answer.map_err(|_| doing.timeout(config.call_timeout))?.map_err(|error| doing.explain(error))
 }
 
 /// A statement with its parts and the schema filled in.

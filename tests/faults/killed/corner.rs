@@ -31,7 +31,7 @@ impl Corner {
             ..BrokerConfig::url(url.clone())
         };
         let names = Names::new(broker.prefix.clone());
-        let mut all = vec![names.submit(), names.rejected(), names.reply(), names.dead()];
+        let mut all = vec![names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()];
         all.extend(queues.iter().flat_map(|queue| [names.deliveries(queue), names.external(queue)]));
         Some(Self { broker, url, queues: all, exchanges: [names.events(), names.dead()] })
     }

@@ -6,6 +6,7 @@ use ureq::http::Uri;
 
 use super::{Finding, version};
 use crate::commands::broker::{Queues, good, reached};
+use crate::commands::rejected;
 use crate::config::Settings;
 
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
@@ -36,6 +37,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         Ok(items) => findings.extend(topology(&items, settings.broker.declare)),
         Err(error) => findings.push(Finding::error("broker queues", error, "try again; see the broker's log")),
     }
+    findings.push(put_aside(rejected::waiting(&broker).await));
     broker.close(std::time::Duration::from_secs(2)).await;
     findings
 }
@@ -72,6 +74,21 @@ fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
         findings.push(Finding::ok(CHECK, format!("all {} are there, and as they should be", items.len())));
     }
     findings
+}
+
+fn put_aside(waiting: jobwright::Result<Vec<(String, u32)>>) -> Finding {
+    const CHECK: &str = "broker rejected";
+    match waiting {
+        Err(error) => Finding::error(CHECK, error, "try again; see the broker's log"),
+        Ok(waiting) => {
+            let some: Vec<_> = waiting.iter().filter(|(_, messages)| *messages > 0).collect();
+            if some.is_empty() {
+                return Finding::ok(CHECK, "nothing was put aside");
+            }
+            let each: Vec<_> = some.iter().map(|(queue, messages)| format!("{messages} in {queue}")).collect();
+            Finding::warn(CHECK, format!("messages were put aside: {}", each.join(", ")), rejected::TODO)
+        }
+    }
 }
 
 fn tls(url: &Secret) -> Finding {

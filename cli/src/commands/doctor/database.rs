@@ -6,6 +6,7 @@ use jobwright::config::Backend;
 use jobwright::{AnyStore, MessageServices, Store as _};
 
 use super::{Finding, engine, postgres, sqlite};
+use crate::commands::patience::patiently;
 use crate::config::Settings;
 
 /// What all checks of the database share.
@@ -22,7 +23,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             "the first command that needs it makes it; is it the right place?",
         )];
     }
-    let store = match AnyStore::connect(&settings.database).await {
+    let store = match patiently(settings, AnyStore::connect(&settings.database)).await {
         Ok(store) => store,
         Err(error) => {
             let todo =
@@ -32,19 +33,22 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::ok("database", store.jobs().describe())];
     let messages = MessageServices::new(store, &settings.database);
-    let schema = schema(&messages).await;
+    let schema = patiently(settings, schema(&messages)).await;
     let complete = schema.state == super::State::Ok;
     match settings.database.backend() {
-        Ok(Backend::Postgres(_)) => findings.extend(postgres::server(&messages).await),
+        Ok(Backend::Postgres(_)) => {
+            findings.extend(patiently(settings, postgres::server(&messages)).await);
+            findings.push(postgres::primaries(&settings.database).await);
+        }
         _ => findings.extend(sqlite::check(&messages).await),
     }
     findings.push(schema);
     if complete {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
-            findings.extend(postgres::rights(&messages, &settings.database.schema).await);
+            findings.extend(patiently(settings, postgres::rights(&messages, &settings.database.schema)).await);
         }
-        findings.push(nodes(&messages).await);
-        findings.extend(engine::check(&messages).await);
+        findings.push(patiently(settings, nodes(&messages)).await);
+        findings.extend(engine::check(settings, &messages).await);
     }
     findings
 }
@@ -81,7 +85,9 @@ async fn nodes(messages: &Messages) -> Finding {
     match (alive, waiting) {
         (0, 0) => Finding::ok(CHECK, "none alive, and nothing waits"),
         (0, waiting) => {
-            Finding::warn(CHECK, format!("none alive, and {waiting} jobs wait or are due"), "start `jobwright worker`")
+            let todo = "start `jobwright worker`; if one runs, it meets another server, schema or file than this command: compare \
+                        what `database.url` leads to there";
+            Finding::warn(CHECK, format!("none alive here, and {waiting} jobs wait or are due"), todo)
         }
         _ => Finding::ok(CHECK, format!("{alive} alive")),
     }

@@ -6,6 +6,8 @@ use jobwright::store::schedules::Which;
 
 use super::Finding;
 use super::database::Messages;
+use crate::commands::patience::patiently;
+use crate::config::Settings;
 
 /// What is overdue for less may be under way.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,17 +20,22 @@ const SCHEDULES: usize = 100;
 
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
-pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
-    let checks = [slots(messages).await, gates(messages).await, schedules(messages).await, ahead(messages).await];
+pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Finding> {
+    let checks = [
+        slots(settings, messages).await,
+        patiently(settings, gates(messages)).await,
+        patiently(settings, schedules(messages)).await,
+        patiently(settings, ahead(messages)).await,
+    ];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
 
 type Checked = Result<Finding, (&'static str, jobwright::Error)>;
 
 /// Whether what holds groups and places under limits is there, and what waits for them will be started.
-async fn slots(messages: &Messages) -> Checked {
+async fn slots(settings: &Settings, messages: &Messages) -> Checked {
     const CHECK: &str = "slots";
-    let look = async || messages.jobs().slot_faults().await.map_err(|error| (CHECK, error));
+    let look = async || patiently(settings, messages.jobs().slot_faults()).await.map_err(|error| (CHECK, error));
     let mut faults = look().await?;
     if !faults.is_empty() {
         tokio::time::sleep(PAUSE).await;

@@ -1,8 +1,9 @@
 //! What only a PostgreSQL server can tell.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use jobwright::AnyTransaction;
+use jobwright::{AnyTransaction, DatabaseConfig, Postgres};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -34,6 +35,30 @@ pub(super) async fn server(messages: &Messages) -> Vec<Finding> {
         Err(why) => refused(OLDEST, &why),
     });
     findings
+}
+
+/// Whether all that the URL leads to is one server: each commit, claim and heartbeat may take another way.
+pub(super) async fn primaries(config: &DatabaseConfig) -> Finding {
+    const CHECK: &str = "database servers";
+    let found = match Postgres::primaries(config).await {
+        Ok(found) => found,
+        Err(error) => return Finding::error(CHECK, error, "correct `database.url`"),
+    };
+    let mut servers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for primary in &found {
+        servers.entry(&primary.history).or_default().push(&primary.place);
+    }
+    if servers.len() < 2 {
+        return Finding::ok(CHECK, "all that the URL leads to is one server");
+    }
+    let each: Vec<_> =
+        servers.iter().map(|(history, places)| format!("{} ({history})", places.join(" and "))).collect();
+    Finding::fail(
+        CHECK,
+        format!("{} servers take writes, and are not the same: {}", servers.len(), each.join("; ")),
+        "only one can be right: what is sent on the one, a worker on the other never sees. Fence the wrong one, or take it out of the URL \
+         and of the balancer; what was written there stays there (docs/high-availability.md, \"A stale primary\")",
+    )
 }
 
 fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_postgres::Error> {

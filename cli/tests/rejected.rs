@@ -1,0 +1,121 @@
+//! What was put aside at the broker: looked at, put back, removed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use common::{Place, until};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use serde_json::Value;
+
+fn list(place: &Place, more: &[&str]) -> Vec<Value> {
+    let args = [&["broker", "rejected", "list", "--output", "json"], more].concat();
+    serde_json::from_str(&place.run(&args).success().stdout).unwrap()
+}
+
+/// A submission as it was put aside.
+fn refused(place: &Place, id: &str, reason: &str, more: &[(&str, &str)]) {
+    let mut headers = FieldTable::default();
+    let reasons = [("jobwright-reason", reason), ("jobwright-error", "it was so"), ("queue", "shelf")];
+    for (name, value) in reasons.iter().chain(more) {
+        headers.insert((*name).into(), AMQPValue::LongString((*value).into()));
+    }
+    let properties = BasicProperties::default().with_message_id(id.into()).with_type("note".into());
+    let rabbit = place.rabbit();
+    rabbit.publish(&rabbit.name("submit.rejected"), properties.with_headers(headers), b"{\"n\":1}");
+    until("it to be there", || !list(place, &["--id", id]).is_empty());
+}
+
+#[test]
+fn what_was_put_aside_is_listed_and_stays_where_it_is() {
+    let Some(place) = Place::sqlite().with_rabbit() else { return };
+    place.run(&["broker", "apply"]).success();
+    assert!(place.run(&["broker", "rejected", "list"]).success().stdout.contains("Nothing was put aside"));
+    for id in ["a", "b", "c"] {
+        refused(&place, id, if id == "b" { "bad-json" } else { "not-stored" }, &[]);
+    }
+    // More often than a broker of today delivers a message, unless it is told otherwise.
+    for _ in 0..2 {
+        let all = list(&place, &[]);
+        let ids: Vec<_> = all.iter().map(|message| message["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["a", "b", "c"], "{all:?}");
+        assert_eq!(all[1]["reason"], "bad-json");
+        assert_eq!((&all[1]["error"], &all[1]["bytes"]), (&"it was so".into(), &7.into()));
+    }
+    assert_eq!(list(&place, &["--reason", "bad-json"])[0]["id"], "b");
+    assert_eq!(list(&place, &["--limit", "2"]).len(), 2);
+    assert!(list(&place, &["--of", "reports"]).is_empty());
+    let table = place.run(&["broker", "rejected", "list"]).success().stdout;
+    assert!(table.contains("bad-json") && table.contains("it was so"), "{table}");
+}
+
+#[test]
+fn what_is_put_back_becomes_a_job_and_what_is_dropped_is_gone() {
+    let Some(place) = Place::sqlite().with_rabbit() else { return };
+    place.configure("[handlers.note]\ncommand = [\"true\"]\n");
+    place.run(&["broker", "apply"]).success();
+    for id in ["a", "b", "c"] {
+        refused(&place, id, if id == "b" { "bad-json" } else { "not-stored" }, &[("jobwright-expiration", "600000")]);
+    }
+    let rejected = |args: &[&str]| place.run(&[&["broker", "rejected"], args].concat());
+    rejected(&["resubmit"]).code(2).says("--all");
+    rejected(&["resubmit", "--all", "--limit", "1"]).code(2).says("--all");
+    rejected(&["resubmit", "--of", "dead", "--all"]).code(2).says("the database");
+    let dry = rejected(&["resubmit", "--reason", "not-stored", "--dry-run"]).success();
+    assert!(dry.stdout.starts_with("2 of ") && dry.stdout.contains("would be put back"), "{dry:?}");
+    assert_eq!(list(&place, &[]).len(), 3);
+
+    let done = rejected(&["resubmit", "--reason", "not-stored", "--output", "json"]).success();
+    let done: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!((&done["found"], &done["done"]), (&2.into(), &2.into()), "{done}");
+    let left = list(&place, &[]);
+    assert_eq!((left.len(), &left[0]["id"]), (1, &"b".into()), "{left:?}");
+    let mut worker = place.worker(&[]);
+    until("both to be taken in", || place.list(&["--queue", "shelf"]).len() == 2);
+    worker.signal("TERM");
+    worker.ended();
+    for job in place.list(&["--queue", "shelf"]) {
+        let shown = place.run(&["jobs", "show", job["id"].as_str().unwrap(), "--output", "json"]).success().stdout;
+        assert!(!shown.contains("jobwright-reason"), "{shown}");
+        assert!(shown.contains("expires"), "the time to live is gone: {shown}");
+    }
+
+    let drop = rejected(&["drop", "--of", "submissions", "--id", "b"]).success();
+    assert!(drop.stdout.starts_with("1 of ") && drop.stdout.contains("removed"), "{drop:?}");
+    assert!(list(&place, &[]).is_empty());
+}
+
+/// Where it can't go, it stays.
+#[test]
+fn what_cannot_be_put_back_stays_and_that_is_said() {
+    let Some(place) = Place::sqlite().with_rabbit() else { return };
+    place.run(&["broker", "apply"]).success();
+    refused(&place, "a", "not-stored", &[]);
+    place.rabbit().delete(&place.rabbit().name("submit"));
+    place.run(&["broker", "rejected", "resubmit", "--all"]).code(1).says("stay in");
+    assert_eq!(list(&place, &[]).len(), 1);
+}
+
+#[test]
+fn status_and_doctor_count_what_was_put_aside() {
+    let Some(place) = Place::sqlite().with_rabbit() else { return };
+    place.run(&["broker", "apply"]).success();
+    let queue = place.rabbit().name("submit.rejected");
+    let finding = || {
+        let doctor = place.run(&["doctor", "--output", "json"]);
+        let all: Vec<Value> = serde_json::from_str(&doctor.stdout).unwrap();
+        all.into_iter().find(|finding| finding["check"] == "broker rejected").unwrap()
+    };
+    assert_eq!(finding()["state"], "ok");
+    assert!(!place.run(&["status"]).success().stdout.contains(&queue));
+    refused(&place, "a", "not-stored", &[]);
+    let found = finding();
+    assert_eq!(found["state"], "warn", "{found}");
+    assert!(found["found"].as_str().unwrap().contains(&format!("1 in {queue}")), "{found}");
+    assert!(found["do"].as_str().unwrap().contains("broker rejected list"), "{found}");
+    let status: Value = serde_json::from_str(&place.run(&["status", "--output", "json"]).success().stdout).unwrap();
+    assert_eq!(status["rejected"][&queue], 1, "{status}");
+    let table = place.run(&["status"]).success().stdout;
+    assert!(table.contains(&queue) && table.contains("broker rejected list"), "{table}");
+}
