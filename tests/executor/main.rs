@@ -21,6 +21,7 @@ mod liveness;
 mod pages;
 mod plans;
 mod progressing;
+mod refused;
 mod replaced;
 mod running;
 mod scheduling;
@@ -162,6 +163,10 @@ cases! {
         a_handler_that_lost_its_job_is_told
         a_result_can_be_waited_for
         a_result_is_kept_as_long_as_asked
+    }
+    refused {
+        one_of_many_is_a_dead_letter_that_says_why
+        one_that_can_not_end_waits_at_its_cost
     }
     running {
         a_job_is_done_and_gone
