@@ -194,6 +194,7 @@ cases! {
     }
     stopping {
         a_shutdown_waits_for_its_handlers
+        what_is_sent_while_it_stops_does_not_start_here
         a_shutdown_releases_what_did_not_finish
         after_a_shutdown_nothing_is_claimed
         a_dropped_executor_releases_its_jobs

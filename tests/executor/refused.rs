@@ -27,6 +27,11 @@ pub(crate) trait Refusing: World {
     /// Refuses nothing any more of what [`refuse_the_end`](Self::refuse_the_end) does.
     async fn allow_the_end(&self);
 
+    /// Refuses each claim, and whatever else changes a job.
+    async fn refuse_claims(&self);
+
+    async fn allow_claims(&self);
+
     /// Lets the time be over that a job was put off for.
     async fn end_hold(&self, id: JobId);
 }
@@ -42,6 +47,14 @@ impl Refusing for Pg<false> {
 
     async fn allow_the_end(&self) {
         self.raw("drop trigger refuse on {schema}.job").await;
+    }
+
+    async fn refuse_claims(&self) {
+        self.raw(&format!("{REFUSE}; create trigger refuse_claims before update on {{schema}}.job for each row execute function {{schema}}.refuse()")).await;
+    }
+
+    async fn allow_claims(&self) {
+        self.raw("drop trigger refuse_claims on {schema}.job").await;
     }
 
     async fn end_hold(&self, id: JobId) {
@@ -72,6 +85,17 @@ impl Refusing for SqliteDb {
 
     async fn allow_the_end(&self) {
         self.connection().execute_batch("drop trigger refuse_end").unwrap();
+    }
+
+    async fn refuse_claims(&self) {
+        let sql = format!(
+            "create trigger refuse_claims before update on jobwright_job begin select raise(abort, '{REFUSED}'); end"
+        );
+        self.connection().execute_batch(&sql).unwrap();
+    }
+
+    async fn allow_claims(&self) {
+        self.connection().execute_batch("drop trigger refuse_claims").unwrap();
     }
 
     async fn end_hold(&self, id: JobId) {
