@@ -155,6 +155,28 @@ async fn what_comes_back_is_told_to_who_moves_timers() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// Waits until nobody has looked for jobs for a while. A look is followed by one from the start of the queue a second later, which would find
+/// what no hint told of.
+async fn nobody_looks(db: &Pg<false>) {
+    db.raw(
+        "create sequence {schema}.looks;
+         create function {schema}.look() returns trigger language plpgsql as
+             $$ begin perform nextval('{schema}.looks'); return null; end $$;
+         create trigger look after update on {schema}.job for each statement execute function {schema}.look()",
+    )
+    .await;
+    let client = db.client().await;
+    let (mut looks, mut since) = (0, Instant::now());
+    eventually(PATIENCE, async || {
+        let now: i64 = client.query_one("select last_value from looks", &[]).await.unwrap().get(0);
+        if std::mem::replace(&mut looks, now) != now {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(3)
+    })
+    .await;
+}
+
 /// A node that leaves in good order owns nothing then; it is its outcomes that others hear of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_hear_of_what_a_shutdown_gives_back() {
@@ -178,6 +200,7 @@ async fn others_hear_of_what_a_shutdown_gives_back() {
     let elsewhere = db.messages().await;
     send_notes(&elsewhere, 1).await;
     eventually(PATIENCE, async || db.jobs().all().await.len() == 1).await;
+    nobody_looks(&db).await;
     let left = leaves.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!((left.released, left.in_flight), (1, 0));
     db.gone(ids[0]).await;
@@ -206,7 +229,7 @@ async fn what_an_external_worker_let_go_is_told_to_who_waits() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     // Untold, the monitor looks for late ones every twelve leases.
-    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(1) };
+    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(2) };
     let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
     db.drained().await;
     let jobs = db.jobs();
@@ -226,6 +249,7 @@ async fn what_was_sent_while_nobody_listened_is_found_when_it_listens_again() {
     let elsewhere = db.messages().await;
     send_notes(&elsewhere, 1).await;
     db.drained().await;
+    nobody_looks(&db).await;
     proxy.down();
     let client = db.client().await;
     let listeners = format!(
