@@ -184,6 +184,8 @@ async fn others_hear_of_what_a_shutdown_gives_back() {
     let messages = db.messages().await;
     let leaves = CommandExecutor::builder(messages.clone())
         .config(patient())
+        // So that it takes nothing else.
+        .queue("default", 1)
         .handle("note", |_| async {
             Gate::closed().pass().await;
             Ok(Outcome::Done)
