@@ -229,6 +229,10 @@ pub(super) fn start<S: Store>(
         return;
     };
     let slots = Slots::new(slot, kind_slot);
+    if job.attempt > job.max_attempts {
+        node.workers.spawn(worker::bury(node.clone(), job, slots));
+        return;
+    }
     if let Some(plan) = &kind.batch {
         gather(node, &kind, plan, Member::new(job, slots));
         return;

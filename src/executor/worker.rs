@@ -62,14 +62,25 @@ pub(super) fn run<S: Store>(
             conflicts += 1;
             Box::pin(pause(conflicts, &node.cancel)).await;
         }
-        // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
-        let limited = slots.kind.is_some();
-        drop(slots);
-        if limited {
-            node.queues.values().for_each(|queue| queue.wake());
-        }
+        free(&node, slots);
     }
     .instrument(span)
+}
+
+fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
+    // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
+    let limited = slots.kind.is_some();
+    drop(slots);
+    if limited {
+        node.queues.values().for_each(|queue| queue.wake());
+    }
+}
+
+/// A job that has no attempt left was put off, because the outcome of its last one could not be recorded. Its handler does not run again.
+pub(super) async fn bury<S: Store>(node: Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
+    let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
+    node.reports.send(settled(&job, &error, Verdict::Dead)).await;
+    free(&node, slots);
 }
 
 pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {

@@ -238,3 +238,57 @@ pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> V
     }
     hints
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::job::{ClaimNumber, NodeId};
+
+    /// An executor with a free slot that sees what becomes of its offer.
+    struct Open {
+        slots: Arc<Semaphore>,
+        withdrawn: Arc<AtomicBool>,
+    }
+
+    impl Offer for Open {
+        fn node(&self) -> NodeId {
+            NodeId(1)
+        }
+
+        fn claim(&self) -> ClaimNumber {
+            ClaimNumber::new(1)
+        }
+
+        fn reserve(&self, _: &str, _: &str) -> Option<OwnedSemaphorePermit> {
+            self.slots.clone().try_acquire_owned().ok()
+        }
+
+        fn expect(&mut self, _: Vec<JobId>) {}
+
+        fn deliver(self: Box<Self>, _: Vec<(Job, OwnedSemaphorePermit)>) {}
+
+        fn withdraw(self: Box<Self>) {
+            self.withdrawn.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The answer says that it was not written, so the executor has nothing to look for in the database.
+    #[test]
+    fn an_id_that_was_there_already_raises_no_suspicion() {
+        let (slots, withdrawn) = (Arc::new(Semaphore::new(1)), Arc::new(AtomicBool::new(false)));
+        let offer = Open { slots: slots.clone(), withdrawn: withdrawn.clone() };
+        let slot = offer.reserve("default", "kind").unwrap();
+        let message = NewJob::json("kind", &1).id(JobId::new()).validate(Limits::default()).unwrap();
+        let handover =
+            Handover { offer: Box::new(offer), slots: HashMap::from([(0, slot)]), inserted: Some(Inserted::default()) };
+        let (taken, left) = hand_over(handover, vec![message]);
+        assert!(taken.is_none());
+        assert_eq!(left.len(), 1);
+        assert!(withdrawn.load(Ordering::SeqCst), "dropped, it makes the executor look for the job");
+        assert_eq!(slots.available_permits(), 1);
+    }
+}

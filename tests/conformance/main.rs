@@ -396,6 +396,7 @@ conformance! {
             says_in_which_queues
             the_earliest_first
             not_before_their_time
+            exactly_those_that_are_due
             promoted_jobs_keep_their_place
         }
         transactions {

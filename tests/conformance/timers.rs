@@ -118,6 +118,27 @@ pub(crate) async fn not_before_their_time<T: TestDb>(db: &T) {
     assert!(waited >= delay, "ran {waited:?} after its flush");
 }
 
+/// What is due in a moment is not due.
+pub(crate) async fn exactly_those_that_are_due<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    loop {
+        due(&store, "q", 1).await;
+        let soon = store.send(job().delay(Duration::from_secs(2))).await;
+        let due_at = store.detail(soon).await.summary.due_at.unwrap();
+        let promoted = store.promote_due(10).await.unwrap();
+        let (waiting, timers) = (store.count(JobState::Waiting).await, store.count(JobState::Timer).await);
+        let state = store.state(soon).await;
+        // A machine that took two seconds for this proves nothing.
+        if jiff::Timestamp::now() < due_at {
+            assert_eq!((promoted.jobs, waiting, timers, state), (1, 1, 1, Some(JobState::Timer)));
+            let next = promoted.next.unwrap();
+            assert!(!next.is_zero() && next <= Duration::from_secs(2), "{next:?}");
+            return;
+        }
+        db.clear().await;
+    }
+}
+
 /// A promoted job stands where its seq puts it, not at the end.
 pub(crate) async fn promoted_jobs_keep_their_place<T: TestDb>(db: &T) {
     let store = db.jobs();

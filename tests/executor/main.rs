@@ -21,6 +21,7 @@ mod liveness;
 mod pages;
 mod plans;
 mod progressing;
+mod refused;
 mod replaced;
 mod running;
 mod scheduling;
@@ -164,6 +165,10 @@ cases! {
         a_result_can_be_waited_for
         a_result_is_kept_as_long_as_asked
     }
+    refused {
+        one_of_many_is_a_dead_letter_that_says_why
+        one_that_can_not_end_waits_at_its_cost
+    }
     running {
         a_job_is_done_and_gone
         a_command_gets_its_state_and_its_payload
@@ -190,6 +195,7 @@ cases! {
     }
     stopping {
         a_shutdown_waits_for_its_handlers
+        what_is_sent_while_it_stops_does_not_start_here
         a_shutdown_releases_what_did_not_finish
         after_a_shutdown_nothing_is_claimed
         a_dropped_executor_releases_its_jobs

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
 
+use crate::hot_path::waiting_at;
 use crate::support::world::{Gate, World, quick};
 
 /// An executor whose jobs write a line and then wait at a gate.
@@ -54,6 +55,29 @@ pub(crate) async fn a_shutdown_waits_for_its_handlers<W: World>(db: &W) {
     assert_eq!((stats.done, stats.released, stats.in_flight), (4, 0, 0));
     db.each_once(&ids).await;
     assert_eq!(jobs.detail(late).await.summary.attempt, 0);
+}
+
+/// A slot is free, and nothing waits: before the shutdown it would start here.
+pub(crate) async fn what_is_sent_while_it_stops_does_not_start_here<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    let executor = waiting_at::<W>(&messages, 4, &gate).await;
+    send::<W>(&messages, 1).await;
+    gate.waiting(1).await;
+    let mut stopping = Box::pin(executor.shutdown(Duration::from_secs(60)));
+    // Told to stop at the first poll.
+    assert!(tokio::time::timeout(Duration::ZERO, &mut stopping).await.is_err());
+    let mut late = Vec::new();
+    for _ in 0..10 {
+        late.extend(send::<W>(&messages, 1).await);
+    }
+    gate.open();
+    let stats = stopping.await.unwrap();
+    assert_eq!((stats.released, stats.refused, stats.in_flight), (0, 0, 0));
+    for id in late {
+        let detail = db.jobs().detail(id).await;
+        assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Waiting, 0));
+    }
 }
 
 pub(crate) async fn a_shutdown_releases_what_did_not_finish<W: World>(db: &W) {

@@ -1,13 +1,17 @@
 //! Wake-ups from other processes: nobody here would look at the table for an hour.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, Outcome};
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, ExecutorConfig, JobError, MessageServices, NewJob, Outcome};
 
-use crate::running::{noting, send_notes};
-use crate::support::eventually;
+use crate::running::{note, noting, send_notes};
+use crate::support::jobs::hand_out_number;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient};
+use crate::support::proxy::Proxy;
+use crate::support::world::{Gate, PATIENCE, World, at_once, lease, patient};
+use crate::support::{TestDb, eventually};
 
 /// An executor that notes, and looks only when told to, after its first looks.
 async fn asleep<W: World>(messages: &MessageServices<W::Store>) -> CommandExecutor<W::Store> {
@@ -121,5 +125,143 @@ async fn without_a_wake_up_polling_finds_it() {
     let id: String = client.query_one("select send('note', '{}')::text", &[]).await.unwrap().get(0);
     db.drained().await;
     assert_eq!(db.ledger().await.get(&id), Some(&1));
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Whoever moves timers sleeps until the next one that it knows of, and here it knows of none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_back_is_told_to_who_moves_timers() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let runs = AtomicU32::new(0);
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .kind_options("fails", at_once())
+        .handle(
+            "fails",
+            |job| async move { if job.attempt < 4 { Err(JobError::new("again")) } else { Ok(Outcome::Done) } },
+        )
+        .handle("snoozes", move |_| {
+            let again = runs.fetch_add(1, Ordering::SeqCst) < 3;
+            async move { Ok(if again { Outcome::Snooze(Duration::ZERO) } else { Outcome::Done }) }
+        })
+        .start()
+        .await
+        .unwrap();
+    for kind in ["fails", "snoozes"] {
+        messages.send(NewJob::json(kind, &())).await.unwrap();
+        db.drained().await;
+    }
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Waits until nobody has looked for jobs for a while. A look is followed by one from the start of the queue a second later, which would find
+/// what no hint told of.
+async fn nobody_looks(db: &Pg<false>) {
+    db.raw(
+        "create sequence {schema}.looks;
+         create function {schema}.look() returns trigger language plpgsql as
+             $$ begin perform nextval('{schema}.looks'); return null; end $$;
+         create trigger look after update on {schema}.job for each statement execute function {schema}.look()",
+    )
+    .await;
+    let client = db.client().await;
+    let (mut looks, mut since) = (0, Instant::now());
+    eventually(PATIENCE, async || {
+        let now: i64 = client.query_one("select last_value from looks", &[]).await.unwrap().get(0);
+        if std::mem::replace(&mut looks, now) != now {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(3)
+    })
+    .await;
+}
+
+/// A node that leaves in good order owns nothing then; it is its outcomes that others hear of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_hear_of_what_a_shutdown_gives_back() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let leaves = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        // So that it takes nothing else.
+        .queue("default", 1)
+        .handle("note", |_| async {
+            Gate::closed().pass().await;
+            Ok(Outcome::Done)
+        })
+        .start()
+        .await
+        .unwrap();
+    let ids = send_notes(&messages, 1).await;
+    db.reaches(ids[0], JobState::Running).await;
+    let stays = db.messages().await;
+    let executor = asleep::<Pg<false>>(&stays).await;
+    eventually(PATIENCE, async || db.jobs().all().await.len() == 1).await;
+    // Its listener is there when it hears of what no look of its own would find.
+    let elsewhere = db.messages().await;
+    send_notes(&elsewhere, 1).await;
+    eventually(PATIENCE, async || db.jobs().all().await.len() == 1).await;
+    nobody_looks(&db).await;
+    let left = leaves.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!((left.released, left.in_flight), (1, 0));
+    db.gone(ids[0]).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The monitor of a node that waits for hints gives them back, and nobody else would say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_node_held_is_told_to_who_waits() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(6) };
+    let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
+    db.drained().await;
+    let jobs = db.jobs();
+    let id = jobs.send(note()).await;
+    let node = jobs.node().await;
+    assert_eq!(jobs.take_one(node).await.id, id);
+    db.bury(node).await;
+    db.gone(id).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_external_worker_let_go_is_told_to_who_waits() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    // Untold, the monitor looks for late ones every twelve leases.
+    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(2) };
+    let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
+    db.drained().await;
+    let jobs = db.jobs();
+    let id = jobs.send(note()).await;
+    assert_eq!(jobs.hand_out("default", 1, Duration::ZERO, hand_out_number()).await.unwrap().len(), 1);
+    db.gone(id).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Hints that were sent while it did not listen are lost, so it assumes the worst.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_while_nobody_listened_is_found_when_it_listens_again() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let proxy = Proxy::start(db.address()).await;
+    let messages = MessageServices::postgres(&db.config_by(proxy.address)).await.unwrap();
+    let executor = asleep::<Pg<false>>(&messages).await;
+    let elsewhere = db.messages().await;
+    send_notes(&elsewhere, 1).await;
+    db.drained().await;
+    nobody_looks(&db).await;
+    proxy.down();
+    let client = db.client().await;
+    let listeners = format!(
+        "select count(*) from pg_stat_activity where application_name = '{}' and query ilike 'listen%'",
+        db.schema()
+    );
+    eventually(PATIENCE, async || client.query_one(&listeners, &[]).await.unwrap().get::<_, i64>(0) == 0).await;
+    let ids = send_notes(&elsewhere, 1).await;
+    elsewhere.wake_ups_sent().await;
+    proxy.heal();
+    db.gone(ids[0]).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -137,3 +137,55 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
     }
     Ok(Look::Foreign(open + blocked))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use jobwright::{Config, DatabaseConfig, Fence, HandOutNumber, MessageServices, NewJob};
+
+    use super::*;
+
+    /// A database without any worker, so that nothing moves while it is looked at, and what one would be told to run.
+    async fn place() -> (tempfile::TempDir, MessageServices<AnyStore>, Scope) {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", directory.path().join("jobs.db").display());
+        let config = Config { database: DatabaseConfig::url(url), ..Config::default() };
+        let messages = MessageServices::connect(&config).await.unwrap();
+        let names = |name: &str| BTreeSet::from([name.to_owned()]);
+        let scope = Scope { queues: names("default"), outbound: names("partner"), kinds: names("ours") };
+        (directory, messages, scope)
+    }
+
+    /// Nobody has moved it yet, and then it is what the worker was started for.
+    #[tokio::test]
+    async fn a_timer_that_is_due_is_work() {
+        let (_directory, messages, scope) = place().await;
+        let jobs = messages.jobs();
+        let job = |delay| NewJob::json("ours", &1).delay(delay);
+        messages.send(job(Duration::from_secs(3600))).await.unwrap();
+        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Empty { later: 1 }));
+        messages.send(job(Duration::from_millis(1))).await.unwrap();
+        let begun = Instant::now();
+        while jobs.status().await.unwrap().queues[0].overdue == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never came due");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Busy));
+    }
+
+    /// It may fail there and come back, to be handed out again.
+    #[tokio::test]
+    async fn what_an_external_worker_has_is_not_over() {
+        let (_directory, messages, scope) = place().await;
+        let jobs = messages.jobs();
+        messages.send(NewJob::json("theirs", &1).queue("partner")).await.unwrap();
+        let lease = Duration::from_secs(3600);
+        let out = jobs.hand_out("partner", 10, lease, HandOutNumber::new(1)).await.unwrap();
+        assert_eq!(out.len(), 1);
+        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Busy));
+        let done = jobwright::store::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
+        assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().len(), 1);
+        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Empty { later: 0 }));
+    }
+}
