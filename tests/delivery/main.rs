@@ -30,6 +30,7 @@
 mod support;
 
 mod client;
+mod depth;
 mod external;
 mod faults_broker;
 mod faults_network;
@@ -40,6 +41,7 @@ mod gates;
 mod intake;
 mod keeper;
 mod load;
+mod raw;
 mod relay;
 mod running;
 mod sending;
