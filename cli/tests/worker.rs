@@ -138,6 +138,7 @@ fn programs_get_the_job(place: &Place) {
         command = ["sh", "-c", "env | grep ^JOBWRIGHT_ | sort; cat"]
         [handlers.nested]
         command = ["sh", "-c", "$JOBWRIGHT_HEADER_PROGRAM send nested-child"]
+        pass_urls = true
         "#,
     );
     let id = place.send(&["show", "{\"a\":1}", "--priority", "7", "--header", "Tenant-Id=a b", "--max-attempts", "4"]);
@@ -168,6 +169,7 @@ fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
         r#"
         [handlers.nested]
         command = ["sh", "-c", "echo $JOBWRIGHT_TRACEPARENT $JOBWRIGHT_TRACESTATE; $JOBWRIGHT_HEADER_PROGRAM send hook"]
+        pass_urls = true
         [handlers.hook]
         url = "http://127.0.0.1:{port}/200"
         "#
