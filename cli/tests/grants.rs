@@ -167,3 +167,38 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     worker.wait().unwrap();
     assert!(!said().contains("permission denied"), "{}", said());
 }
+
+/// Who may read, and nothing else, would otherwise insert jobs with any payload, and so run any handler, by a trigger on a temporary table of its own.
+#[test]
+fn a_reader_can_not_use_the_functions_of_triggers() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.place.schema().unwrap();
+    let (_, reader) = &roles.names[0];
+    owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
+        .unwrap();
+    let attack = |function: &str, table: &str, event: &str| {
+        owner(&format!(
+            "set role \"{reader}\"; create temporary table mine (like {schema}.{table});
+             create trigger t {event} on mine for each row execute function {schema}.{function}();
+             insert into mine select * from {schema}.{table}; delete from mine"
+        ))
+    };
+    let functions = [
+        ("block_job", "job", "before insert"),
+        ("free_slots", "job", "after delete"),
+        ("release_unique", "job", "after delete"),
+        ("keep_slots", "ending", "before insert"),
+        ("end_handler", "ending", "after delete"),
+    ];
+    for (function, table, event) in functions {
+        let why = attack(function, table, event).unwrap_err();
+        assert!(why.contains("permission denied for function"), "{function}: {why}");
+    }
+    // Where somebody granted more than was needed, they still work on no table but their own.
+    owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
+    roles.place.run(&["send", "kind"]).success();
+    for (function, table, event) in functions.into_iter().filter(|(_, table, _)| *table == "job") {
+        let why = attack(function, table, event).unwrap_err();
+        assert!(why.contains("is for the tables of"), "{function}: {why}");
+    }
+}

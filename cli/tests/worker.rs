@@ -138,6 +138,7 @@ fn programs_get_the_job(place: &Place) {
         command = ["sh", "-c", "env | grep ^JOBWRIGHT_ | sort; cat"]
         [handlers.nested]
         command = ["sh", "-c", "$JOBWRIGHT_HEADER_PROGRAM send nested-child"]
+        pass_urls = true
         "#,
     );
     let id = place.send(&["show", "{\"a\":1}", "--priority", "7", "--header", "Tenant-Id=a b", "--max-attempts", "4"]);
@@ -168,6 +169,7 @@ fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
         r#"
         [handlers.nested]
         command = ["sh", "-c", "echo $JOBWRIGHT_TRACEPARENT $JOBWRIGHT_TRACESTATE; $JOBWRIGHT_HEADER_PROGRAM send hook"]
+        pass_urls = true
         [handlers.hook]
         url = "http://127.0.0.1:{port}/200"
         "#
@@ -268,6 +270,7 @@ fn serve() -> (u16, Requests) {
                     };
                 let extra = match path.as_str() {
                     "/503-soon" => "Retry-After: 1\r\n",
+                    "/503-later" => "Retry-After: 3600\r\n",
                     "/503-date" => "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
                     "/302" => "Location: /200\r\n",
                     _ => "",
@@ -294,11 +297,11 @@ fn urls_say_how_it_ended(place: &Place) {
             "[handlers.\"{path}\"]\nurl = \"http://127.0.0.1:{port}/{path}\"\ntimeout = \"2s\"\nretry = \"fixed(10ms)\"\n"
         )
     };
-    let paths = ["408", "425", "429", "200", "204", "404", "302", "503-soon", "503-date", "500", "200-slow"];
+    let paths =
+        ["408", "425", "429", "200", "204", "404", "302", "503-soon", "503-date", "503-later", "500", "200-slow"];
     let mut config = paths.map(handler).concat();
     config += "[handlers.refused]\nurl = \"http://127.0.0.1:1/\"\n";
     place.configure(&config);
-    let began = Instant::now();
     let done: Vec<String> = ["200", "204", "503-soon", "503-date", "500", "408", "425", "429"]
         .iter()
         .map(|kind| place.send(&[kind, "{\"a\":1}"]))
@@ -313,7 +316,12 @@ fn urls_say_how_it_ended(place: &Place) {
     for id in done.iter().chain([&bytes]) {
         gone(place, id);
     }
-    assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After was not honoured");
+    let later = place.send(&["503-later"]);
+    place.run(&["worker", "--drain"]).success();
+    let later = place.show(&later);
+    let due: jiff::Timestamp = later["due_at"].as_str().unwrap().parse().unwrap();
+    let wait = due.duration_since(jiff::Timestamp::now()).as_secs();
+    assert!((3000..=3600).contains(&wait), "Retry-After was not honoured: {later}");
     for (id, text) in [(&not_found, "404"), (&moved, "redirects are not followed"), (&slow, ""), (&refused, "refused")]
     {
         let job = place.show(id);

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::JobContext;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::NodeId;
+use crate::job::{NodeId, check_numbers};
 use crate::store::{CHECKPOINT_MAX, JobStore, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
 
 /// The engine behind a running handler.
@@ -96,9 +96,11 @@ impl<A, S: Store> JobContext<'_, A, S> {
     }
 
     fn to_json<T: Serialize>(&self, value: &T, what: &str) -> Result<Box<RawValue>> {
-        serde_json::value::to_raw_value(value).map_err(|error| {
+        let json = serde_json::value::to_raw_value(value).map_err(|error| {
             Error::invalid(format!("{what} of a {:?} job can't be written as JSON", self.job.kind)).with_source(error)
-        })
+        })?;
+        check_numbers(json.get(), self.engine.largest)?;
+        Ok(json)
     }
 
     async fn record(&mut self, update: ProgressUpdate) -> Result<()> {

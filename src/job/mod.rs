@@ -3,6 +3,7 @@
 mod claimed;
 mod id;
 mod new_job;
+mod numbers;
 mod outcome;
 mod payload;
 mod repeating;
@@ -18,6 +19,7 @@ mod validate;
 pub use claimed::{AttemptError, Fence, Job, NodeId, RowPlace};
 pub use id::JobId;
 pub use new_job::{DEFAULT_MAX_ATTEMPTS, DEFAULT_QUEUE, Due, IntoJob, JobMessage, NewJob, Submission};
+pub(crate) use numbers::check as check_numbers;
 pub use outcome::{JobError, Outcome, RetryAdvice};
 pub use payload::Payload;
 pub use repeating::{Misfire, NewSchedule, Overlap, SCHEDULE, SCHEDULED_AT, ScheduleSpec};

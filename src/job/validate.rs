@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Due, NewJob, Payload, Terms};
+use super::{Due, NewJob, Payload, Terms, numbers};
 use crate::error::{Error, Result};
 
 /// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
@@ -68,6 +68,12 @@ impl Limits {
         }
     }
 
+    /// A JSON text that may be a payload.
+    pub(crate) fn json(self, text: &str) -> Result<Payload> {
+        let payload = Payload::json_text(text)?;
+        self.check_payload(&payload).map(|()| payload)
+    }
+
     fn check_payload(self, payload: &Payload) -> Result<()> {
         let size = payload.as_bytes().len();
         if size > self.payload {
@@ -80,7 +86,7 @@ impl Limits {
             Payload::Json(raw) if has_escaped_nul(raw.get()) => Err(Error::invalid(
                 "a string in the payload contains a NUL character (\\u0000), which PostgreSQL can't store; remove it or send bytes",
             )),
-            Payload::Json(_) => Ok(()),
+            Payload::Json(raw) => numbers::check(raw.get(), self.payload),
             Payload::Bytes { content_type, .. } => {
                 if content_type.is_empty()
                     || content_type.len() > CONTENT_TYPE_MAX

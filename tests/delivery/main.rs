@@ -30,6 +30,7 @@
 mod support;
 
 mod client;
+mod depth;
 mod external;
 mod faults_broker;
 mod faults_network;
@@ -41,6 +42,7 @@ mod intake;
 mod keeper;
 mod load;
 mod poison;
+mod raw;
 mod relay;
 mod running;
 mod sending;

@@ -181,7 +181,7 @@ fn build(
         builder = builder.kind_options(kind, handler.options.clone());
         builder = match &handler.action {
             Action::Command(words) => {
-                let program = Arc::new(Program::new(words.clone(), output.clone(), abort.clone()));
+                let program = Arc::new(Program::new(words.clone(), handler.pass_urls, output.clone(), abort.clone()));
                 if handler.reply {
                     builder.handle_with(kind, move |cx| {
                         let program = program.clone();

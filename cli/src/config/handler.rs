@@ -15,6 +15,7 @@ pub(super) struct Draft {
     concurrency: Option<usize>,
     retry: Option<RetryPolicy>,
     reply: bool,
+    pass_urls: bool,
 }
 
 /// What runs the jobs of a kind.
@@ -24,6 +25,8 @@ pub(crate) struct Handler {
     pub(crate) options: KindOptions,
     /// Its output is sent to who asked for a result.
     pub(crate) reply: bool,
+    /// Its program may know where the database and the broker are, passwords included.
+    pub(crate) pass_urls: bool,
 }
 
 /// How.
@@ -46,6 +49,7 @@ impl Draft {
             ("concurrency", Value::Number(n)) => self.concurrency = Some(n),
             ("retry", Value::Retry(retry)) => self.retry = Some(retry),
             ("reply", Value::Flag(on)) => self.reply = on,
+            ("pass_urls", Value::Flag(on)) => self.pass_urls = on,
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())
@@ -61,6 +65,11 @@ impl Draft {
             (None, None) => return Err("has neither `command` nor `url`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `command` and `url`: remove one of them".to_owned()),
         };
+        if self.pass_urls && matches!(action, Action::Url(_)) {
+            return Err(
+                "has `pass_urls`, which is for programs: remove it, a URL is told nothing of the kind".to_owned()
+            );
+        }
         let mut options = KindOptions::default().concurrency(self.concurrency);
         if let Some(timeout) = self.timeout {
             options = options.timeout(timeout);
@@ -68,6 +77,6 @@ impl Draft {
         if let Some(retry) = self.retry {
             options = options.retry(retry);
         }
-        Ok(Handler { action, options, reply: self.reply })
+        Ok(Handler { action, options, reply: self.reply, pass_urls: self.pass_urls })
     }
 }

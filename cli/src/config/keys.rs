@@ -100,6 +100,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("concurrency", Kind::Number),
             ("retry", Kind::Retry),
             ("reply", Kind::Flag),
+            ("pass_urls", Kind::Flag),
         ],
     },
     Section {

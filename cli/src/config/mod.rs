@@ -19,6 +19,7 @@ use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
 use self::keys::Value;
 pub(crate) use self::queue::Queue;
+pub(crate) use self::sources::{URL_VARIABLES, WITHHELD};
 use self::sources::{apply_environment, apply_file, shout};
 use crate::failure::Failure;
 
@@ -36,6 +37,8 @@ pub(crate) struct Settings {
     drafts: BTreeMap<String, Draft>,
     /// What to run, by kind.
     pub(crate) handlers: BTreeMap<String, Handler>,
+    /// This is called by a handler's program, from which the worker keeps its URLs.
+    urls_withheld: bool,
 }
 
 impl Settings {
@@ -62,6 +65,13 @@ impl Settings {
         }
         apply_environment(&mut settings, environment)?;
         settings.set_urls(database_url, amqp_url);
+        if settings.urls_withheld && settings.database.url.expose() == DatabaseConfig::default().url.expose() {
+            return Err(Failure::Usage(
+                "no database is configured, and this is called by the handler of a job, whose worker keeps its URLs to itself: \
+                 set `pass_urls = true` in its section `[handlers.KIND]`, or name the database in a configuration file"
+                    .to_owned(),
+            ));
+        }
         settings.database.backend()?;
         settings.finish()?;
         Ok(settings)

@@ -20,7 +20,24 @@ const FOR_HANDLERS: &[&str] = &[
     "CREATED_AT",
     "TRACEPARENT",
     "TRACESTATE",
+    "URLS_WITHHELD",
 ];
+
+/// Variables with passwords that a worker keeps from the programs it starts, unless their handler says `pass_urls`.
+pub(crate) const URL_VARIABLES: [&str; 4] =
+    ["DATABASE_URL", "AMQP_URL", "JOBWRIGHT_DATABASE_URL", "JOBWRIGHT_BROKER_URL"];
+
+/// Tells a program that they were kept from it: `jobwright` itself must not take that for "no database is configured".
+pub(crate) const WITHHELD: &str = "JOBWRIGHT_URLS_WITHHELD";
+
+/// What Kubernetes sets in every pod for a Service that is named `jobwright`, or like one of its parts.
+fn is_of_kubernetes(rest: &str) -> bool {
+    let port = |rest: &str| rest == "PORT" || rest.starts_with("PORT_");
+    let service = |rest: &str| rest == "SERVICE_HOST" || rest == "SERVICE_PORT" || rest.starts_with("SERVICE_PORT_");
+    let tail = |rest: &str| port(rest) || service(rest);
+    // `jobwright-worker` is JOBWRIGHT_WORKER_SERVICE_HOST, JOBWRIGHT_WORKER_PORT_80_TCP_ADDR and so on.
+    tail(rest) || rest.match_indices('_').any(|(at, _)| tail(&rest[at + 1..]))
+}
 
 /// Reads the file.
 pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Failure> {
@@ -130,6 +147,9 @@ pub(super) fn apply_environment(
 
 fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Result<(), Failure> {
     let rest = &variable[PREFIX.len()..];
+    if variable == WITHHELD {
+        settings.urls_withheld = true;
+    }
     if FOR_HANDLERS.contains(&rest) || rest.starts_with("HEADER_") {
         return Ok(());
     }
@@ -147,6 +167,9 @@ fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Resul
         })
     });
     let Some((section, name, key, kind)) = found else {
+        if is_of_kubernetes(rest) {
+            return Ok(());
+        }
         let valid: Vec<String> = SECTIONS
             .iter()
             .flat_map(|section| {

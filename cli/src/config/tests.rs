@@ -164,3 +164,29 @@ fn external_queues_are_not_run_here() {
     assert_eq!(external, [ExternalQueue::new("x").lease(Duration::from_secs(120)).depth(7)]);
     assert_eq!(load("", &[], None).unwrap().own_queues(), ["default"]);
 }
+
+#[test]
+fn variables_of_kubernetes_are_nobodys_mistake() {
+    let pod = [
+        ("JOBWRIGHT_SERVICE_HOST", "10.0.0.1"),
+        ("JOBWRIGHT_SERVICE_PORT", "80"),
+        ("JOBWRIGHT_SERVICE_PORT_HTTP", "80"),
+        ("JOBWRIGHT_PORT", "tcp://10.0.0.1:80"),
+        ("JOBWRIGHT_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("JOBWRIGHT_WORKER_SERVICE_HOST", "10.0.0.2"),
+        ("JOBWRIGHT_WORKER_PORT_80_TCP_PROTO", "tcp"),
+    ];
+    load("", &pod, None).unwrap();
+    for mistake in ["JOBWRIGHT_EXECUTOR_LEESE", "JOBWRIGHT_IMPORT", "JOBWRIGHT_SERVICES_HOST"] {
+        assert!(refused("", &[(mistake, "1s")]).contains("unknown variable"), "{mistake}");
+    }
+}
+
+/// Or it would send into a file that nobody looks into.
+#[test]
+fn a_program_without_its_workers_urls_uses_no_other_database() {
+    let inside = [("JOBWRIGHT_URLS_WITHHELD", "1"), ("JOBWRIGHT_JOB_ID", "x")];
+    assert!(refused("", &inside).contains("pass_urls"));
+    load("[database]\nurl = \"sqlite:own.db\"", &inside, None).unwrap();
+    load("", &inside, Some("sqlite:flag.db")).unwrap();
+}

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leash::{self, Leash};
 use super::{Ended, Output, reply, tail, trace};
+use crate::config::{URL_VARIABLES, WITHHELD};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -33,14 +34,16 @@ const STOPPED: Outcome = Outcome::Snooze(Duration::ZERO);
 /// Runs a program for each job.
 pub(crate) struct Program {
     words: Vec<String>,
+    /// It is told where the worker's database and broker are.
+    pass_urls: bool,
     output: Arc<Output>,
     /// The worker stops at once.
     abort: CancellationToken,
 }
 
 impl Program {
-    pub(crate) fn new(words: Vec<String>, output: Arc<Output>, abort: CancellationToken) -> Self {
-        Self { words, output, abort }
+    pub(crate) fn new(words: Vec<String>, pass_urls: bool, output: Arc<Output>, abort: CancellationToken) -> Self {
+        Self { words, pass_urls, output, abort }
     }
 
     fn name(&self) -> &str {
@@ -138,6 +141,13 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
+        if !self.pass_urls {
+            // They hold the passwords of the worker, which a handler seldom needs and a stranger's payload may make it print.
+            for variable in URL_VARIABLES {
+                command.env_remove(variable);
+            }
+            command.env(WITHHELD, "1");
+        }
         for (name, value) in trace(job) {
             let variable = format!("JOBWRIGHT_{}", name.to_ascii_uppercase());
             match value {

@@ -37,10 +37,10 @@ pub(super) fn payload(fields: Fields<'_>, body: &[u8], limits: Limits) -> Result
         ));
     }
     if is_json(&media) {
-        return json(body);
+        return json(body, limits);
     }
     if media.is_empty() || media == UNKNOWN_TYPE {
-        return Ok(guessed(body));
+        return Ok(guessed(body, limits));
     }
     Ok(Payload::bytes(content_type, body))
 }
@@ -50,19 +50,16 @@ pub(super) fn is_json(media: &str) -> bool {
     matches!(media, "application/json" | "text/json") || media.ends_with("+json")
 }
 
-fn json(body: &[u8]) -> Result<Payload, Refusal> {
+fn json(body: &[u8], limits: Limits) -> Result<Payload, Refusal> {
     let bad = |why: String| Refusal::new("bad-json", format!("the content type is JSON, and the body is not: {why}"));
     let text = std::str::from_utf8(body).map_err(|_| bad("it is not UTF-8".to_owned()))?;
-    Payload::json_text(text).map_err(|error| bad(error.to_string()))
+    limits.json(text).map_err(|error| bad(error.to_string()))
 }
 
-fn guessed(body: &[u8]) -> Payload {
+fn guessed(body: &[u8], limits: Limits) -> Payload {
     let Ok(text) = std::str::from_utf8(body) else {
         return Payload::bytes(UNKNOWN_TYPE, body);
     };
-    // An escaped NUL can't be kept as JSON: nobody said it was, so it may stay a text.
-    if text.contains("\\u0000") {
-        return Payload::text(text);
-    }
-    Payload::json_text(text).unwrap_or_else(|_| Payload::text(text))
+    // What can't be kept as JSON, such as an escaped NUL, stays a text: nobody said that it was JSON.
+    limits.json(text).unwrap_or_else(|_| Payload::text(text))
 }

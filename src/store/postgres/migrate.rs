@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 10, name: "liveness", sql: include_str!("../../../migrations/postgres/0010_liveness.sql") },
     Migration { version: 11, name: "identity", sql: include_str!("../../../migrations/postgres/0011_identity.sql") },
     Migration { version: 12, name: "endings", sql: include_str!("../../../migrations/postgres/0012_endings.sql") },
+    Migration { version: 13, name: "rights", sql: include_str!("../../../migrations/postgres/0013_rights.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

@@ -135,6 +135,7 @@ fn bodies_that_cannot_be_taken_are_refused() {
         ("text/json", b"\"\xff\"", "bad-json"),
         ("application/json", b"\"a\\u0000\"", "bad-json"),
         ("application/json", b"1e999", "bad-json"),
+        ("application/json", b"1e-16383", "bad-json"),
         ("application/x-java-serialized-object", b"x", "java-serialized"),
         ("application/octet-stream", b"\xac\xed\x00\x05t\x00\x01a", "java-serialized"),
         ("text/plain", &[b'x'; 101], "too-large"),
