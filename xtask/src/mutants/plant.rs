@@ -94,7 +94,7 @@ fn planted(mutants: &[&Mutant]) -> Result<BTreeMap<String, String>> {
             0 => return Err(at("what it replaces is not there any more")),
             _ => return Err(at("what it replaces is there more than once")),
         }
-        if Path::new(mutant.file).extension().is_some_and(|end| end == "sql") {
+        if is(mutant.file, "sql") {
             let file = mutant.file.strip_prefix("src/").map_or_else(|| format!("../{}", mutant.file), str::to_owned);
             // Writing to a string can't fail.
             let _ = writeln!(
@@ -117,7 +117,7 @@ fn planted(mutants: &[&Mutant]) -> Result<BTreeMap<String, String>> {
         let text = text.replacen(from, to, 1);
         files.insert(file.to_owned(), text);
     }
-    for file in tracked()?.iter().filter(|file| file.starts_with("src/store/sqlite/") && file.ends_with(".rs")) {
+    for file in tracked()?.iter().filter(|file| file.starts_with("src/store/sqlite/") && is(file, "rs")) {
         let text = hooked(read(&mut files, file)?);
         files.insert(file.clone(), text);
     }
@@ -125,7 +125,7 @@ fn planted(mutants: &[&Mutant]) -> Result<BTreeMap<String, String>> {
     files.insert(ROOT.to_owned(), root);
     files.insert(MODULE.to_owned(), MODULE_TEXT.replace("VARIABLE", VARIABLE).replace("// TABLE\n", &table));
     // A file of SQL stays what it is: its defects are in the module.
-    files.retain(|file, _| !file.ends_with(".sql"));
+    files.retain(|file, _| !is(file, "sql"));
     Ok(files)
 }
 
@@ -148,6 +148,10 @@ pub fn sql(text: &'static str) -> &'static str {
     Box::leak(text.replacen(find, plant, 1).into_boxed_str())
 }
 "#;
+
+fn is(file: &str, extension: &str) -> bool {
+    Path::new(file).extension().is_some_and(|end| end == extension)
+}
 
 /// The crate that has the module, as a file calls it.
 fn crate_of(file: &str) -> &'static str {
