@@ -184,10 +184,7 @@ impl Completer {
                 }
                 Err(error) if error.is_retryable() => {
                     warn_of!(error, waiting = rest.len(), "outcomes could not be recorded; trying again");
-                    tokio::select! {
-                        () = self.lost.cancelled() => {}
-                        () = tokio::time::sleep(delays.next_delay()) => {}
-                    }
+                    self.pause(&mut delays).await;
                 }
                 Err(error) if part > 1 => {
                     // In halves: of a thousand with one bad among them, twenty statements record the others.
@@ -208,9 +205,10 @@ impl Completer {
     async fn give_up(&self, fence: Fence, error: &Error) {
         let why = format!("its outcome could not be recorded: {error}");
         let dead = Settlement::new(fence, Verdict::Dead).error(&why, None);
-        if let Err(again) = self.store.settle(self.node, &[dead]).await {
+        let dead = [dead];
+        if let Err(again) = self.through_outages(|| self.store.settle(self.node, &dead)).await {
             tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
-            if let Err(error) = self.store.put_off(self.node, fence, PUT_OFF).await {
+            if let Err(error) = self.through_outages(|| self.store.put_off(self.node, fence, PUT_OFF)).await {
                 tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
                 // First out of hand: what still counts as known when the suspicion is looked into is not given back.
                 self.in_flight.remove(std::iter::once(fence));
@@ -218,6 +216,27 @@ impl Completer {
             }
         } else {
             tracing::error!(job = %fence.id, %error, "an outcome can't be recorded; the job is a dead letter");
+        }
+    }
+
+    /// Repeats a call for as long as only an outage keeps it from an answer, and the lease lasts.
+    async fn through_outages<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
+        let mut delays = Reconnect::new(Duration::from_secs(2));
+        loop {
+            match call().await {
+                Err(error) if error.is_retryable() && !self.lost.is_cancelled() => {
+                    tracing::debug!(%error, "a job whose outcome was refused could not be put aside; trying again");
+                    self.pause(&mut delays).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn pause(&self, delays: &mut Reconnect) {
+        tokio::select! {
+            () = self.lost.cancelled() => {}
+            () = tokio::time::sleep(delays.next_delay()) => {}
         }
     }
 }

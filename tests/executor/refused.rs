@@ -278,3 +278,34 @@ async fn what_can_not_even_be_put_off_is_given_back_at_once() {
     gates[3].open();
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
+
+/// A server that is out of a resource just then refuses nothing for good: the job is not put off for a minute, nor given back to run again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_on_the_way_to_the_dead_letters_is_waited_for() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let ids = send::<Pg<false>>(&messages, 1).await;
+    let bad = ids[JOBS / 2];
+    db.refuse_into("timer_job", bad).await;
+    // A sequence remembers what was rolled back.
+    db.raw(&format!(
+        "create sequence {{schema}}.tries;
+         create function {{schema}}.exhausted() returns trigger language plpgsql security definer set search_path = {{schema}} as
+             $$ begin
+                 if nextval('{{schema}}.tries') <= 3 then raise exception 'no memory' using errcode = 'out_of_memory'; end if;
+                 return new;
+             end $$;
+         create trigger exhausted before insert on {{schema}}.dead_letter_job for each row
+             when (new.id = '{bad}') execute function {{schema}}.exhausted()"
+    ))
+    .await;
+    let (runs, gate) = (Runs::default(), Gate::closed());
+    let later = || Ok(Outcome::Snooze(Duration::from_secs(3600)));
+    let executor = counting::<Pg<false>>(&messages, quick(), &runs, &gate, later).await;
+    gate.waiting(JOBS).await;
+    gate.open();
+    db.reaches(bad, JobState::Dead).await;
+    db.counts(JobState::Timer, JOBS - 1).await;
+    assert_eq!((db.jobs().detail(bad).await.summary.attempt, runs.all()), (1, vec![1; JOBS]), "it was claimed again");
+    assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().in_flight, 0);
+}
