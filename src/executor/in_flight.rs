@@ -13,7 +13,8 @@ use crate::error::warn_of;
 use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::JobStore;
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod tests;
 
 /// How often a node compares what it owns with what it has in hand though nothing seems wrong.

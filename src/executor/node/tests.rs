@@ -50,9 +50,9 @@ async fn beaten(lease: Duration, server: Option<ServerIdentity>, answers: Vec<An
     (registered.elapsed(), doubts.is_suspicious())
 }
 
-fn server(history: &str, started: i64) -> Option<ServerIdentity> {
+fn server(history: &str, started: i64) -> ServerIdentity {
     let started = jiff::Timestamp::from_second(started).unwrap();
-    Some(ServerIdentity { history: history.to_owned(), started })
+    ServerIdentity { history: history.to_owned(), started }
 }
 
 /// As exact as a try that is under way at the end may be.
@@ -78,18 +78,18 @@ async fn a_lease_counts_from_before_its_renewal_was_sent() {
 #[tokio::test(start_paused = true)]
 async fn what_is_owned_is_looked_at_after_a_heartbeat_that_failed() {
     let lease = Duration::from_secs(30);
-    let well = || Answer::From(server("one", 1), 0);
-    let (_, doubts) = beaten(lease, server("one", 1), vec![well(), well()]).await;
+    let well = || Answer::From(Some(server("one", 1)), 0);
+    let (_, doubts) = beaten(lease, Some(server("one", 1)), vec![well(), well()]).await;
     assert!(!doubts, "nothing happened");
-    let (_, doubts) = beaten(lease, server("one", 1), vec![well(), Answer::Refused, well()]).await;
+    let (_, doubts) = beaten(lease, Some(server("one", 1)), vec![well(), Answer::Refused, well()]).await;
     assert!(doubts);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_owned_is_looked_at_after_the_server_was_started_anew() {
     let lease = Duration::from_secs(30);
-    let (lost, doubts) = beaten(lease, server("one", 1), vec![Answer::From(server("one", 2), 0)]).await;
+    let (lost, doubts) = beaten(lease, Some(server("one", 1)), vec![Answer::From(Some(server("one", 2)), 0)]).await;
     assert!(doubts && near(lost, Duration::from_secs(10 + 29)), "the same node goes on: {lost:?}");
-    let (lost, _) = beaten(lease, server("one", 1), vec![Answer::From(server("another", 1), 0)]).await;
+    let (lost, _) = beaten(lease, Some(server("one", 1)), vec![Answer::From(Some(server("another", 1)), 0)]).await;
     assert!(near(lost, Duration::from_secs(10)), "of another history it ends at once: {lost:?}");
 }

@@ -91,7 +91,7 @@ impl Inner {
         let beacons = self.beacons.clone();
         self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
-            let released = release_unknown(connection, node, &&fence_lists(&[]), None)?;
+            let released = release_unknown(connection, node, &fence_lists(&[]), None)?;
             forget(connection, &beacons)?;
             Ok(released)
         })
