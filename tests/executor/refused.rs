@@ -7,11 +7,11 @@ use std::time::Duration;
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 
-use crate::support::eventually;
 use crate::support::postgres::Pg;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
 use crate::support::world::{Gate, PATIENCE, World, patient, quick};
+use crate::support::{TestDb, eventually};
 
 /// What the database says when it refuses.
 const REFUSED: &str = "not this one";

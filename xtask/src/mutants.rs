@@ -8,6 +8,7 @@ mod executor;
 mod message;
 mod plant;
 mod program;
+mod protocol;
 mod sql;
 mod store;
 mod verdict;
@@ -48,10 +49,18 @@ struct Mutant {
 }
 
 fn all() -> Vec<&'static Mutant> {
-    [sql::MUTANTS, store::MUTANTS, message::MUTANTS, executor::MUTANTS, broker::MUTANTS, program::MUTANTS]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        sql::MUTANTS,
+        protocol::MUTANTS,
+        store::MUTANTS,
+        message::MUTANTS,
+        executor::MUTANTS,
+        broker::MUTANTS,
+        program::MUTANTS,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[derive(Debug, Default, PartialEq)]

@@ -41,4 +41,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "wait.filter(|_| !$on).map_or_else(|| JobError::new(&text), |wait| JobError::retry_after(&text, wait))",
         "package(jobwright-cli) & test(/urls_say_how_it_ended|retry/)",
     ),
+    of(
+        "draining-overlooks-what-is-due",
+        "cli/src/commands/drained.rs",
+        "overdue += queue.overdue;",
+        "if !$on { overdue += queue.overdue; }",
+        "package(jobwright-cli) & test(/a_timer_that_is_due_is_work/)",
+    ),
+    of(
+        "draining-overlooks-external-workers",
+        "cli/src/commands/drained.rs",
+        "+ queue.external;",
+        "+ if $on { 0 } else { queue.external };",
+        "package(jobwright-cli) & test(/what_an_external_worker_has/)",
+    ),
+    of(
+        "programs-get-the-passwords-of-their-worker",
+        "cli/src/handlers/command.rs",
+        "if !self.pass_urls {",
+        "if !self.pass_urls && !$on {",
+        "package(jobwright-cli) & test(/programs_get_no_password/)",
+    ),
+    of(
+        "readers-may-use-the-functions-of-triggers",
+        "migrations/postgres/0013_rights.sql",
+        "revoke execute on function {schema}.block_job() from public;\n",
+        "",
+        "package(jobwright-cli) & test(/a_reader_can_not_use/)",
+    ),
 ];

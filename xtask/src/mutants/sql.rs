@@ -265,7 +265,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "the-end-of-a-job-frees-its-key-before-its-period",
-        "migrations/postgres/0007_unique.sql",
+        "migrations/postgres/0013_rights.sql",
         "where job_id = old.id and hold <> 'period' for update skip locked",
         "where job_id = old.id for update skip locked",
         "binary(conformance) & test(/^postgres::uniques::/)",
@@ -287,7 +287,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Groups and limits.
     of(
         "an-ordered-group-goes-on-past-a-failure",
-        "migrations/postgres/0003_gates.sql",
+        "migrations/postgres/0013_rights.sql",
         "        kept := 'g:' || (old.terms ->> 'group');\n",
         "        kept := null;\n",
         "binary(conformance) & test(/^postgres::groups::/)",
@@ -301,17 +301,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "handlers-of-dead-nodes-hold-their-group",
-        "migrations/postgres/0012_endings.sql",
+        "migrations/postgres/0013_rights.sql",
         "if new.node is not null and not exists",
         "if false and new.node is not null and not exists",
         "binary(conformance) & test(/^postgres::endings::/)",
-    ),
-    of(
-        "openings-are-taken-early",
-        "src/store/postgres/sql/admit_candidates.sql",
-        "select ctid from {schema}.opening where opens_at <= statement_timestamp() limit $5",
-        "select ctid from {schema}.opening limit $5",
-        "binary(state_machine) & test(/postgres/)",
     ),
     of(
         "a-rate-forgets-half-its-period",

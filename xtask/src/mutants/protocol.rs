@@ -1,0 +1,100 @@
+//! In the statements of PostgreSQL, as far as the rules of the protocol show it: found by the bridge to the model, and by statements that are stopped midway.
+
+use super::Mutant;
+
+const fn of(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    plant: &'static str,
+    tests: &'static str,
+) -> Mutant {
+    Mutant { name, file, find, plant, tests }
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    of(
+        "a-claim-does-not-hold-its-node",
+        "src/store/postgres/sql/claim.sql",
+        "coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id",
+        "coalesce((select n.id from {schema}.node n where n.id = $1 and n.dead_at is null), {schema}.refuse_node($1)) as id",
+        "binary(conformance) & test(/^postgres::under_way::/)",
+    ),
+    of(
+        "a-claim-of-deliveries-does-not-hold-its-node",
+        "src/store/postgres/sql/claim_delivered.sql",
+        "coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id",
+        "coalesce((select n.id from {schema}.node n where n.id = $1 and n.dead_at is null), {schema}.refuse_node($1)) as id",
+        "binary(conformance) & test(/^postgres::under_way::/)",
+    ),
+    of(
+        "a-hand-over-does-not-hold-its-node",
+        "src/store/postgres/sql/insert_owned.sql",
+        "select {schema}.hold_node($13) as id",
+        "select (select n.id from {schema}.node n where n.id = $13 and n.dead_at is null) as id",
+        "binary(conformance) & test(/^postgres::under_way::/)",
+    ),
+    of(
+        "a-claim-sees-its-node-as-it-was",
+        "migrations/postgres/0010_liveness.sql",
+        "create function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql volatile",
+        "create function {schema}.hold_node(node bigint) returns bigint\nlanguage plpgsql stable",
+        "binary(conformance) & test(/^postgres::under_way::/)",
+    ),
+    of(
+        "an-id-in-two-tables-stops-recovery",
+        "src/store/postgres/sql/release_lost.sql",
+        "    on conflict (id) do nothing\n",
+        "",
+        "binary(conformance) & test(/^postgres::snapshots::/)",
+    ),
+    of(
+        "an-id-in-two-tables-vetoes-outcomes",
+        "src/store/postgres/sql/settle.sql",
+        "where not dies and verdict in ('retry', 'snooze')\n    on conflict (id) do nothing",
+        "where not dies and verdict in ('retry', 'snooze')",
+        "binary(conformance) & test(/^postgres::snapshots::/)",
+    ),
+    of(
+        "looks-see-nothing",
+        "src/store/postgres/sql/release_unknown.sql",
+        "  and lock_owner = $1",
+        "  and lock_owner = $1 and false",
+        "binary(bridge) & test(/^postgres::claims::/)",
+    ),
+    of(
+        "looks-compare-jobs",
+        "src/store/postgres/sql/release_unknown.sql",
+        "((id, version) in (select * from unnest($2::uuid[], $3::int8[]))) is not true",
+        "($3::int8[] is null or id <> all ($2::uuid[]))",
+        "binary(conformance) & test(/^postgres::recovery::/)",
+    ),
+    of(
+        "looks-at-endings-compare-jobs",
+        "src/store/postgres/sql/unknown_endings.sql",
+        "((job_id, version) in (select * from unnest($2::uuid[], $3::int8[]))) is not true",
+        "($3::int8[] is null or job_id <> all ($2::uuid[]))",
+        "binary(conformance) & test(/^postgres::endings::/)",
+    ),
+    of(
+        "any-hand-out-is-taken-back",
+        "src/store/postgres/sql/take_back.sql",
+        "and ((e.id, e.version) in (select * from unnest($1::uuid[], $2::int8[]))) is true",
+        "and e.version is not null",
+        "binary(bridge) & test(/^postgres::external::/)",
+    ),
+    of(
+        "handlers-of-the-dead-keep-what-they-held",
+        "src/store/postgres/sql/lost_endings.sql",
+        "where e.node is not null and",
+        "where false and",
+        "binary(bridge) & test(/^postgres::groups::/)",
+    ),
+    of(
+        "ids-of-waiting-jobs-are-free",
+        "migrations/postgres/0011_identity.sql",
+        "where not exists (select from {schema}.job t where t.id = i.id)",
+        "where true",
+        "binary(bridge) & test(/^postgres::identity::/)",
+    ),
+];
