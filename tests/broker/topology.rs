@@ -40,7 +40,7 @@ async fn quorum_queues_are_declared_too() {
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let queue = broker.names().deliveries("q");
     assert_eq!(crate::waiting(&broker, &queue).await, Some(0));
-    assert!(all(&broker.check(&queues(), &[]).await.unwrap()[1..3], &TopologyState::Present));
+    assert!(all(&broker.check(&queues(), &[]).await.unwrap()[3..6], &TopologyState::Present));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

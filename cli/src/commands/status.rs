@@ -152,7 +152,7 @@ fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> 
         text.push('\n');
         let rows = report.rejected.iter().map(|(queue, messages)| [queue.clone(), messages.to_string()]);
         text.push_str(&table(["put aside at the broker", "messages"], rows));
-        text.push_str(&format!("→ {}\n", rejected::TODO));
+        text.extend(["→ ", rejected::TODO, "\n"]);
     }
     text.push('\n');
     if nodes.is_empty() {
