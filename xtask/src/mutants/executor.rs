@@ -100,8 +100,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "claims-whose-answer-got-lost-are-kept",
         "src/executor/incarnation.rs",
-        "return self.in_flight.suspect();",
-        "if !$on { self.in_flight.suspect(); } return;",
+        "if !error.kept_nothing() {",
+        "if !error.kept_nothing() && !$on {",
         "binary(faults) & test(/a_claim_whose_answer_got_lost/)",
     ),
     of(

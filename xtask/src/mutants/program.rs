@@ -69,4 +69,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "",
         "package(jobwright-cli) & test(/a_reader_can_not_use/)",
     ),
+    of(
+        "the-doctor-sees-one-server-of-two",
+        "cli/src/commands/doctor/postgres.rs",
+        "if servers.len() < 2 {",
+        "if servers.len() < if $on { 9 } else { 2 } {",
+        "package(jobwright-cli) & test(/the_doctor_finds_two_servers/)",
+    ),
+    of(
+        "a-stalled-database-is-not-said-of-queues",
+        "cli/src/commands/queues.rs",
+        "patiently(settings, admin.rules()).await?",
+        "if $on { admin.rules().await? } else { patiently(settings, admin.rules()).await? }",
+        "package(jobwright-cli) & test(/a_database_that_stalls_after/)",
+    ),
 ];

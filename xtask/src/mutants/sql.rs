@@ -244,8 +244,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "looks-give-back-what-is-claimed-meanwhile",
         "src/store/postgres/sql/release_unknown.sql",
-        "and ($3::int4 is null or ",
-        "and ($3::int4 is null or true or ",
+        "and ($4::int4 is null or ",
+        "and ($4::int4 is null or true or ",
         "binary(conformance) & test(/^postgres::recovery::/)",
     ),
     // Identity, unique keys, queues with a depth.
