@@ -275,7 +275,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
 
     async fn pass(&self, by: Duration) {
         let micros = by.as_micros();
-        let by = format!("interval '{micros} microseconds'");
+        let by = format!("({micros} * interval '1 microsecond')");
         let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
             .map(|table| {
                 let sooner =
@@ -299,7 +299,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
 
     async fn write_ahead(&self, by: Duration) {
         let micros = by.as_micros();
-        let by = format!("interval '{micros} microseconds'");
+        let by = format!("({micros} * interval '1 microsecond')");
         let lives: String = ["job", "blocked_job", "timer_job"]
             .map(|table| {
                 let later =

@@ -27,7 +27,7 @@ use verdict::Verdict;
 /// Which of the planted defects is there. Not one of the program's own variables, which it would refuse.
 const VARIABLE: &str = "PLANTED_DEFECT";
 /// How many defects are looked at side by side: their tests mostly wait.
-const SIDE_BY_SIDE: usize = 2;
+const SIDE_BY_SIDE: usize = 5;
 /// A defect of an interleaving may go unnoticed now and then.
 const TRIES: usize = 3;
 /// The tests of one defect. The runner ends a test that hangs before that (profile `mutants`).

@@ -84,13 +84,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(bridge) & test(/^sqlite::external::/)",
     ),
     of(
-        "embedded-cancelled-handlers-free-their-group",
-        "src/store/sqlite/sql/keep_slots.sql",
-        "where admitted\n",
-        "where admitted and false\n",
-        "binary(bridge) & test(/^sqlite::groups::/)",
-    ),
-    of(
         "embedded-handlers-of-dead-nodes-hold-their-group",
         "src/store/sqlite/sql/lost_endings.sql",
         "where node is not null and",
