@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lapin::Channel;
@@ -32,6 +32,8 @@ pub(super) struct Hub {
     pub(super) ensured: Mutex<((u64, u64), HashSet<Lane>)>,
     /// Raised when something shows that a queue may have gone.
     pub(super) doubts: AtomicU64,
+    /// The publisher is to give up its channel, once everything on it is answered for.
+    pub(super) renew: AtomicBool,
     /// The channel that asks for depths, of this session.
     pub(super) asking: Mutex<Option<(u64, Channel)>>,
     /// No new work; subscriptions and the publisher end.
@@ -53,6 +55,7 @@ impl Hub {
             numbers: AtomicU64::new(0),
             ensured: Mutex::default(),
             doubts: AtomicU64::new(0),
+            renew: AtomicBool::new(false),
             asking: Mutex::default(),
             stop: CancellationToken::new(),
             hang_up: CancellationToken::new(),

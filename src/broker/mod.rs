@@ -228,6 +228,11 @@ impl Broker {
         Subscription::start(&self.hub, queue, prefetch, false)
     }
 
+    /// Publishes on another channel, as soon as everything on this one is answered for.
+    pub(crate) fn renew_channel(&self) {
+        self.hub.renew.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// The same for what exists nowhere but in the broker: on each new channel it takes one message at a time for as long as those come that
     /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others.
     pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {

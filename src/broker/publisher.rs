@@ -183,6 +183,13 @@ impl Publisher {
         if !self.hub.board.is_up() {
             return self.refuse_waiting();
         }
+        if self.sent.is_empty()
+            && self.confirmed.is_empty()
+            && self.fenced.is_empty()
+            && self.hub.renew.swap(false, Ordering::Relaxed)
+        {
+            self.leave_channel();
+        }
         if self.channel.as_ref().is_some_and(|(_, channel)| !channel.status().connected()) {
             self.broken("the broker closed the channel");
         }
@@ -242,6 +249,13 @@ impl Publisher {
         if let Some(why) = broken {
             self.broken(&why);
         }
+    }
+
+    /// In good order: nothing on it waits for an answer.
+    fn leave_channel(&mut self) {
+        let Some((_, channel)) = self.channel.take() else { return };
+        let patience = self.hub.rpc();
+        self.hub.workers.spawn(async move { drop(within(patience, channel.close(200, "renewed".into())).await) });
     }
 
     /// What the client said.

@@ -33,6 +33,8 @@ const UNCONFIRMED: usize = 5_000;
 const LOOK: Duration = Duration::from_secs(1);
 /// The same after the broker refused something, because the queue was full.
 const LOOK_FULL: Duration = Duration::from_millis(100);
+/// How long a queue may refuse everything though each look finds room in it.
+const STUCK: Duration = Duration::from_secs(5);
 /// A queue that nobody sent to for this long is not looked at any more.
 const FORGET: Duration = Duration::from_secs(30);
 
@@ -72,6 +74,8 @@ struct State {
     open: bool,
     full: bool,
     used: Instant,
+    /// Since when it refuses everything, unless a look found it full.
+    refuses: Option<Instant>,
 }
 
 impl Pipe {
@@ -147,6 +151,14 @@ impl Pipe {
             .map(|row| wire::delivery(names, &row.queue, &row.kind, Fence::new(row.id, 0)))
             .collect();
         let outcomes = self.broker.publish(messages).await;
+        let mut taken: Vec<&str> = Vec::new();
+        for (row, _) in pointers.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Published::Acked) {
+            // Nearly always they are of one queue.
+            if !taken.contains(&row.queue.as_str()) {
+                taken.push(&row.queue);
+                self.accepted(&row.queue);
+            }
+        }
         let back: Vec<(&Pointer, Published)> =
             pointers.iter().zip(outcomes).filter(|(_, outcome)| *outcome != Published::Acked).collect();
         for (row, outcome) in &back {
@@ -193,7 +205,7 @@ impl Pipe {
             state.used = Instant::now();
             return state.open;
         }
-        let state = State { open: false, full: false, used: Instant::now() };
+        let state = State { open: false, full: false, used: Instant::now(), refuses: None };
         let lane = Arc::new(Lane { state: Mutex::new(state), look: Notify::new() });
         lanes.insert(queue.to_owned(), lane.clone());
         self.runtime.spawn(watch(Arc::downgrade(self), lane, queue.to_owned()));
@@ -209,9 +221,18 @@ impl Pipe {
         }
     }
 
+    fn accepted(&self, queue: &str) {
+        if let Some(lane) = self.lanes().get(queue) {
+            lane.state().refuses = None;
+        }
+    }
+
     fn refused(&self, queue: &str, full: bool) {
         if let Some(lane) = self.lanes().get(queue) {
             let mut state = lane.state();
+            if full {
+                state.refuses.get_or_insert_with(Instant::now);
+            }
             state.open = false;
             state.full = full;
             lane.look.notify_one();
@@ -243,6 +264,19 @@ impl Pipe {
         let room = found.is_some_and(|depth| depth.messages < limit.max(1));
         state.open = room && found.is_some_and(|depth| depth.consumers > 0);
         state.full = found.is_some() && !room;
+        if state.full {
+            state.refuses = None;
+        }
+        // A quorum queue tells a channel when it is full, and when it no longer is. If its leader is lost in between, the channel is not told, and
+        // everything it publishes is refused for ever. A new channel asks anew.
+        if state.open && state.refuses.is_some_and(|since| since.elapsed() >= STUCK) {
+            state.refuses = None;
+            tracing::warn!(
+                queue,
+                "the broker refuses everything for a queue that has room; publishing on a new channel"
+            );
+            self.broker.renew_channel();
+        }
         Some(if state.full { LOOK_FULL } else { LOOK })
     }
 }

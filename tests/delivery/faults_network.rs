@@ -186,6 +186,24 @@ async fn confirms_are_lost_or_turned_into_refusals() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// As a quorum queue does to a channel that it told that it was full, if its leader is lost before it tells that it no longer is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_on_which_everything_is_refused_is_given_up() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let frames = Frames::start(site.address()).await;
+    let producer = site.messages_with(&site.broker_by(frames.address)).await;
+    let elsewhere = site.messages().await;
+    let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
+    let mut ids = site.warm(&producer, note).await;
+    frames.confirms(Confirms::NackedHere);
+    // Until one goes through the broker again.
+    ids.extend(site.warm(&producer, note).await);
+    let stats = producer.broker().unwrap().stats();
+    assert!(stats.nacked > 0 && stats.changes == 1, "on the same connection: {stats:?}");
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 /// Channels end with an error, and subscriptions are cancelled, while the connection lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {

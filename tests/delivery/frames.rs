@@ -14,6 +14,8 @@ use tokio::task::JoinHandle;
 /// Class and method of the frames that matter here.
 const CHANNEL_CLOSE: [u8; 4] = [0, 20, 0, 40];
 const CHANNEL_CLOSE_OK: [u8; 4] = [0, 20, 0, 41];
+const CHANNEL_OPEN: [u8; 4] = [0, 20, 0, 10];
+const CONFIRM_SELECT: [u8; 4] = [0, 85, 0, 10];
 const CANCEL: [u8; 4] = [0, 60, 0, 30];
 const DELIVER: [u8; 4] = [0, 60, 0, 60];
 const ACK: [u8; 4] = [0, 60, 0, 80];
@@ -28,6 +30,8 @@ pub(crate) enum Confirms {
     Lost,
     /// They arrive as refusals.
     Nacked,
+    /// The same, until a connection that publishes opens another channel.
+    NackedHere,
 }
 
 /// What makes a channel or a subscription end.
@@ -129,8 +133,14 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
         let mut hello = [0; 8];
         from_client.read_exact(&mut hello).await.ok()?;
         to_server.lock().await.write_all(&hello).await.ok()?;
+        let mut publishes = false;
         loop {
             let frame = Frame::read(&mut from_client).await?;
+            publishes |= frame.is(CONFIRM_SELECT);
+            if publishes && frame.is(CHANNEL_OPEN) {
+                let (here, pass) = (Confirms::NackedHere as u8, Confirms::Pass as u8);
+                let _ = rules.confirms.compare_exchange(here, pass, Ordering::SeqCst, Ordering::SeqCst);
+            }
             if !closing.swallows(&frame, false) {
                 frame.write(&mut *to_server.lock().await).await?;
             }
@@ -165,7 +175,7 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
                 if confirms == Confirms::Lost as u8 {
                     continue;
                 }
-                if confirms == Confirms::Nacked as u8 {
+                if confirms == Confirms::Nacked as u8 || confirms == Confirms::NackedHere as u8 {
                     frame.0[7..11].copy_from_slice(&NACK);
                 }
             }

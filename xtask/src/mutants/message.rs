@@ -35,6 +35,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(context) & test(/commits/)",
     ),
     of(
+        "a-channel-on-which-everything-is-refused-stays",
+        "src/message/pipe.rs",
+        "self.broker.renew_channel();",
+        "if !$on { self.broker.renew_channel(); }",
+        "binary(delivery) & test(/a_channel_on_which_everything/)",
+    ),
+    of(
         "holds-without-end",
         "src/message/pipe.rs",
         "                *hold = HOLD;\n",
