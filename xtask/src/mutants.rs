@@ -48,6 +48,17 @@ struct Mutant {
     tests: &'static str,
 }
 
+/// In the order of its fields.
+const fn of(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    plant: &'static str,
+    tests: &'static str,
+) -> Mutant {
+    Mutant { name, file, find, plant, tests }
+}
+
 fn all() -> Vec<&'static Mutant> {
     [
         sql::MUTANTS,

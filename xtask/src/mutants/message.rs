@@ -1,16 +1,6 @@
 //! In what happens between a context and its commit.
 
-use super::Mutant;
-
-const fn of(
-    name: &'static str,
-    file: &'static str,
-    find: &'static str,
-    plant: &'static str,
-    tests: &'static str,
-) -> Mutant {
-    Mutant { name, file, find, plant, tests }
-}
+use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(

@@ -1,16 +1,6 @@
 //! In the statements of PostgreSQL, as far as the rules of the protocol show it: found by the bridge to the model, and by statements that are stopped midway.
 
-use super::Mutant;
-
-const fn of(
-    name: &'static str,
-    file: &'static str,
-    find: &'static str,
-    plant: &'static str,
-    tests: &'static str,
-) -> Mutant {
-    Mutant { name, file, find, plant, tests }
-}
+use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
