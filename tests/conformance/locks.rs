@@ -325,8 +325,12 @@ pub(crate) async fn a_silent_transaction_keeps_no_node_from_retiring<const POOLE
     assert_eq!(store.state(claimed.id).await, Some(JobState::Waiting));
     assert!(store.pulse(node).await.dead);
     held.release().await;
-    store.release_all_lost().await;
-    assert_eq!(store.pulses().await.unwrap(), []);
+    // The wait that was given up may still stand at the server, and then has the lock for a moment.
+    eventually(SOON, async || {
+        store.release_all_lost().await;
+        store.pulses().await.unwrap().is_empty()
+    })
+    .await;
 }
 
 /// A round that is about to park a job behind a gate, and a rule that opens it: they take turns, or the job would wait for ever.
