@@ -231,7 +231,16 @@ impl Pipe {
         if let Some(lane) = self.lanes().get(queue) {
             let mut state = lane.state();
             if full {
-                state.refuses.get_or_insert_with(Instant::now);
+                // A quorum queue tells a channel when it is full, and when it no longer is. If its leader is lost in between, the channel is not
+                // told, and everything it publishes is refused for ever. A new channel asks anew.
+                if state.refuses.get_or_insert_with(Instant::now).elapsed() >= STUCK {
+                    state.refuses = None;
+                    tracing::warn!(
+                        queue,
+                        "the broker refuses everything for a queue that has room; publishing on a new channel"
+                    );
+                    self.broker.renew_channel();
+                }
             }
             state.open = false;
             state.full = full;
@@ -266,16 +275,6 @@ impl Pipe {
         state.full = found.is_some() && !room;
         if state.full {
             state.refuses = None;
-        }
-        // A quorum queue tells a channel when it is full, and when it no longer is. If its leader is lost in between, the channel is not told, and
-        // everything it publishes is refused for ever. A new channel asks anew.
-        if state.open && state.refuses.is_some_and(|since| since.elapsed() >= STUCK) {
-            state.refuses = None;
-            tracing::warn!(
-                queue,
-                "the broker refuses everything for a queue that has room; publishing on a new channel"
-            );
-            self.broker.renew_channel();
         }
         Some(if state.full { LOOK_FULL } else { LOOK })
     }
