@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::codec::Codecs;
 use crate::error::{Error, Result};
 use crate::job::{JobId, NodeId};
 use crate::message::WakeUp;
@@ -11,7 +12,8 @@ use crate::store::{
     Scope, StatusReport, Steered,
 };
 
-/// Looks at jobs and steers them, on behalf of somebody. Got from [`MessageServices::admin`](crate::MessageServices::admin); cheap to
+/// Looks at jobs and steers them, on behalf of somebody. What a [codec](crate::codec) made is shown decoded; what it can't decode, as it
+/// is stored. Got from [`MessageServices::admin`](crate::MessageServices::admin); cheap to
 /// clone.
 ///
 /// Every method that changes something takes effect on all nodes, wakes the executors that may have more to do, and leaves an entry in
@@ -32,6 +34,7 @@ use crate::store::{
 pub struct Admin {
     jobs: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
+    codecs: Codecs,
     by: Option<String>,
     dry_run: bool,
 }
@@ -43,8 +46,8 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    pub(crate) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>) -> Self {
-        Self { jobs, wakeup, by: None, dry_run: false }
+    pub(crate) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs) -> Self {
+        Self { jobs, wakeup, codecs, by: None, dry_run: false }
     }
 
     /// Who does what follows, for the audit. At most 200 bytes.
@@ -92,7 +95,11 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-        self.jobs.list(filter, page).await
+        let mut jobs = self.jobs.list(filter, page).await?;
+        for job in &mut jobs {
+            self.codecs.read_error(&mut job.last_error, &job.kind);
+        }
+        Ok(jobs)
     }
 
     /// Everything known about one job; `None` = it is in no state any more.
@@ -100,7 +107,7 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
-        self.jobs.show(id).await
+        Ok(self.jobs.show(id).await?.map(|detail| self.codecs.detail(detail)))
     }
 
     /// How far a job has got, and what its next attempt goes on from; `None` = its handler has said nothing.
@@ -108,7 +115,14 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn progress(&self, id: JobId) -> Result<Option<JobProgress>> {
-        self.jobs.progress(id).await
+        let mut progress = self.jobs.progress(id).await?;
+        if let Some(JobProgress { checkpoint: Some(checkpoint), .. }) = &mut progress
+            && !self.codecs.is_empty()
+            && let Some(job) = self.jobs.show(id).await?
+        {
+            self.codecs.read_checkpoint(checkpoint, &job.summary.kind);
+        }
+        Ok(progress)
     }
 
     /// What a job's handler left when it was done, for as long as that is kept.
@@ -116,7 +130,7 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
-        self.jobs.result(id).await
+        self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()
     }
 
     /// What dead letters died of, at most `limit` groups.
@@ -124,7 +138,11 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        self.jobs.dead_groups(filter, limit).await
+        let mut found = self.jobs.dead_groups(filter, limit).await?;
+        for group in &mut found.groups {
+            group.error = self.codecs.read_text(std::mem::take(&mut group.error), &group.kind);
+        }
+        Ok(found)
     }
 
     /// How attempts and jobs ended, the newest first, as far as history is kept.
@@ -132,7 +150,11 @@ impl Admin {
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
-        self.jobs.history(filter, limit).await
+        let mut entries = self.jobs.history(filter, limit).await?;
+        for entry in &mut entries {
+            self.codecs.read_error(&mut entry.error, &entry.kind);
+        }
+        Ok(entries)
     }
 
     /// What operators did, the newest first.

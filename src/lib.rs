@@ -54,6 +54,7 @@
 //! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
 //! | what can go wrong | [`Error`], [`ErrorKind`] |
 //! | tests of a program that uses it | [`testing`] |
+//! | payloads encrypted or compressed | [`codec`] |
 //! | the seams: message services, stores | [`message`], [`store`] |
 //!
 //! # Which database
@@ -73,6 +74,7 @@
 mod admin;
 pub(crate) mod backoff;
 pub mod broker;
+pub mod codec;
 pub mod config;
 mod conflict;
 mod context;
@@ -114,4 +116,7 @@ mod documents {
     mod engine {}
     #[doc = include_str!("../docs/testing.md")]
     mod testing {}
+    #[cfg(feature = "codecs")]
+    #[doc = include_str!("../docs/payloads.md")]
+    mod payloads {}
 }

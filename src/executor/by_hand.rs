@@ -190,7 +190,12 @@ impl<S: Store> ByHand<S> {
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
         let cancellations = Cancellations::default();
         let cancelled = Stop { cancellations: &cancellations, fence: job.fence() };
-        let engine = Engine { jobs: &self.node.store, node: self.node.id, largest: self.node.messages.limits.payload };
+        let engine = Engine {
+            jobs: &self.node.store,
+            node: self.node.id,
+            largest: self.node.messages.limits.payload,
+            codecs: &self.node.messages.codecs,
+        };
         let attempt = Attempt { job: &job, context, engine, cancelled, slots: &slots };
         Ok(match worker::execute(&kind, attempt).await {
             Ending::Returned(ended) => ended,

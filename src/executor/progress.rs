@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::JobContext;
+use crate::codec::{Codecs, Label, Part};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{NodeId, check_numbers};
+use crate::job::{NodeId, Payload, check_numbers};
 use crate::store::{CHECKPOINT_MAX, JobStore, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
 
 /// The engine behind a running handler.
@@ -19,6 +20,7 @@ pub(super) struct Engine<'a> {
     pub(super) node: NodeId,
     /// Longest payload, in bytes.
     pub(super) largest: usize,
+    pub(super) codecs: &'a Codecs,
 }
 
 impl<A, S: Store> JobContext<'_, A, S> {
@@ -49,6 +51,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 json.get().len()
             )));
         }
+        let json = self.engine.codecs.keep_json(json, self.label(Part::Checkpoint))?;
         self.record(ProgressUpdate { checkpoint: Some(json), ..ProgressUpdate::default() }).await
     }
 
@@ -60,7 +63,8 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let Some(json) = self.engine.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint) else {
             return Ok(None);
         };
-        serde_json::from_str(json.get()).map(Some).map_err(|error| {
+        let checkpoint = self.engine.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
+        checkpoint.decode().map(Some).map_err(|error| {
             Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
                 .with_source(error)
         })
@@ -91,8 +95,13 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 self.job.kind
             )));
         }
+        let payload = self.engine.codecs.keep_json(payload, self.label(Part::Result))?;
         self.context.keep_result(NewResult { id: self.job.id, kind: self.job.kind.clone(), payload, retention });
         Ok(())
+    }
+
+    fn label(&self, part: Part) -> Label<'_> {
+        Label::new(part, &self.job.kind).queue(&self.job.queue)
     }
 
     fn to_json<T: Serialize>(&self, value: &T, what: &str) -> Result<Box<RawValue>> {

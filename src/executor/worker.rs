@@ -49,9 +49,25 @@ pub(super) fn run<S: Store>(
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
+        let job = match node.messages.codecs.job(job) {
+            Ok(job) => job,
+            Err(unread) => {
+                let (job, error) = *unread;
+                if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
+                    node.reports.send(report).await;
+                }
+                free(&node, slots);
+                return;
+            }
+        };
         let mut conflicts = 0;
         loop {
-            let engine = Engine { jobs: &node.store, node: node.id, largest: node.messages.limits.payload };
+            let engine = Engine {
+                jobs: &node.store,
+                node: node.id,
+                largest: node.messages.limits.payload,
+                codecs: &node.messages.codecs,
+            };
             let mut context = node.messages.begin();
             let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
@@ -79,7 +95,7 @@ fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
 /// A job that has no attempt left was put off, because the outcome of its last one could not be recorded. Its handler does not run again.
 pub(super) async fn bury<S: Store>(node: Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
     let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
-    node.reports.send(settled(&job, &error, Verdict::Dead)).await;
+    node.reports.send(settled(&node, &job, &error, Verdict::Dead)).await;
     free(&node, slots);
 }
 
@@ -231,7 +247,7 @@ pub(super) fn report<S: Store>(
             tracing::info!(reason, "the handler cancelled its job");
             Some(Report::Settled(Settlement::new(fence, Verdict::Cancel)))
         }
-        Ok(Outcome::Dead(reason)) => Some(settled(job, &JobError::new(reason), Verdict::Dead)),
+        Ok(Outcome::Dead(reason)) => Some(settled(node, job, &JobError::new(reason), Verdict::Dead)),
         Err(error) => failure(node, kind, job, &error, conflicts),
     }
 }
@@ -253,15 +269,16 @@ pub(super) fn failure<S: Store>(
         Decision::Later(delay) => Verdict::Retry(delay),
         Decision::Never => Verdict::Dead,
     };
-    Some(settled(job, error, verdict))
+    Some(settled(node, job, error, verdict))
 }
 
-fn settled(job: &Job, error: &JobError, verdict: Verdict) -> Report {
+fn settled<S: Store>(node: &Incarnation<S>, job: &Job, error: &JobError, verdict: Verdict) -> Report {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
         tracing::error!(%error, "the job failed and becomes a dead letter");
     } else {
         tracing::warn!(%error, next = ?verdict, "the attempt failed");
     }
-    Report::Settled(Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text()))
+    let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
+    Report::Settled(node.messages.codecs.settlement(settlement, &job.kind, &job.queue))
 }

@@ -77,6 +77,17 @@ impl Payload {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 
+    /// Whether both mean the same: a store may write JSON in another way than it was sent.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Json(_), Self::Json(_)) => {
+                let value = |payload: &Self| payload.decode::<serde_json::Value>().ok();
+                value(self) == value(other)
+            }
+            _ => self == other,
+        }
+    }
+
     /// Reads the content as JSON, whatever the content type says (foreign senders often say nothing useful).
     ///
     /// # Errors

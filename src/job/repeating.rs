@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::validate::{Limits, check_name};
-use super::{Due, JobId, JobMessage, NewJob, Payload, Schedule};
+use super::{Due, JobId, JobMessage, NewJob, Schedule};
 use crate::error::{Error, Result};
 
 /// Header of a job that a schedule sent: the schedule's name.
@@ -215,7 +215,7 @@ impl ScheduleSpec {
             && (&ours.kind, &ours.queue, ours.priority, ours.max_attempts, &ours.headers)
                 == (&theirs.kind, &theirs.queue, theirs.priority, theirs.max_attempts, &theirs.headers)
             && ours.terms == theirs.terms
-            && same_content(&ours.payload, &theirs.payload)
+            && ours.payload.says_the_same(&theirs.payload)
     }
 
     /// The job of an occurrence. Its id is made of the schedule's name and the moment alone: whoever fires it, and however often,
@@ -232,17 +232,6 @@ impl ScheduleSpec {
     /// A job beside all occurrences.
     pub(crate) fn extra(&self, at: Timestamp) -> JobMessage {
         JobMessage { id: JobId::new(), id_given: false, ..self.occurrence(at) }
-    }
-}
-
-/// Stores may write JSON in another way than it was sent.
-fn same_content(one: &Payload, other: &Payload) -> bool {
-    match (one, other) {
-        (Payload::Json(_), Payload::Json(_)) => {
-            let value = |payload: &Payload| payload.decode::<serde_json::Value>().ok();
-            value(one) == value(other)
-        }
-        _ => one == other,
     }
 }
 

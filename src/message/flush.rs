@@ -10,6 +10,7 @@ use super::pipe::{Pipe, Pointer};
 use super::room::make_room;
 use super::together::Together;
 use super::{Collected, Handoff, WakeUp, WentTo, WhenFull};
+use crate::codec::Codecs;
 use crate::error::Result;
 use crate::job::{Due, Job, JobId, JobMessage, Limits, NewJob};
 use crate::store::{Hint, Inserted, JobStore, OwnedInsert, Preclaim, UnitOfWork};
@@ -22,14 +23,15 @@ pub(crate) struct Means {
     pub(super) together: Arc<Together>,
     pub(super) wakeup: Arc<WakeUp>,
     pub(super) limits: Limits,
+    pub(super) codecs: Codecs,
     /// To the broker, if there is one.
     pub(super) pipe: Option<Arc<Pipe>>,
 }
 
 impl Means {
     /// Without a broker.
-    pub(super) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, limits: Limits) -> Self {
-        Self { together: Together::new(jobs.clone()), jobs, wakeup, limits, pipe: None }
+    pub(super) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, limits: Limits, codecs: Codecs) -> Self {
+        Self { together: Together::new(jobs.clone()), jobs, wakeup, limits, codecs, pipe: None }
     }
 }
 
@@ -81,7 +83,7 @@ impl Handover {
 impl Flush {
     pub(super) fn new(means: Means) -> Self {
         Self {
-            collected: Collected::new(means.limits),
+            collected: Collected::new(means.limits, means.codecs.clone()),
             means,
             handover: None,
             when_full: WhenFull::default(),

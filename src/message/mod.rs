@@ -41,6 +41,7 @@ pub use self::room::WhenFull;
 pub use self::schedules::ScheduleService;
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
+use crate::codec::Codecs;
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, Limits, NewJob};
 use crate::store::Store;
@@ -85,16 +86,17 @@ pub trait MessageServiceFactory<S: Store>: Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     limits: Limits,
+    codecs: Codecs,
     messages: Vec<JobMessage>,
 }
 
 impl Collected {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, messages: Vec::new() }
+    pub(crate) fn new(limits: Limits, codecs: Codecs) -> Self {
+        Self { limits, codecs, messages: Vec::new() }
     }
 
     pub(crate) fn send(&mut self, job: NewJob) -> Result<JobId> {
-        let message = job.validate(self.limits)?;
+        let message = self.codecs.message(job.validate(self.limits)?)?;
         let id = message.id;
         self.messages.push(message);
         Ok(id)

@@ -61,7 +61,7 @@ impl<S: Store> MessageServices<S> {
     }
 
     async fn look_for_result(&self, id: JobId) -> Result<Awaited> {
-        let detail = self.jobs.show(id).await?;
+        let detail = self.jobs.show(id).await?.map(|detail| self.codecs.detail(detail));
         if let Some(detail) = &detail
             && detail.summary.state == JobState::Dead
         {
@@ -71,6 +71,7 @@ impl<S: Store> MessageServices<S> {
             return Ok(Awaited::Pending);
         }
         // Asked second: it was committed together with the end of the job.
-        Ok(self.jobs.result(id).await?.map_or(Awaited::Gone, Awaited::Result))
+        let result = self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()?;
+        Ok(result.map_or(Awaited::Gone, Awaited::Result))
     }
 }

@@ -65,7 +65,13 @@ impl<S: Store> ScheduleService<'_, S> {
 
     async fn put_if(&self, schedule: NewSchedule, seen: Option<i64>) -> Result<Put> {
         let spec = schedule.validate(self.messages.limits)?;
-        let put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
+        let stored = match self.messages.codecs.is_empty() {
+            true => None,
+            false => schedules::get(self.jobs(), &spec.name).await?,
+        };
+        let spec = self.messages.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
+        let mut put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
+        put.schedule = self.messages.codecs.plain_schedule(put.schedule);
         self.messages.wakeup.tell([Hint::Schedule]);
         Ok(put)
     }
@@ -125,7 +131,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<ScheduleInfo>> {
-        schedules::get(self.jobs(), name).await
+        Ok(schedules::get(self.jobs(), name).await?.map(|schedule| self.messages.codecs.plain_schedule(schedule)))
     }
 
     /// All schedules, by name.
@@ -141,7 +147,7 @@ impl<S: Store> ScheduleService<'_, S> {
             if page.is_empty() {
                 return Ok(all);
             }
-            all.extend(page);
+            all.extend(page.into_iter().map(|schedule| self.messages.codecs.plain_schedule(schedule)));
         }
     }
 }

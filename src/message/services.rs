@@ -9,6 +9,7 @@ use super::{
 };
 use crate::admin::Admin;
 use crate::broker::Broker;
+use crate::codec::{Codec, Codecs};
 use crate::config::{BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -26,6 +27,7 @@ pub struct MessageServices<S: Store = Postgres> {
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
     pub(crate) limits: Limits,
+    pub(crate) codecs: Codecs,
     when_full: WhenFull,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
@@ -42,6 +44,7 @@ impl<S: Store> Clone for MessageServices<S> {
             pipe: self.pipe.clone(),
             intake: self.intake,
             limits: self.limits,
+            codecs: self.codecs.clone(),
             when_full: self.when_full,
             call_timeout: self.call_timeout,
         }
@@ -54,7 +57,7 @@ impl<S: Store> MessageServices<S> {
         let jobs = store.jobs();
         let wakeup = Arc::new(WakeUp::new(jobs.clone()));
         let limits = Limits { payload: config.max_payload.max(1) };
-        let means = Means::new(jobs.clone(), wakeup.clone(), limits);
+        let means = Means::new(jobs.clone(), wakeup.clone(), limits, Codecs::default());
         let factory = Arc::new(DbMessageServiceFactory::new(means));
         Self {
             store,
@@ -65,6 +68,7 @@ impl<S: Store> MessageServices<S> {
             pipe: None,
             intake: false,
             limits,
+            codecs: Codecs::default(),
             when_full: WhenFull::default(),
             call_timeout: config.call_timeout,
         }
@@ -94,11 +98,27 @@ impl<S: Store> MessageServices<S> {
             }
         }
         let pipe = Pipe::new(broker, self.jobs.clone(), self.wakeup.clone(), config.depth);
-        let means = Means::new(self.jobs.clone(), self.wakeup.clone(), self.limits);
-        self.factory = Arc::new(AmqpMessageServiceFactory::new(means, pipe.clone()));
         self.pipe = Some(pipe);
         self.intake = config.intake;
+        self.open_with_what_is_set();
         Ok(self)
+    }
+
+    /// Keeps the content of jobs as this codec makes it. Called again, the next one encodes what those before it have made. All programs
+    /// on a database should have the same, executors above all.
+    #[must_use]
+    pub fn with_codec(mut self, codec: impl Codec) -> Self {
+        self.codecs = self.codecs.and(Arc::new(codec));
+        self.open_with_what_is_set();
+        self
+    }
+
+    fn open_with_what_is_set(&mut self) {
+        let means = Means::new(self.jobs.clone(), self.wakeup.clone(), self.limits, self.codecs.clone());
+        self.factory = match &self.pipe {
+            Some(pipe) => Arc::new(AmqpMessageServiceFactory::new(means, pipe.clone())),
+            None => Arc::new(DbMessageServiceFactory::new(means)),
+        };
     }
 
     /// What commits do when a queue is full, unless their context says otherwise.
@@ -193,14 +213,14 @@ impl<S: Store> MessageServices<S> {
         }
     }
 
-    /// The management side of the store.
+    /// The management side of the store. What a codec made is not decoded here, but by [`admin`](Self::admin).
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
         &self.jobs
     }
 
     /// For operators: looks at jobs and steers them.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.jobs.clone(), self.wakeup.clone())
+        Admin::new(self.jobs.clone(), self.wakeup.clone(), self.codecs.clone())
     }
 
     /// The store itself.
@@ -215,7 +235,7 @@ impl<S: Store> MessageServices<S> {
 
     fn enlist_in<'t, T: ?Sized>(&self, transaction: &'t T) -> Enlisted<'t, S, T> {
         Enlisted {
-            collected: Collected::new(self.limits),
+            collected: Collected::new(self.limits, self.codecs.clone()),
             hooks: self.hooks.clone(),
             wakeup: self.wakeup.clone(),
             pipe: self.pipe.clone(),

@@ -9,6 +9,7 @@ mod around;
 mod back_pressure;
 mod batches;
 mod cancelling;
+mod codecs;
 mod conflicts;
 mod endings;
 mod expiry;
@@ -64,6 +65,13 @@ cases! {
         a_full_queue_refuses
         a_sender_waits_in_vain
         waiting_senders_go_on_when_there_is_room
+    }
+    codecs {
+        nothing_of_a_sealed_job_is_stored_in_plain
+        a_key_that_is_missing_costs_an_attempt_and_no_job
+        a_schedule_that_is_put_again_is_unchanged_until_the_key_changes
+        unique_jobs_are_compared_before_they_are_encoded
+        batches_see_plain_payloads_and_lose_only_what_can_not_be_read
     }
     expiry {
         what_nobody_runs_is_a_dead_letter_in_time

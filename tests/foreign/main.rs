@@ -14,6 +14,7 @@ mod envelope;
 mod handing_out;
 mod producers;
 mod refusing;
+mod sealed;
 mod taking_in;
 mod wire;
 mod workers;
@@ -44,6 +45,8 @@ languages! {
         handing_out::hands_out_again_what_a_killed_worker_had
         handing_out::passes_on_what_a_killed_worker_had
         handing_out::takes_in_from_one_and_hands_out_to_the_other
+        sealed::opens_what_we_seal_and_seals_what_we_open
+        sealed::refuses_what_was_sealed_for_something_else
     }
     python = Python {
         producers::submits_what_we_read
@@ -56,5 +59,7 @@ languages! {
         handing_out::hands_out_again_what_a_killed_worker_had
         handing_out::passes_on_what_a_killed_worker_had
         handing_out::takes_in_from_one_and_hands_out_to_the_other
+        sealed::opens_what_we_seal_and_seals_what_we_open
+        sealed::refuses_what_was_sealed_for_something_else
     }
 }

@@ -132,13 +132,13 @@ impl Started {
 }
 
 impl Language {
-    fn command(self, program: &str) -> Command {
+    pub(crate) fn command(self, program: &str) -> Command {
         match self {
             Self::Java => {
                 let jars = class_path();
                 let classes = compiled(&jars);
                 let mut command = Command::new("java");
-                let class = if program == "producer" { "Producer" } else { "Worker" };
+                let class = program[..1].to_ascii_uppercase() + &program[1..];
                 command.arg("-Dfile.encoding=UTF-8").arg("-cp").arg(format!("{}:{jars}", classes.display())).arg(class);
                 command
             }
@@ -190,9 +190,9 @@ fn class_path() -> String {
 fn python() -> PathBuf {
     let path =
         std::env::var_os("JOBWRIGHT_TEST_PYTHON").map_or_else(|| PathBuf::from("/usr/bin/python3"), PathBuf::from);
-    let found = std::process::Command::new(&path).args(["-c", "import pika"]).stderr(Stdio::null()).status();
+    let found = std::process::Command::new(&path).args(["-c", "import pika, jwcrypto"]).stderr(Stdio::null()).status();
     if !found.is_ok_and(|status| status.success()) {
-        missing("Python's AMQP client (pika)", "python3-pika");
+        missing("Python's AMQP client (pika), or its JOSE library (jwcrypto)", "python3-pika, python3-jwcrypto");
     }
     path
 }

@@ -12,7 +12,7 @@ use crate::output::{Format, json, or_dash, print, say, table, time};
 
 pub(crate) async fn run(settings: &Settings, args: &HistoryArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let entries = patiently(settings, messages.jobs().history(&args.filter(), args.limit)).await?;
+    let entries = patiently(settings, messages.admin().history(&args.filter(), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&entries)?,
         Format::Table => print(entries_table(&entries))?,

@@ -41,7 +41,8 @@ fn change(args: &ChangeArgs) -> Change {
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let page = Page { limit: args.limit, after: args.after };
-    let jobs = patiently(settings, messages.jobs().list(&args.filter.with_ids(args.id.iter().copied()), &page)).await?;
+    let jobs =
+        patiently(settings, messages.admin().list(&args.filter.with_ids(args.id.iter().copied()), &page)).await?;
     match args.output.output {
         Format::Json => json(&jobs),
         Format::Table => print(jobs_table(&jobs)),
@@ -70,7 +71,7 @@ fn jobs_table(jobs: &[JobSummary]) -> String {
 
 async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let found = patiently(settings, messages.jobs().dead_groups(&args.filter.with_ids([]), args.limit)).await?;
+    let found = patiently(settings, messages.admin().dead_groups(&args.filter.with_ids([]), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&found),
         Format::Table => {

@@ -36,5 +36,9 @@ pub(crate) async fn connect(settings: &Settings) -> Result<MessageServices<AnySt
 /// Connects to the configured database alone, for what needs no broker.
 pub(crate) async fn connect_database(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
     let config = Config { broker: BrokerConfig::default(), ..settings.core() };
-    Ok(patiently(settings, MessageServices::connect(&config)).await?)
+    let messages = patiently(settings, MessageServices::connect(&config)).await?;
+    Ok(match &settings.seal {
+        Some(seal) => messages.with_codec(seal.clone()),
+        None => messages,
+    })
 }

@@ -104,6 +104,18 @@ pub(super) const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        name: "seal",
+        named: false,
+        keys: &[
+            ("key", Kind::Text),
+            ("compress", Kind::Flag),
+            ("plain_queues", Kind::Words),
+            ("plain_errors", Kind::Flag),
+            ("only_sealed", Kind::Flag),
+        ],
+    },
+    Section { name: "seal_keys", named: true, keys: &[("secret", Kind::Text), ("file", Kind::Text)] },
+    Section {
         name: "history",
         named: false,
         keys: &[("keep", Kind::Text), ("retention", Kind::Duration), ("results", Kind::Duration)],

@@ -6,6 +6,7 @@
 mod handler;
 mod keys;
 mod queue;
+mod seal;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -13,13 +14,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jobwright::codec::Seal;
 use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
 
 use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
 use self::keys::Value;
 pub(crate) use self::queue::Queue;
-pub(crate) use self::sources::{URL_VARIABLES, WITHHELD};
+pub(crate) use self::sources::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
 use self::sources::{apply_environment, apply_file, shout};
 use crate::failure::Failure;
 
@@ -37,6 +39,9 @@ pub(crate) struct Settings {
     drafts: BTreeMap<String, Draft>,
     /// What to run, by kind.
     pub(crate) handlers: BTreeMap<String, Handler>,
+    seal_draft: seal::Draft,
+    /// How payloads are encrypted.
+    pub(crate) seal: Option<Seal>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
     urls_withheld: bool,
 }
@@ -112,6 +117,7 @@ impl Settings {
     fn mention(&mut self, section: &str, name: &str) {
         match section {
             "queues" => drop(self.queues.entry(name.to_owned()).or_default()),
+            "seal_keys" => drop(self.seal_draft.keys.entry(name.to_owned()).or_default()),
             "handlers" => drop(self.drafts.entry(name.to_owned()).or_default()),
             _ => {}
         }
@@ -119,8 +125,11 @@ impl Settings {
 
     /// The name that a part of a variable means: that of the file if it looks the same in capitals.
     fn named(&self, section: &str, shouted: &str) -> String {
-        let known: Vec<&String> =
-            if section == "queues" { self.queues.keys().collect() } else { self.drafts.keys().collect() };
+        let known: Vec<&String> = match section {
+            "queues" => self.queues.keys().collect(),
+            "seal_keys" => self.seal_draft.keys.keys().collect(),
+            _ => self.drafts.keys().collect(),
+        };
         known.into_iter().find(|name| shout(name) == shouted).cloned().unwrap_or_else(|| shouted.to_ascii_lowercase())
     }
 
@@ -157,6 +166,8 @@ impl Settings {
             ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,
             ("queues", key, value) => self.queues.entry(name.to_owned()).or_default().set(key, value)?,
             ("handlers", key, value) => self.drafts.entry(name.to_owned()).or_default().set(key, value)?,
+            ("seal", key, value) => self.seal_draft.set(key, value)?,
+            ("seal_keys", key, value) => self.seal_draft.keys.entry(name.to_owned()).or_default().set(key, value)?,
             ("history", "keep", Value::Text(keep)) => {
                 database.history.keep = keep.parse().map_err(|_| "it is \"off\", \"failed\" or \"all\"".to_owned())?;
             }
@@ -171,6 +182,7 @@ impl Settings {
         for (name, queue) in &mut self.queues {
             queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
         }
+        self.seal = std::mem::take(&mut self.seal_draft).finish().map_err(Failure::Usage)?;
         for (kind, draft) in std::mem::take(&mut self.drafts) {
             let handler = draft.finish().map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
             self.handlers.insert(kind, handler);

@@ -27,6 +27,9 @@ const FOR_HANDLERS: &[&str] = &[
 pub(crate) const URL_VARIABLES: [&str; 4] =
     ["DATABASE_URL", "AMQP_URL", "JOBWRIGHT_DATABASE_URL", "JOBWRIGHT_BROKER_URL"];
 
+/// How variables begin that hold keys: no program gets to see them, whatever its handler says.
+pub(crate) const SEAL_KEYS: &str = "JOBWRIGHT_SEAL_KEYS_";
+
 /// Tells a program that they were kept from it: `jobwright` itself must not take that for "no database is configured".
 pub(crate) const WITHHELD: &str = "JOBWRIGHT_URLS_WITHHELD";
 

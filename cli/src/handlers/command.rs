@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::leash::{self, Leash};
 use super::{Ended, Output, reply, tail, trace};
-use crate::config::{URL_VARIABLES, WITHHELD};
+use crate::config::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -141,6 +141,11 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with(SEAL_KEYS) {
+                command.env_remove(variable);
+            }
+        }
         if !self.pass_urls {
             // They hold the passwords of the worker, which a handler seldom needs and a stranger's payload may make it print.
             for variable in URL_VARIABLES {

@@ -46,6 +46,13 @@ pub(in crate::executor) async fn run<S: Store>(
     let Some(first) = jobs.first() else { return };
     let span = tracing::info_span!("batch", kind = %first.kind, queue = %first.queue, jobs = jobs.len());
     let run = async {
+        let (jobs, unread) = decoded(&node, jobs);
+        for (job, error) in unread {
+            node.reports.send(failed(&node, &kind, &job, &error)).await;
+        }
+        if jobs.is_empty() {
+            return;
+        }
         let mut context = node.messages.begin();
         let ending = execute(&node, &kind, &plan, &jobs, &mut context).await;
         conclude(&node, &kind, &jobs, context, ending).await;
@@ -56,6 +63,18 @@ pub(in crate::executor) async fn run<S: Store>(
     if limited {
         node.queues.values().for_each(|queue| queue.wake());
     }
+}
+
+/// As the handler is to see them, and those that can't be decoded.
+fn decoded<S: Store>(node: &Incarnation<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
+    let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
+    for job in jobs {
+        match node.messages.codecs.job(job) {
+            Ok(job) => good.push(job),
+            Err(why) => unread.push(*why),
+        }
+    }
+    (good, unread)
 }
 
 async fn execute<S: Store>(

@@ -158,12 +158,17 @@ impl Failed {
     async fn settlement<S: Store>(&self, node: &Incarnation<S>) -> Result<Settlement> {
         let Self { fence, error } = self;
         let detail = insist("look at a job of an external worker", || node.store.show(fence.id)).await?;
+        let (mut kind, mut queue) = (String::new(), String::new());
         let verdict = match detail.filter(|detail| detail.version == fence.version) {
-            Some(detail) => decide(node, error, &job(detail)),
+            Some(detail) => {
+                (kind, queue) = (detail.summary.kind.clone(), detail.summary.queue.clone());
+                decide(node, error, &job(node.messages.codecs.detail(detail)))
+            }
             // It is no longer in this worker's hands, and the store will say so.
             None => Verdict::Retry(Duration::ZERO),
         };
-        Ok(Settlement::new(*fence, verdict).error(error.message(), error.detail_text()))
+        let settlement = Settlement::new(*fence, verdict).error(error.message(), error.detail_text());
+        Ok(node.messages.codecs.settlement(settlement, &kind, &queue))
     }
 }
 

@@ -80,6 +80,12 @@ async fn take_in<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, mes
     }
 }
 
+/// As it is to be stored. Its digest was taken before: what is sent twice is one job, and no two contents are encoded alike.
+fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission> {
+    let Submission { message, digest } = submission;
+    Ok(Submission { message: node.messages.codecs.message(message)?, digest })
+}
+
 /// Stores a batch, acks what is stored, and puts aside what is in conflict.
 async fn store<S: Store>(
     node: &Arc<Incarnation<S>>,
@@ -91,7 +97,8 @@ async fn store<S: Store>(
     if batch.is_empty() {
         return Ok(());
     }
-    let submissions: Vec<Submission> = batch.iter().map(|(_, submission)| submission.clone()).collect();
+    let submissions: Vec<Submission> =
+        batch.iter().map(|(_, submission)| encoded(node, submission.clone())).collect::<Result<_>>()?;
     let answers = insist("store submissions", || node.store.receive(&submissions)).await?;
     let mut stored = Vec::new();
     for ((message, submission), answer) in batch.iter().zip(answers) {

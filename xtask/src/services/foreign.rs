@@ -16,7 +16,8 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
     let java = programs::ensure("default-jdk-headless", "a Java compiler (javac)", || programs::on_path("javac"))
         .and_then(|_| programs::ensure("librabbitmq-client-java", "RabbitMQ's Java client", jar))
         .map(|_| ("JOBWRIGHT_TEST_JAVA_CLASSPATH", JARS.join(":")));
-    let python = programs::ensure("python3-pika", "Python's AMQP client (pika)", python)
+    let python = programs::ensure("python3-pika", "Python's AMQP client (pika)", || python("pika"))
+        .and_then(|_| programs::ensure("python3-jwcrypto", "Python's JOSE library", || python("pika, jwcrypto")))
         .map(|path| ("JOBWRIGHT_TEST_PYTHON", path.display().to_string()));
     [java, python]
         .into_iter()
@@ -28,10 +29,11 @@ fn jar() -> Option<PathBuf> {
     JARS.iter().all(|jar| Path::new(jar).is_file()).then(|| PathBuf::from(JARS[0]))
 }
 
-/// A Python that has the client: the one on PATH may be another than Debian's.
-fn python() -> Option<PathBuf> {
+/// A Python that has these modules: the one on PATH may be another than Debian's.
+fn python(modules: &str) -> Option<PathBuf> {
     [programs::on_path("python3"), Some(PathBuf::from("/usr/bin/python3"))].into_iter().flatten().find(|python| {
         python.is_file()
-            && run::capture(Command::new(python).args(["-c", "import pika"]), Duration::from_secs(30)).is_ok()
+            && run::capture(Command::new(python).args(["-c", &format!("import {modules}")]), Duration::from_secs(30))
+                .is_ok()
     })
 }

@@ -1,0 +1,88 @@
+//! `[seal]` and `[seal_keys.ID]`: payloads encrypted at rest.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jobwright::Secret;
+use jobwright::codec::{Seal, SealKey};
+
+use super::keys::Value;
+
+/// `[seal]` as far as it was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    key: Option<String>,
+    compress: bool,
+    plain_queues: Option<Vec<String>>,
+    plain_errors: bool,
+    only_sealed: bool,
+    /// By id.
+    pub(super) keys: BTreeMap<String, KeyDraft>,
+}
+
+/// `[seal_keys.ID]` as far as it was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyDraft {
+    secret: Option<Secret>,
+    file: Option<PathBuf>,
+}
+
+impl Draft {
+    pub(super) fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
+        match (key, value) {
+            ("key", Value::Text(id)) => self.key = Some(id),
+            ("compress", Value::Flag(on)) => self.compress = on,
+            ("plain_queues", Value::Words(names)) => self.plain_queues = Some(names),
+            ("plain_errors", Value::Flag(on)) => self.plain_errors = on,
+            ("only_sealed", Value::Flag(on)) => self.only_sealed = on,
+            _ => return Err("this program does not know what to do with it".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// `None`: nothing is sealed.
+    pub(super) fn finish(self) -> Result<Option<Seal>, String> {
+        let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;
+        let Some(id) = key else {
+            if keys.is_empty() && !compress && !plain_errors && !only_sealed && plain_queues.is_none() {
+                return Ok(None);
+            }
+            return Err("`[seal]` has no `key`: name the key of `[seal_keys.ID]` that seals".to_owned());
+        };
+        let mut all = Vec::with_capacity(keys.len());
+        for (id, draft) in keys {
+            all.push(draft.finish(&id).map_err(|why| format!("`[seal_keys.{id}]` {why}"))?);
+        }
+        let Some(at) = all.iter().position(|key| key.id() == id) else {
+            return Err(format!("`seal.key` is {id:?}, and there is no `[seal_keys.{id}]`"));
+        };
+        let mut seal =
+            Seal::new(all.swap_remove(at)).compress(compress).plain_errors(plain_errors).only_sealed(only_sealed);
+        if let Some(queues) = plain_queues {
+            seal = seal.plain_queues(queues);
+        }
+        Ok(Some(all.into_iter().fold(seal, Seal::also_opens)))
+    }
+}
+
+impl KeyDraft {
+    pub(super) fn set(&mut self, key: &str, value: Value) -> Result<(), String> {
+        match (key, value) {
+            ("secret", Value::Text(secret)) => self.secret = Some(Secret::new(secret)),
+            ("file", Value::Text(path)) => self.file = Some(path.into()),
+            _ => return Err("this program does not know what to do with it".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn finish(self, id: &str) -> Result<SealKey, String> {
+        let text = match (self.secret, self.file) {
+            (Some(secret), None) => secret.expose().to_owned(),
+            (None, Some(path)) => std::fs::read_to_string(&path)
+                .map_err(|error| format!("names the file {}, which can't be read: {error}", path.display()))?,
+            (None, None) => return Err("has neither `secret` nor `file`: give one of them".to_owned()),
+            (Some(_), Some(_)) => return Err("has both `secret` and `file`: remove one of them".to_owned()),
+        };
+        SealKey::from_base64(id, &text).map_err(|error| format!("can't be used: {error}"))
+    }
+}

@@ -1,0 +1,80 @@
+//! Payloads that are encrypted at rest: `[seal]`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
+
+mod common;
+
+use common::{Done, Place};
+
+const SECRET: &str = "4111-1111-1111-1111";
+const KEYS: &str = r#"
+    [seal_keys.2026-11]
+    secret = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+    [seal_keys.2026-12]
+    file = "next.key"
+"#;
+const HANDLERS: &str = r#"
+    [handlers.pay]
+    command = ["sh", "-c", "cat; env"]
+    [handlers.fail]
+    command = ["sh", "-c", "cat >&2; exit 1"]
+"#;
+
+/// Whatever is in the files of the embedded database, its log included.
+fn stored(place: &Place) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            text += &String::from_utf8_lossy(&std::fs::read(path).unwrap());
+        }
+    }
+    text
+}
+
+#[test]
+fn sealed_jobs_are_read_by_programs_and_operators_and_by_nobody_else() {
+    let place = Place::sqlite();
+    std::fs::write(place.file("next.key"), "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
+    place.configure(&format!("[seal]\nkey = \"2026-11\"\ncompress = true\n{KEYS}{HANDLERS}"));
+    let payload = format!("{{\"card\":\"{SECRET}\"}}");
+    place.run(&["send", "pay", &payload]).success();
+    let failing = place.send(&["fail", &payload, "--max-attempts", "1"]);
+    assert!(!stored(&place).contains(SECRET));
+    let shown = place.show(&failing);
+    assert_eq!(shown["payload"]["json"]["card"], SECRET, "{shown}");
+
+    // The key is changed while jobs wait.
+    place.configure(&format!("[seal]\nkey = \"2026-12\"\n{KEYS}{HANDLERS}"));
+    let mut worker = place.command(&["worker", "--drain"]);
+    worker.env("JOBWRIGHT_SEAL_KEYS_2026_11_SECRET", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+    let stdout = Done::from(worker.output().unwrap()).success().stdout;
+    assert!(stdout.contains(SECRET), "its program sees it in plain: {stdout}");
+    assert!(!stdout.contains("SEAL_KEYS"), "and no key: {stdout}");
+    let dead = place.list(&["--state", "dead"]);
+    assert!(dead[0]["last_error"].as_str().unwrap().contains(SECRET), "{dead:?}");
+    assert!(!stored(&place).contains(SECRET), "nor is it in what went wrong");
+
+    // Who has no key sees that there is something, not what.
+    place.configure("");
+    let shown = place.show(&failing);
+    assert_eq!(shown["payload"]["content_type"], "application/jose", "{shown}");
+    assert!(!shown.to_string().contains(SECRET), "{shown}");
+}
+
+#[test]
+fn keys_that_can_not_be_used_are_told_and_never_shown() {
+    let place = Place::sqlite();
+    for (text, says) in [
+        (KEYS.to_owned(), "`[seal]` has no `key`"),
+        (format!("[seal]\nkey = \"other\"\n{}", &KEYS[..KEYS.find("[seal_keys.2026-12]").unwrap()]), "[seal_keys.other]"),
+        (format!("[seal]\nkey = \"2026-11\"\n{KEYS}"), "next.key"),
+        ("[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"c2VjcmV0\"".to_owned(), "base64 of 32 bytes"),
+        ("[seal]\nkey = \"a\"\n[seal_keys.a]".to_owned(), "neither `secret` nor `file`"),
+    ] {
+        place.configure(&text);
+        let refused = place.run(&["status"]).code(2);
+        let refused = refused.says(says);
+        assert!(!refused.stderr.contains("c2Vj") && !refused.stderr.contains("AAEC"), "{refused:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Compression.
+
+use std::io::{Read as _, Write as _};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+
+use super::{Codec, Label, Part};
+use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
+use crate::message::BoxError;
+
+/// The content type; what it was before stands behind it.
+const GZIPPED: &str = "application/gzip;of=";
+/// Longest content that a compressed one may become, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// Compresses payloads, results and checkpoints with gzip (RFC 1952), from some length on, if that makes them shorter.
+///
+/// PostgreSQL compresses long rows by itself; this also spares the way there, the write-ahead log and the broker. Errors, events and
+/// replies stay as they are. External workers get the payload as it is stored, with the content type `application/gzip;of=` and what it
+/// was before. Used with [`Seal`](super::Seal), add this first: what is encrypted can't be compressed.
+#[derive(Clone, Copy, Debug)]
+pub struct Gzip {
+    from: usize,
+}
+
+impl Gzip {
+    /// Compresses what has 4 KiB or more.
+    pub fn new() -> Self {
+        Self { from: 4096 }
+    }
+
+    /// Compresses what has so many bytes or more.
+    #[must_use]
+    pub fn from(mut self, bytes: usize) -> Self {
+        self.from = bytes;
+        self
+    }
+}
+
+impl Default for Gzip {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Codec for Gzip {
+    fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
+        let plain =
+            label.part == Part::Error || label.queue.is_some_and(|queue| [EVENT_QUEUE, REPLY_QUEUE].contains(&queue));
+        let body = content.as_bytes();
+        if plain || body.len() < self.from || content.content_type().starts_with(GZIPPED) {
+            return Ok(content);
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(body)?;
+        let short = encoder.finish()?;
+        if short.len() >= body.len() {
+            return Ok(content);
+        }
+        Ok(Payload::bytes(format!("{GZIPPED}{}", content.content_type()), short))
+    }
+
+    fn decode(&self, content: Payload, _: Label<'_>) -> Result<Payload, BoxError> {
+        let Some(before) = content.content_type().strip_prefix(GZIPPED) else { return Ok(content) };
+        let mut body = Vec::new();
+        // Bounded: few bytes can become very many.
+        GzDecoder::new(content.as_bytes()).take(LARGEST + 1).read_to_end(&mut body)?;
+        if body.len() as u64 > LARGEST {
+            return Err(format!("it becomes longer than {LARGEST} bytes").into());
+        }
+        Ok(if before == "application/json" {
+            Payload::json_text(String::from_utf8(body).map_err(|_| "it says that it is JSON, and is no text")?)?
+        } else {
+            Payload::bytes(before, body)
+        })
+    }
+}

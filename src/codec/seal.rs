@@ -1,0 +1,191 @@
+//! Encryption.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+use super::jwe::{self, ALG, ENC, Header, Sealed};
+use super::{Codec, Label, Part, SealKey};
+use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
+use crate::message::BoxError;
+
+/// The content type of what is sealed (RFC 7515, section 9.2.1).
+const SEALED: &str = "application/jose";
+const DEFLATE: &str = "DEF";
+/// What is shorter is not compressed: there is next to nothing to win.
+const WORTH_IT: usize = 512;
+/// Longest content that a compressed one may become, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// Encrypts with AES-256 and authenticates, as JWE (RFC 7516: `A256KW`, `A256GCM`).
+///
+/// What is sealed names its key, and is bound to the job's kind and to the part of the job it is, so who can write to the table can't
+/// make a payload of one kind from that of another, or from a result. Jobs of the same kind it can exchange.
+///
+/// # Change of keys
+///
+/// First give the new key to every node with [`also_opens`](Self::also_opens), then make it the one that seals and keep the old one
+/// with `also_opens`; drop that when nothing is left that was sealed with it. A node that meets a key it does not have fails the
+/// attempt, and the job is tried again, here or elsewhere.
+///
+/// # Who reads it
+///
+/// External workers get the payload as it is stored: with the content type `application/jose`. Events and replies are messages to
+/// others and stay plain, unless [`plain_queues`](Self::plain_queues) says otherwise.
+#[derive(Clone, Debug)]
+pub struct Seal {
+    key: SealKey,
+    keys: BTreeMap<String, SealKey>,
+    compress: bool,
+    plain_queues: BTreeSet<String>,
+    plain_errors: bool,
+    only_sealed: bool,
+}
+
+impl Seal {
+    /// Seals with this key, and opens with it.
+    pub fn new(key: SealKey) -> Self {
+        Self {
+            keys: BTreeMap::from([(key.id().to_owned(), key.clone())]),
+            key,
+            compress: false,
+            plain_queues: [EVENT_QUEUE, REPLY_QUEUE].map(str::to_owned).into(),
+            plain_errors: false,
+            only_sealed: false,
+        }
+    }
+
+    /// Opens what was sealed with this key too.
+    #[must_use]
+    pub fn also_opens(mut self, key: SealKey) -> Self {
+        self.keys.entry(key.id().to_owned()).or_insert(key);
+        self
+    }
+
+    /// Compresses contents of 512 bytes and more before it encrypts them, if that makes them shorter. Off by default: the length of a
+    /// sealed content then tells something about what is in it, which matters where somebody else can add to it and look.
+    #[must_use]
+    pub fn compress(mut self, on: bool) -> Self {
+        self.compress = on;
+        self
+    }
+
+    /// Payloads of jobs in these queues stay plain. Without a call: those of events and replies, [`EVENT_QUEUE`] and [`REPLY_QUEUE`].
+    #[must_use]
+    pub fn plain_queues(mut self, queues: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.plain_queues = queues.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Errors stay plain, so that people see without a key what goes wrong, and dead letters can be grouped by it. Off by default:
+    /// the text of an error often holds the data that it is about.
+    #[must_use]
+    pub fn plain_errors(mut self, on: bool) -> Self {
+        self.plain_errors = on;
+        self
+    }
+
+    /// Refuses payloads that are not sealed: who can write to the table, but has no key, can't make jobs that run. Jobs that SQL or
+    /// others without a key send fail then. Off by default.
+    #[must_use]
+    pub fn only_sealed(mut self, on: bool) -> Self {
+        self.only_sealed = on;
+        self
+    }
+
+    fn stays_plain(&self, label: Label<'_>) -> bool {
+        match label.part {
+            Part::Payload => label.queue.is_some_and(|queue| self.plain_queues.contains(queue)),
+            Part::Error => self.plain_errors,
+            Part::Result | Part::Checkpoint => false,
+        }
+    }
+}
+
+impl Codec for Seal {
+    fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
+        // Who sent it has sealed it.
+        if self.stays_plain(label) || content.content_type() == SEALED {
+            return Ok(content);
+        }
+        let short = (self.compress && content.as_bytes().len() >= WORTH_IT)
+            .then(|| deflated(content.as_bytes()))
+            .transpose()?
+            .filter(|short| short.len() < content.as_bytes().len());
+        let header = Header {
+            kid: self.key.id().to_owned(),
+            alg: ALG.to_owned(),
+            enc: ENC.to_owned(),
+            typ: typ(label.part),
+            cty: content.content_type().to_owned(),
+            kind: label.kind.to_owned(),
+            zip: short.is_some().then(|| DEFLATE.to_owned()),
+            crit: None,
+        };
+        let sealed = jwe::seal(&self.key, &header, short.as_deref().unwrap_or(content.as_bytes()))?;
+        Ok(Payload::bytes(SEALED, sealed))
+    }
+
+    fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
+        if content.content_type() != SEALED {
+            if self.only_sealed && label.part == Part::Payload && !self.stays_plain(label) {
+                return Err("it is not sealed, and only sealed ones are taken".into());
+            }
+            return Ok(content);
+        }
+        let sealed = Sealed::parse(content.as_str().ok_or("it is not a JWE: it is no text")?)?;
+        let header = &sealed.header;
+        if (header.alg.as_str(), header.enc.as_str()) != (ALG, ENC) || header.crit.is_some() {
+            return Err(format!("it is sealed in another way than with {ALG} and {ENC}").into());
+        }
+        if header.kind != label.kind || header.typ != typ(label.part) {
+            return Err("it was sealed for a job of another kind, or for another part of one".into());
+        }
+        let key = self.keys.get(&header.kid).ok_or_else(|| {
+            let known: Vec<&str> = self.keys.keys().map(String::as_str).collect();
+            format!("it is sealed with the key {:?}; here there are {}", header.kid, known.join(", "))
+        })?;
+        let (header, body) = sealed.open(key)?;
+        let body = match header.zip.as_deref() {
+            None => body,
+            Some(DEFLATE) => inflated(&body)?,
+            Some(_) => return Err("it is compressed in another way than DEF".into()),
+        };
+        Ok(if header.cty == "application/json" {
+            let text = String::from_utf8(body).map_err(|_| "it says that it is JSON, and is no text")?;
+            Payload::json_text(text)?
+        } else {
+            Payload::bytes(header.cty, body)
+        })
+    }
+
+    fn is_current(&self, content: &Payload) -> bool {
+        content
+            .as_str()
+            .and_then(|text| Sealed::parse(text).ok())
+            .is_some_and(|sealed| sealed.header.kid == self.key.id())
+    }
+}
+
+fn typ(part: Part) -> String {
+    format!("jobwright-{}", part.as_str())
+}
+
+fn deflated(content: &[u8]) -> Result<Vec<u8>, BoxError> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(content)?;
+    Ok(encoder.finish()?)
+}
+
+/// Bounded: few bytes can become very many.
+fn inflated(body: &[u8]) -> Result<Vec<u8>, BoxError> {
+    let mut content = Vec::new();
+    DeflateDecoder::new(body).take(LARGEST + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > LARGEST {
+        return Err(format!("it becomes longer than {LARGEST} bytes").into());
+    }
+    Ok(content)
+}
