@@ -6,6 +6,7 @@ compile_error!("xtask starts servers the Unix way: on other systems, run it in a
 mod bench;
 mod ci;
 mod counts;
+mod fuzz;
 mod ha;
 mod matrix;
 mod model;
@@ -45,6 +46,9 @@ Commands:
   mutants [--list] [NAME...]
                     plants known defects in a copy of the tree, one at a time, and runs the tests that have to notice each;
                     fails if one survives. What the tests said is in target/mutants/
+  fuzz [--runs N] [TARGET...]
+                    looks for inputs that do harm, with libFuzzer (needs a C++ compiler): 10,000,000 of them for each target of
+                    fuzz/, in about an hour. What it finds is kept in fuzz/found/, which the tests play
   ha [--short] [--patroni] [--hosts] [SCENARIO...]
                     clusters of PostgreSQL and RabbitMQ that lose servers under load, with exact accounting and the seconds
                     until work goes on; --short: the two that `ci` runs; --patroni: also behind Patroni, etcd and HAProxy;
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Ok(Command::Matrix(options)) => matrix::run(&options),
         Ok(Command::Model(options)) => model::run(&options),
         Ok(Command::Mutants(options)) => mutants::run(&options),
+        Ok(Command::Fuzz(options)) => fuzz::run(&options),
         Ok(Command::Ha(options)) => ha::run(&options),
         Ok(Command::Bench(args)) => bench::run(&args),
         Err(problem) => {
@@ -110,6 +115,7 @@ enum Command {
     Matrix(matrix::Options),
     Model(model::Options),
     Mutants(mutants::Options),
+    Fuzz(fuzz::Options),
     Ha(ha::Options),
     Bench(Vec<String>),
 }
@@ -132,6 +138,7 @@ fn parse(words: &[&str]) -> Result<Command, String> {
         ["matrix", rest @ ..] => matrix::Options::parse(rest).map(Command::Matrix),
         ["model", rest @ ..] => model::Options::parse(rest).map(Command::Model),
         ["mutants", rest @ ..] => mutants::Options::parse(rest).map(Command::Mutants),
+        ["fuzz", rest @ ..] => fuzz::parse(rest).map(Command::Fuzz),
         ["ha", rest @ ..] => ha::Options::parse(rest).map(Command::Ha),
         ["bench", rest @ ..] => Ok(Command::Bench(rest.iter().map(|&word| word.to_owned()).collect())),
         [other, ..] => Err(format!("there is no command `{other}`")),

@@ -1,0 +1,27 @@
+//! What the fuzzer starts from, and what it has found so far, once for each target.
+
+use std::fs;
+use std::path::Path;
+
+use jobwright_fuzz::TARGETS;
+
+#[test]
+fn seeds_and_findings_do_no_harm() {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("found");
+    for target in TARGETS {
+        let seeds = (target.seeds)();
+        assert!(!seeds.is_empty(), "{} begins with nothing", target.name);
+        seeds.iter().for_each(|seed| (target.check)(seed));
+        let Ok(entries) = fs::read_dir(found.join(target.name)) else { continue };
+        for entry in entries {
+            let path = entry.expect("the folder can be read").path();
+            println!("{}", path.display());
+            (target.check)(&fs::read(path).expect("the file can be read"));
+        }
+    }
+    for entry in fs::read_dir(found).expect("there is a folder for what was found") {
+        let name = entry.expect("the folder can be read").file_name();
+        let known = name == "README.md" || name.to_str().is_some_and(|name| jobwright_fuzz::target(name).is_some());
+        assert!(known, "no target is called {name:?}");
+    }
+}
