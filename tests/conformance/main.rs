@@ -22,6 +22,7 @@ mod extremes;
 mod fencing;
 mod groups;
 mod health;
+mod heavy;
 mod hints;
 mod holding;
 mod idempotence;
@@ -441,6 +442,14 @@ conformance! {
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
+        }
+        heavy {
+            sixty_four_documents_of_a_megabyte
+            in_a_transaction_of_the_caller
+            owned_from_the_start
+            ids_that_are_given_twice_count_once
+            submissions
+            results_of_external_workers
         }
         endings {
             a_group_waits_for_the_handler

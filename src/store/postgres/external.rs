@@ -12,6 +12,7 @@ use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
 use crate::store::broker::{LEASE_EXPIRED, NO_ANSWER};
+use crate::store::weight::Room;
 use crate::store::{Extension, ExternalDone, Released, Settlement};
 
 pub(super) async fn hand_out(
@@ -51,7 +52,13 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
     let mut accepted = Vec::with_capacity(done.len());
     let mut left: Vec<&ExternalDone> = done.iter().collect();
     while !left.is_empty() {
-        let round = first_of_each(&mut left, |one| one.fence.id);
+        let mut round = first_of_each(&mut left, |one| one.fence.id);
+        let mut room = Room::default();
+        let fit =
+            round.iter().take_while(|one| room.takes(one.result.as_ref().map_or(0, |result| result.as_bytes().len())));
+        let fit = fit.count();
+        // The rest of it comes before what is left: the first that is said of a job counts.
+        left.splice(..0, round.split_off(fit));
         accepted.extend(complete_round(shared, &round).await?);
     }
     refused(shared, done.iter().map(|one| one.fence), accepted.len()).await?;
