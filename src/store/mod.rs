@@ -37,6 +37,7 @@ pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
+pub(crate) mod unreadable;
 mod upkeep;
 pub(crate) mod weight;
 

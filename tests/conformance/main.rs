@@ -54,6 +54,7 @@ mod tokens;
 mod transactions;
 mod under_way;
 mod uniques;
+mod unreadable;
 mod upkeep;
 
 /// A test for each case of each module, run against one kind of database.
@@ -414,6 +415,14 @@ conformance! {
         }
     }
     sql {
+        unreadable {
+            met_by_a_claim
+            met_one_at_a_time
+            met_by_a_delivery
+            met_by_a_hand_out
+            run_again_is_buried_again
+            remembered_as_any_dead_letter
+        }
         drawn {
             ids_of_nodes
         }
