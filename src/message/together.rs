@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobMessage;
+use crate::store::weight::{Room, weight};
 use crate::store::{Inserted, JobStore};
 
 /// Statements under way at the same time. With one, the server has nothing to do while the client prepares the next.
@@ -83,10 +84,14 @@ impl Together {
     /// Those who wait, as far as they go together. Nobody: the flight is over.
     fn next(&self) -> Vec<Waiting> {
         let mut state = self.lock();
-        let (mut batch, mut count) = (Vec::new(), 0);
+        let (mut batch, mut count, mut room) = (Vec::new(), 0, Room::default());
         while let Some(waiting) = state.waiting.pop_front() {
             if waiting.answer.is_closed() {
                 continue;
+            }
+            if !room.takes(waiting.messages.iter().map(weight).sum()) {
+                state.waiting.push_front(waiting);
+                break;
             }
             count += waiting.messages.len();
             batch.push(waiting);

@@ -37,7 +37,9 @@ pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
+pub(crate) mod unreadable;
 mod upkeep;
+pub(crate) mod weight;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -152,6 +154,15 @@ pub struct Inserted {
     pub owned: Vec<OwnedInsert>,
     /// Unique messages that were not written, because another job holds their key: their id, and that of the other.
     pub kept: Vec<(JobId, JobId)>,
+}
+
+impl Inserted {
+    /// What a further statement did.
+    fn add(&mut self, more: Self) {
+        self.rows += more.rows;
+        self.owned.extend(more.owned);
+        self.kept.extend(more.kept);
+    }
 }
 
 /// A job inserted as already owned, with what only the database knows about it. Its attempt is 1, its claim that of the

@@ -22,6 +22,7 @@ mod extremes;
 mod fencing;
 mod groups;
 mod health;
+mod heavy;
 mod hints;
 mod holding;
 mod idempotence;
@@ -53,6 +54,7 @@ mod tokens;
 mod transactions;
 mod under_way;
 mod uniques;
+mod unreadable;
 mod upkeep;
 
 /// A test for each case of each module, run against one kind of database.
@@ -413,6 +415,14 @@ conformance! {
         }
     }
     sql {
+        unreadable {
+            met_by_a_claim
+            met_one_at_a_time
+            met_by_a_delivery
+            met_by_a_hand_out
+            run_again_is_buried_again
+            remembered_as_any_dead_letter
+        }
         drawn {
             ids_of_nodes
         }
@@ -441,6 +451,14 @@ conformance! {
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
+        }
+        heavy {
+            sixty_four_documents_of_a_megabyte
+            in_a_transaction_of_the_caller
+            owned_from_the_start
+            ids_that_are_given_twice_count_once
+            submissions
+            results_of_external_workers
         }
         endings {
             a_group_waits_for_the_handler

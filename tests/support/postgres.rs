@@ -259,6 +259,10 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
+    async fn spoil(&self, id: JobId) {
+        self.raw(&format!("update {{schema}}.job set terms = '{{\"tenant\": 5}}' where id = '{id}'")).await;
+    }
+
     async fn lose_rules(&self) {
         self.raw("delete from {schema}.rule").await;
     }

@@ -153,6 +153,11 @@ impl SqlDb for SqliteDb {
         Sqlite::open(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
     }
 
+    async fn spoil(&self, id: JobId) {
+        let id = id.as_uuid().simple();
+        self.raw(format!("update jobwright_job set headers = '[]' where id = x'{id}'")).await;
+    }
+
     async fn lose_rules(&self) {
         self.raw("delete from jobwright_rule").await;
     }

@@ -10,12 +10,45 @@ use uuid::Uuid;
 use super::front::{Front, usable};
 use super::range::Ranges;
 use super::types::tid;
+use super::unreadable::{clear_away, settle_all, sort_out};
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
+    loop {
+        let claimed = claim_once(shared, request).await;
+        let Err(error) = &claimed else { return claimed };
+        if !clear_away(shared, error, request.node, waiting(shared, request)).await? {
+            return claimed;
+        }
+    }
+}
+
+/// What a claim would find.
+async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Fence>> {
+    let ranges = Ranges::of(&request.part, None);
+    let (limit, held_too) = (rows::count(request.limit), request.held_too);
+    waiting_in(shared, request.queue, &ranges, request.kinds, held_too, limit).await
+}
+
+/// What waits in these parts of a queue.
+pub(super) async fn waiting_in(
+    shared: &Arc<Shared>,
+    queue: &str,
+    ranges: &Ranges,
+    kinds: Option<&[String]>,
+    held_too: bool,
+    limit: i64,
+) -> Result<Vec<Fence>> {
+    let params: [&(dyn ToSql + Sync); 8] =
+        [&queue, &ranges.ranks, &ranges.after, &ranges.last_ranks, &ranges.last_seqs, &kinds, &held_too, &limit];
+    let rows = shared.engine("look for waiting jobs", &shared.sql.waiting, &params).await?;
+    rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+}
+
+async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
     let front = Front::of(request, &shared.config.schema);
     let ranges = Ranges::of(&request.part, usable(request));
     let rows = shared
@@ -45,14 +78,10 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         Some(_) => rows.iter().find_map(|row| rows::get(row, 15).transpose()).transpose()?,
         None => None,
     };
-    Ok(Claimed { jobs: best_first(rows.iter().map(|row| job(row, request.queue)))?, began })
-}
-
-/// An UPDATE returns rows in no promised order.
-fn best_first(jobs: impl Iterator<Item = Result<Job>>) -> Result<Vec<Job>> {
-    let mut jobs = jobs.collect::<Result<Vec<_>>>()?;
-    jobs.sort_unstable_by_key(|job| (-job.priority, job.seq));
-    Ok(jobs)
+    // An UPDATE returns rows in no promised order.
+    let (jobs, unreadable) = sort_out(&rows, |_| Ok(request.queue))?;
+    settle_all(shared, Some(request.node), &unreadable).await;
+    Ok(Claimed { jobs, began })
 }
 
 /// Takes what deliveries name.
@@ -66,13 +95,25 @@ pub(super) async fn claim_delivered(
     let (ids, versions) = columns(deliveries);
     let number = claim.as_int4();
     let params: [&(dyn ToSql + Sync); 5] = [&node.0, &ids, &versions, &kinds, &number];
-    let rows = shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await?;
-    queued(&rows)
+    let rows = loop {
+        match shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await {
+            Ok(rows) => break rows,
+            Err(error) => {
+                let named = async || Ok(deliveries.to_vec());
+                if !clear_away(shared, &error, node, named()).await? {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    queued(shared, Some(node), &rows).await
 }
 
 /// Jobs of rows that name their queue too, best first.
-pub(super) fn queued(rows: &[Row]) -> Result<Vec<Job>> {
-    best_first(rows.iter().map(|row| job(row, rows::get(row, 15)?)))
+pub(super) async fn queued(shared: &Arc<Shared>, node: Option<NodeId>, rows: &[Row]) -> Result<Vec<Job>> {
+    let (jobs, unreadable) = sort_out(rows, |row| rows::get(row, 15))?;
+    settle_all(shared, node, &unreadable).await;
+    Ok(jobs)
 }
 
 /// Fences as one array a column.
@@ -80,7 +121,7 @@ pub(super) fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i64>) {
     fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip()
 }
 
-fn job(row: &Row, queue: &str) -> Result<Job> {
+pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
     Ok(Job {
         id: JobId::from(rows::get::<Uuid>(row, 0)?),
         seq: rows::get(row, 1)?,

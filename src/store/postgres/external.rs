@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict};
+use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict, waiting_in};
 use super::nodes::handlers_ended;
+use super::range::Ranges;
 use super::types::JsonParam;
+use super::unreadable::clear_away;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
-use crate::store::broker::{LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Extension, ExternalDone, Released, Settlement};
+use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
+use crate::store::weight::Room;
+use crate::store::{Extension, ExternalDone, Released, ScanPart, Settlement};
 
 pub(super) async fn hand_out(
     shared: &Arc<Shared>,
@@ -21,14 +24,21 @@ pub(super) async fn hand_out(
     lease: Duration,
     token: HandOutNumber,
 ) -> Result<Vec<Job>> {
-    let rows = shared
-        .engine_once(
-            "hand jobs out to external workers",
-            &shared.sql.hand_out,
-            &[&queue, &rows::count(limit), &rows::micros(lease), &token.get()],
-        )
-        .await?;
-    queued(&rows)
+    let tried = "hand jobs out to external workers";
+    let (limit, lease, token) = (rows::count(limit), rows::micros(lease), token.get());
+    let rows = loop {
+        match shared.engine_once(tried, &shared.sql.hand_out, &[&queue, &limit, &lease, &token]).await {
+            Ok(rows) => break rows,
+            Err(error) => {
+                let everywhere = Ranges::of(&ScanPart::All, None);
+                let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
+                if !clear_away(shared, &error, EXTERNAL_NODE, waiting).await? {
+                    return Err(error);
+                }
+            }
+        }
+    };
+    queued(shared, None, &rows).await
 }
 
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {
@@ -51,7 +61,13 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
     let mut accepted = Vec::with_capacity(done.len());
     let mut left: Vec<&ExternalDone> = done.iter().collect();
     while !left.is_empty() {
-        let round = first_of_each(&mut left, |one| one.fence.id);
+        let mut round = first_of_each(&mut left, |one| one.fence.id);
+        let mut room = Room::default();
+        let fit =
+            round.iter().take_while(|one| room.takes(one.result.as_ref().map_or(0, |result| result.as_bytes().len())));
+        let fit = fit.count();
+        // The rest of it comes before what is left: the first that is said of a job counts.
+        left.splice(..0, round.split_off(fit));
         accepted.extend(complete_round(shared, &round).await?);
     }
     refused(shared, done.iter().map(|one| one.fence), accepted.len()).await?;

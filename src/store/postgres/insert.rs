@@ -17,6 +17,7 @@ use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
 use crate::store::unique::Taken;
+use crate::store::weight::{Room, weight};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 /// What an insert in a transaction of its own is called.
@@ -84,15 +85,17 @@ impl Texts {
 }
 
 impl<'a> Columns<'a> {
-    /// Of all messages but those to be skipped.
-    pub(super) fn new(
+    /// Of all messages but those to be skipped: for one statement, or for several if it were too much for one.
+    pub(super) fn of_each(
         messages: &'a [JobMessage],
         texts: &'a Texts,
         owned: Option<&Preclaim>,
         skip: &HashSet<usize>,
-    ) -> Self {
+    ) -> Vec<Self> {
         let (node, claim) = owned.map(|owned| (owned.node.0, owned.claim.as_int4())).unzip();
-        let mut columns = Self { node, claim, ..Self::default() };
+        let begin = || Self { node, claim, ..Self::default() };
+        let mut parts = Vec::with_capacity(1);
+        let (mut columns, mut room) = (begin(), Room::default());
         let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
@@ -103,11 +106,19 @@ impl<'a> Columns<'a> {
             if message.id_given && !seen.insert(message.id) {
                 continue;
             }
+            if !room.takes(weight(message)) {
+                parts.push(std::mem::replace(&mut columns, begin()));
+            }
             columns.push(message, &texts.0[position], own.contains(&position));
         }
-        // Once: it looks at every message.
-        columns.shape = columns.simplest();
-        columns
+        if !columns.is_empty() {
+            parts.push(columns);
+        }
+        for part in &mut parts {
+            // Once: it looks at every message.
+            part.shape = part.simplest();
+        }
+        parts
     }
 
     fn push(&mut self, message: &'a JobMessage, [headers, terms]: &'a [Option<String>; 2], own: bool) {
@@ -175,9 +186,12 @@ impl<'a> Columns<'a> {
             && self.headers.iter().all(Option::is_none)
     }
 
-    /// Nothing is left to write.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ids.is_empty()
+    }
+
+    pub(super) fn ids(&self) -> &[Uuid] {
+        &self.ids
     }
 
     /// What every statement takes.
@@ -318,9 +332,24 @@ pub(super) async fn insert(
     if messages.iter().any(|message| message.terms.unique.is_some()) {
         return insert_unique(shared, messages, &texts, owned).await;
     }
-    let columns = Columns::new(messages, &texts, owned, &HashSet::new());
-    let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
-    Ok(columns.read(&rows)?.0)
+    let parts = Columns::of_each(messages, &texts, owned, &HashSet::new());
+    if let [columns] = parts.as_slice() {
+        let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
+        return Ok(columns.read(&rows)?.0);
+    }
+    finish(shared, Batch::begin(shared, FLUSH_ALONE).await?, &parts).await
+}
+
+/// Writes all parts, and commits.
+async fn finish(shared: &Arc<Shared>, batch: Batch, parts: &[Columns<'_>]) -> Result<Inserted> {
+    let mut inserted = Inserted::default();
+    for columns in parts {
+        let rows = batch.query(columns.statement(&shared.sql), &columns.params()).await?;
+        inserted.add(columns.read(&rows)?.0);
+    }
+    let doing = Doing { what: FLUSH_ALONE, place: &shared.place };
+    batch.commit().await.map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })?;
+    Ok(inserted)
 }
 
 /// With a question for keys in front.
@@ -347,14 +376,8 @@ async fn insert_unique(
             return Err(conflict);
         }
     };
-    let columns = Columns::new(messages, texts, owned, &taken.skip);
-    let mut inserted = Inserted::default();
-    if !columns.is_empty() {
-        inserted = columns.read(&batch.query(columns.statement(&shared.sql), &columns.params()).await?)?.0;
-    }
-    let doing = Doing { what: FLUSH_ALONE, place: &shared.place };
-    batch.commit().await.map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })?;
-    Ok(Inserted { kept: taken.kept, ..inserted })
+    let parts = Columns::of_each(messages, texts, owned, &taken.skip);
+    Ok(Inserted { kept: taken.kept, ..finish(shared, batch, &parts).await? })
 }
 
 impl Postgres {
@@ -376,11 +399,10 @@ impl Postgres {
         if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run_in(transaction, &self.0.sql.take_unique, &keys.params()).await?)?;
         }
-        let columns = Columns::new(messages, &texts, None, &taken.skip);
         let mut inserted = Inserted::default();
-        if !columns.is_empty() {
+        for columns in Columns::of_each(messages, &texts, None, &taken.skip) {
             let rows = self.run_in(transaction, columns.statement(&self.0.sql), &columns.params()).await?;
-            inserted = columns.read(&rows)?.0;
+            inserted.add(columns.read(&rows)?.0);
         }
         Ok(Inserted { kept: taken.kept, ..inserted })
     }

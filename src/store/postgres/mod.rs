@@ -43,6 +43,7 @@ mod tls;
 mod transaction;
 mod types;
 mod unique;
+mod unreadable;
 mod upkeep;
 mod walk;
 

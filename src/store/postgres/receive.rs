@@ -71,27 +71,28 @@ fn digests<'a>(messages: &[JobMessage], firsts: &'a HashMap<JobId, [u8; 32]>) ->
     messages.iter().map(|message| firsts[&message.id].as_slice()).collect()
 }
 
-/// Those that ask for no key, by one statement.
+/// Those that ask for no key, by one statement; by several if it were too much for one. Each commits: the ids of one statement are locked
+/// in their order, those of several would not be.
 async fn store_plain(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
 ) -> Result<Vec<(JobId, Record)>> {
     let texts = Texts::new(messages);
-    let columns = Columns::new(messages, &texts, None, &HashSet::new());
-    let digests = digests(messages, firsts);
-    let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
-    params.push(&digests);
-    params.push(columns.terms());
-    // May be repeated: what it has stored already is then known.
-    let rows = shared.engine("store submissions", &shared.sql.receive, &params).await?;
-    rows.iter()
-        .map(|row| {
+    let mut records = Vec::with_capacity(messages.len());
+    for columns in Columns::of_each(messages, &texts, None, &HashSet::new()) {
+        let digests: Vec<&[u8]> = columns.ids().iter().map(|id| firsts[&JobId::from(*id)].as_slice()).collect();
+        let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
+        params.push(&digests);
+        params.push(columns.terms());
+        // May be repeated: what it has stored already is then known.
+        for row in &shared.engine("store submissions", &shared.sql.receive, &params).await? {
             let id = JobId::from(rows::get::<Uuid>(row, 0)?);
             let digest = firsts.get(&id).copied().unwrap_or_default();
-            Ok((id, Record { stored: rows::get(row, 1)?, digest }))
-        })
-        .collect()
+            records.push((id, Record { stored: rows::get(row, 1)?, digest }));
+        }
+    }
+    Ok(records)
 }
 
 /// Those that ask for a key, in one transaction: remembered, then the keys, then the jobs of those that got theirs. What somebody holds

@@ -141,14 +141,18 @@ impl UnitOfWork for PgTransaction {
         if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run("ask for keys", &self.shared.sql.take_unique, &keys.params()).await?)?;
         }
-        let columns = Columns::new(messages, &texts, owned, &taken.skip).named();
-        if columns.is_empty() {
+        let parts = Columns::of_each(messages, &texts, owned, &taken.skip);
+        if parts.is_empty() {
             return Ok(Inserted { kept: taken.kept, ..Inserted::default() });
         }
-        let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
-        let (inserted, xid) = columns.read(&rows)?;
-        if self.evidence.xid.is_none() {
-            self.evidence.xid = xid;
+        let mut inserted = Inserted::default();
+        for columns in parts.into_iter().map(Columns::named) {
+            let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
+            let (more, xid) = columns.read(&rows)?;
+            inserted.add(more);
+            if self.evidence.xid.is_none() {
+                self.evidence.xid = xid;
+            }
         }
         // One that had its id given may have been there before.
         let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));

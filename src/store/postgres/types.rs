@@ -12,19 +12,21 @@ type BoxError = Box<dyn StdError + Sync + Send>;
 /// The version byte in front of the text of a binary `jsonb`.
 const JSONB_VERSION: u8 = 1;
 
-/// A JSON text on its way to a `jsonb` parameter, without parsing it again.
+/// A JSON text on its way to a parameter of type `jsonb`, or `text` that the statement casts, without parsing it again.
 #[derive(Debug)]
 pub(super) struct JsonParam<'a>(pub(super) &'a str);
 
 impl ToSql for JsonParam<'_> {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
-        out.extend_from_slice(&[JSONB_VERSION]);
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        if *ty == Type::JSONB {
+            out.extend_from_slice(&[JSONB_VERSION]);
+        }
         out.extend_from_slice(self.0.as_bytes());
         Ok(IsNull::No)
     }
 
     fn accepts(ty: &Type) -> bool {
-        *ty == Type::JSONB
+        matches!(*ty, Type::JSONB | Type::TEXT)
     }
 
     to_sql_checked!();

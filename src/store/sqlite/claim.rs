@@ -6,9 +6,12 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
+use super::history::Memory;
 use super::nodes::may_own;
 use super::parts::{Statement, statement};
-use super::rows::{count, job};
+use super::rows::count;
+use super::settle::bury_unreadable;
+use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{Job, NodeId};
 use crate::store::{ClaimRequest, Promoted, ScanPart};
@@ -63,7 +66,7 @@ impl Inner {
             .transpose()
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
 
-        let held_too = request.held_too;
+        let (held_too, keep) = (request.held_too, self.history.keep);
         let looked_for = (queue.clone(), kinds.clone());
         let found = self
             .check(tried, move |connection, now| {
@@ -86,8 +89,10 @@ impl Inner {
                 ":node": node, ":claim": claim, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
                 ":worse": worse, ":limit": limit, ":held_too": held_too,
             };
-            let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
-            jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
+            let (jobs, unreadable) = sort_out(&mut statement.query(params)?)?;
+            for row in &unreadable {
+                bury_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+            }
             Ok(jobs)
         })
         .await

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use rusqlite::{OptionalExtension, named_params};
 
 use super::Inner;
+use super::history::Memory;
 use super::nodes::may_own;
 use super::parts::{Statement, statement};
-use super::rows::job;
+use super::settle::bury_unreadable;
+use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 
@@ -29,7 +31,7 @@ impl Inner {
             .map(serde_json::to_string)
             .transpose()
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
-        let deliveries = deliveries.to_vec();
+        let (deliveries, keep) = (deliveries.to_vec(), self.history.keep);
         self.write("claim delivered jobs", move |connection, now| {
             may_own(connection, node)?;
             let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
@@ -39,7 +41,11 @@ impl Inner {
                 let params = named_params! {
                     ":node": node.0, ":claim": claim.get(), ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
                 };
-                jobs.extend(statement.query_row(params, job).optional()?);
+                let (taken, unreadable) = sort_out(&mut statement.query(params)?)?;
+                jobs.extend(taken);
+                for row in &unreadable {
+                    bury_unreadable(connection, node, row, Memory { keep, now })?;
+                }
             }
             jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
             Ok(jobs)

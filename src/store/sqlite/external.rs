@@ -11,8 +11,9 @@ use super::history::{Memory, Place};
 use super::insert::insert;
 use super::nodes::handler_ended;
 use super::parts::{Statement, statement};
-use super::rows::{Micros, attempt_error, count, job, micros, timestamp, with_error};
+use super::rows::{Micros, attempt_error, count, micros, timestamp, with_error};
 use super::settle::{REMOVE_JOB, ending};
+use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
     AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, Payload,
@@ -52,17 +53,22 @@ impl Inner {
         if !any || limit == 0 {
             return Ok(Vec::new());
         }
+        let keep = self.history.keep;
         self.write(tried, move |connection, now| {
             let mut statement = connection.prepare_cached(&HAND_OUT)?;
             let params = named_params! {
                 ":queue": queue, ":limit": count(limit), ":lease": micros(lease), ":now": now, ":token": token.get(),
             };
-            let mut jobs = statement.query_map(params, job)?.collect::<rusqlite::Result<Vec<Job>>>()?;
+            let (jobs, unreadable) = sort_out(&mut statement.query(params)?)?;
             let mut remove = connection.prepare_cached(REMOVE_JOB)?;
-            for job in &jobs {
-                remove.execute(named_params! { ":seq": job.seq })?;
+            for seq in jobs.iter().map(|job| job.seq).chain(unreadable.iter().map(|row| row.seq)) {
+                remove.execute(named_params! { ":seq": seq })?;
             }
-            jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
+            for row in &unreadable {
+                row.bury(connection, Place::EXTERNAL, EXTERNAL_NODE, Memory { keep, now }, |errors| {
+                    bury(connection, row.seq, Some(errors), &row.why, now)
+                })?;
+            }
             Ok(jobs)
         })
         .await
@@ -289,14 +295,22 @@ impl External {
 
     /// To `dead_letter_job`.
     fn bury(&self, connection: &Connection, errors: Option<&str>, reason: &str, now: Micros) -> rusqlite::Result<()> {
-        connection
-            .prepare_cached(TO_DEAD)?
-            .execute(named_params! { ":seq": self.seq, ":errors": errors, ":reason": reason, ":now": now })?;
-        self.remove(connection)
+        bury(connection, self.seq, errors, reason, now)
     }
 
     fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
-        connection.prepare_cached(REMOVE)?.execute(named_params! { ":seq": self.seq })?;
-        Ok(())
+        remove(connection, self.seq)
     }
+}
+
+fn bury(connection: &Connection, seq: i64, errors: Option<&str>, reason: &str, now: Micros) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(TO_DEAD)?
+        .execute(named_params! { ":seq": seq, ":errors": errors, ":reason": reason, ":now": now })?;
+    remove(connection, seq)
+}
+
+fn remove(connection: &Connection, seq: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached(REMOVE)?.execute(named_params! { ":seq": seq })?;
+    Ok(())
 }

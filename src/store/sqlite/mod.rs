@@ -40,6 +40,7 @@ mod testing;
 mod tests;
 mod transaction;
 mod unique;
+mod unreadable;
 mod upkeep;
 mod writer;
 

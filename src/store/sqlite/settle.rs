@@ -10,6 +10,7 @@ use super::failure::Work;
 use super::history::{Memory, Place};
 use super::parts::{STILL_OWNED, Statement, statement};
 use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
+use super::unreadable::Unreadable;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{Ending, Settlement, Verdict};
@@ -118,6 +119,14 @@ fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, me
         }
     }
     Ok(true)
+}
+
+/// What a node took and can't read, to `dead_letter_job`.
+pub(super) fn bury_unreadable(connection: &Connection, node: NodeId, row: &Unreadable, memory: Memory) -> Work<()> {
+    row.bury(connection, Place::JOB, node, memory, |errors| {
+        let owned = OwnedRow { seq: row.seq, attempt: 0, max_attempts: 0, errors: None };
+        owned.bury(connection, Some(errors), &row.why, memory.now)
+    })
 }
 
 /// What a verdict ends; `None` = nothing, the attempt is given back.

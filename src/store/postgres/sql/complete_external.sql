@@ -9,7 +9,7 @@ with done as materialized (
 ),
 replies as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
-    select ($3::uuid[])[n], kind, $7, 0, $8, ($4::jsonb[])[n], ($5::bytea[])[n], ($6::text[])[n],
+    select ($3::uuid[])[n], kind, $7, 0, $8, ($4::text[])[n]::jsonb, ($5::bytea[])[n], ($6::text[])[n],
            jsonb_strip_nulls(jsonb_build_object('replyTo', headers ->> 'replyTo', 'correlationId', headers ->> 'correlationId',
                                                 'jobId', id))
     from done

@@ -11,7 +11,7 @@ fresh as (
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
            end as terms
-    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[],
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
                 $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $14::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
                                   delay_us, at, given, hold_us, asked, n)
@@ -26,7 +26,7 @@ msg as materialized (
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
                               held_until, terms)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now,
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
            case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end, m.terms
     from msg m
     where (m.due_at is null or m.due_at <= m.now) and (m.terms ? 'group') is not true
@@ -38,7 +38,7 @@ ready as (
 blocked as (
     insert into {schema}.blocked_job (seq, version, id, attempt, kind, queue, rank, max_attempts, payload, body, content_type, headers,
                                       created_at, terms, gate)
-    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.terms,
+    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.terms,
            'g:' || (m.terms ->> 'group')
     from msg m
     where (m.due_at is null or m.due_at <= m.now) and m.terms ? 'group'
@@ -51,7 +51,7 @@ opened as (
 ),
 later as (
     insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
     from msg m
     where m.due_at > m.now
     order by m.n

@@ -3,7 +3,8 @@
 -- transaction's id, by which the server can be asked later whether it committed.
 with flushed as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
-    select *
-    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::jsonb[], $7::bytea[], $8::text[], $9::jsonb[])
+    select m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[])
+             as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
 )
 select pg_current_xact_id()::text

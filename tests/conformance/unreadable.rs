@@ -1,0 +1,98 @@
+//! Rows that somebody's own SQL wrote and no job can be made of: each becomes a dead letter, and its queue goes on.
+
+use jobwright::store::{Action, Ending, HistoryFilter, JobFilter, JobState, Order, Store as _};
+use jobwright::{JobId, Keep};
+
+use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
+use crate::support::{Jobs, SqlDb};
+
+/// Five jobs, of which the second and the fourth can't be read.
+async fn spoiled<T: SqlDb>(db: &T) -> Vec<JobId> {
+    let sent = db.jobs().send_all(jobs(5)).await;
+    for n in [1, 3] {
+        db.spoil(sent[n]).await;
+    }
+    sent
+}
+
+/// The good ones were taken, best first; the others are dead letters that say why, and have spent what a claim costs.
+async fn sorted_out(store: &Jobs, sent: &[JobId], taken: &[jobwright::Job]) {
+    assert_eq!(ids(taken), [sent[0], sent[2], sent[4]]);
+    assert!(taken.iter().all(|job| job.attempt == 1));
+    for n in [1, 3] {
+        let detail = store.detail(sent[n]).await;
+        assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Dead, 1));
+        let (_, reason) = detail.dead.unwrap();
+        assert!(reason.starts_with("can't be read: "), "{reason}");
+        assert_eq!((detail.errors.len(), detail.errors[0].attempt, &detail.errors[0].error), (1, 1, &reason));
+    }
+    assert_eq!((store.all().await.len(), store.count(JobState::Dead).await), (5, 2));
+}
+
+pub(crate) async fn met_by_a_claim<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = spoiled(db).await;
+    let taken = store.take(node, 10).await;
+    sorted_out(&store, &sent, &taken).await;
+    for job in &taken {
+        store.finish(node, job).await;
+    }
+    assert_eq!(store.take(node, 10).await.len(), 0);
+}
+
+/// Even if it is the only one that fits.
+pub(crate) async fn met_one_at_a_time<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = spoiled(db).await;
+    let mut taken = Vec::new();
+    for _ in 0..sent.len() {
+        taken.extend(store.take(node, 1).await);
+    }
+    sorted_out(&store, &sent, &taken).await;
+}
+
+pub(crate) async fn met_by_a_delivery<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = spoiled(db).await;
+    let deliveries: Vec<_> = sent.iter().map(|id| jobwright::Fence::new(*id, 0)).collect();
+    let taken = store.claim_delivered(node, claim_number(), &deliveries, None).await.unwrap();
+    sorted_out(&store, &sent, &taken).await;
+}
+
+pub(crate) async fn met_by_a_hand_out<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let sent = spoiled(db).await;
+    let taken = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
+    sorted_out(&store, &sent, &taken).await;
+    assert_eq!(store.count(JobState::External).await, 3);
+}
+
+/// It is put back as any dead letter, and buried again.
+pub(crate) async fn run_again_is_buried_again<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = spoiled(db).await;
+    assert_eq!(store.take(node, 10).await.len(), 3);
+    let retry = Action::Retry { limit: None, spread: std::time::Duration::ZERO };
+    let again = store.steer(&JobFilter::default(), &retry, Order::default()).await.unwrap();
+    assert_eq!(again.total(), 2);
+    let good = store.send(job()).await;
+    assert_eq!(ids(&store.take(node, 10).await), [good]);
+    for n in [1, 3] {
+        let detail = store.detail(sent[n]).await;
+        assert_eq!((detail.summary.state, detail.summary.attempt, detail.errors.len()), (JobState::Dead, 1, 2));
+    }
+}
+
+pub(crate) async fn remembered_as_any_dead_letter<T: SqlDb>(db: &T) {
+    let store = Jobs(db.remembering(Keep::Failed).await.jobs());
+    let node = store.node().await;
+    let sent = spoiled(db).await;
+    assert_eq!(store.take(node, 10).await.len(), 3);
+    let entries = store.history(&HistoryFilter::default(), 10).await.unwrap();
+    assert_eq!(set(entries.iter().map(|entry| entry.id)), set([sent[1], sent[3]]));
+    assert!(entries.len() == 2 && entries.iter().all(|entry| entry.outcome == Ending::Dead), "{entries:?}");
+}
