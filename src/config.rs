@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 pub use self::broker::{BrokerConfig, QueueType};
-pub use self::history::{HistoryConfig, Keep};
+pub use self::history::{HistoryConfig, Keep, parse_span};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 
@@ -125,7 +125,7 @@ impl DatabaseConfig {
         if self.call_timeout < Duration::from_millis(10) || self.connect_timeout < Duration::from_millis(10) {
             return Err(Error::config("database.call_timeout and connect_timeout must be at least 10ms"));
         }
-        Ok(())
+        self.history.validate()
     }
 }
 

@@ -160,6 +160,15 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     operate(&["locks", "release", &nodes[0]["id"].to_string()]);
     operate(&["jobs", "delete", "--kind", "kept"]);
     assert!(operate(&["audit", "list"]).contains("condemn"));
+    // What executors forget when it is old, in the statements that they use.
+    let (forgets, schema) = (&roles.names[1].1, place.schema().unwrap());
+    for statement in [
+        include_str!("../../src/store/postgres/sql/prune_audit.sql"),
+        include_str!("../../src/store/postgres/sql/prune_dead_letters.sql"),
+    ] {
+        let statement = statement.replace("{schema}", schema).replace("$1", "3600000000").replace("$2", "10");
+        owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
+    }
     let cleared = owner(&format!("set role \"{}\"; delete from {}.audit", roles.names[2].1, place.schema().unwrap()));
     assert!(cleared.unwrap_err().contains("permission denied"), "an operator can't remove what the audit says");
 

@@ -219,7 +219,7 @@ impl<S: Store> Incarnation<S> {
         };
         helpers.spawn(clock::run(store.clone(), wakeup.clone(), bells.clock.clone(), quit.clone()));
         helpers.spawn(upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()));
-        helpers.spawn(pruner::run(store.clone(), quit.clone()));
+        helpers.spawn(pruner::run(store.clone(), self.counters.clone(), quit.clone()));
         if let Some(broker) = self.messages.broker() {
             helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
         }

@@ -1,12 +1,15 @@
 //! Removes what nobody needs any more: old history, results whose time is over, progress of jobs that are gone,
-//! ids of submissions.
+//! ids of submissions, and, where that is asked for, old dead letters and the old audit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::stats::Counters;
 use crate::error::warn_of;
 use crate::store::JobStore;
 
@@ -20,15 +23,16 @@ const BATCH: usize = 2000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Every node runs one; they need no leader, because rows that another one is removing are passed over.
-pub(super) async fn run(store: Arc<dyn JobStore>, stop: CancellationToken) {
+pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop: CancellationToken) {
     // Not all of them at the start, nor at once.
     let mut pause = jitter(INTERVAL / 10);
+    let mut told = BTreeSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        pause = match round(&*store).await {
+        pause = match round(&*store, &counters, &mut told).await {
             Ok(true) => PAUSE,
             Ok(false) => jitter(INTERVAL),
             Err(error) => {
@@ -40,10 +44,102 @@ pub(super) async fn run(store: Arc<dyn JobStore>, stop: CancellationToken) {
 }
 
 /// One batch of each. Returns whether there may be more.
-async fn round(store: &dyn JobStore) -> crate::Result<bool> {
-    let history = store.prune_history(store.history_config().retention, BATCH).await?;
+async fn round(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
+    let kept = store.history_config();
+    let history = store.prune_history(kept.retention, BATCH).await?;
     let results = store.prune_results(BATCH).await?;
     let progress = store.prune_progress(BATCH).await?;
     let submissions = store.prune_submissions(REMEMBERED, BATCH).await?;
-    Ok([history, results, progress, submissions].into_iter().any(|removed| removed >= BATCH as u64))
+    // These two last: they need rights that not every executor is given, and nothing else is to wait for that.
+    let dead_letters = match kept.dead_letters {
+        Some(age) => may(store.prune_dead_letters(age, BATCH).await, "history.dead_letters", told),
+        None => 0,
+    };
+    if dead_letters > 0 {
+        // Somebody may still have waited for them.
+        tracing::info!(dead_letters, "removed dead letters that were older than `history.dead_letters`");
+        counters.dead_letters_removed.fetch_add(dead_letters, Ordering::Relaxed);
+    }
+    let audit = match kept.audit {
+        Some(age) => may(store.prune_audit(age, BATCH).await, "history.audit", told),
+        None => 0,
+    };
+    if audit > 0 {
+        tracing::info!(entries = audit, "removed entries of the audit that were older than `history.audit`");
+        counters.audit_removed.fetch_add(audit, Ordering::Relaxed);
+    }
+    Ok([history, results, progress, submissions, dead_letters, audit]
+        .into_iter()
+        .any(|removed| removed >= BATCH as u64))
+}
+
+/// What was removed. What can't be is told once for each key: it stays as it is for as long as the rights do.
+fn may<'k>(removed: crate::Result<u64>, key: &'k str, told: &mut BTreeSet<&'k str>) -> u64 {
+    removed.unwrap_or_else(|error| {
+        if told.insert(key) {
+            warn_of!(error, key, "what is older than this key says could not be removed");
+        }
+        0
+    })
+}
+
+#[cfg(all(test, feature = "sqlite"))]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use rusqlite::Connection;
+
+    use super::{Counters, round};
+    use crate::config::{DatabaseConfig, HistoryConfig};
+    use crate::store::JobStore as _;
+    use crate::store::sqlite::Sqlite;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    /// A dead letter and an entry of the audit of each of these ages in days, looked at once. What is left of both.
+    async fn left(history: HistoryConfig, ages: &[i64]) -> (Vec<i64>, Vec<i64>) {
+        let path = std::env::temp_dir().join(format!("jobwright-{}.db", uuid::Uuid::new_v4()));
+        let config = DatabaseConfig { history, ..DatabaseConfig::url(format!("sqlite:{}", path.display())) };
+        let store = Sqlite::open(&config).await.unwrap();
+        store.migrate().await.unwrap();
+        let file = Connection::open(&path).unwrap();
+        let at = "(unixepoch() - ?1 * 86400) * 1000000";
+        for age in ages {
+            let dead = format!(
+                "insert into jobwright_dead_letter_job (seq, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason)
+                 values (?1, 1, {at}, {at}, randomblob(16), 1, 1, 1, 'k', 'q', 'no')"
+            );
+            file.execute(&dead, [age]).unwrap();
+            let audit =
+                format!("insert into jobwright_audit (id, at, who, action, what) values (?1, {at}, 'ann', 'a', '1')");
+            file.execute(&audit, [age]).unwrap();
+        }
+        let counters = Counters::default();
+        assert!(!round(&store, &counters, &mut BTreeSet::new()).await.unwrap());
+        let rows = |sql: &str| -> Vec<i64> {
+            file.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let dead = rows("select seq from jobwright_dead_letter_job order by 1");
+        let audit = rows("select id from jobwright_audit order by 1");
+        let counted = counters.snapshot(0);
+        assert_eq!(counted.dead_letters_removed, (ages.len() - dead.len()) as u64);
+        assert_eq!(counted.audit_removed, (ages.len() - audit.len()) as u64);
+        drop((store, file));
+        let _ = std::fs::remove_file(path);
+        (dead, audit)
+    }
+
+    #[tokio::test]
+    async fn the_audit_is_kept_for_a_year_and_dead_letters_for_ever() {
+        assert_eq!(left(HistoryConfig::default(), &[1, 364, 366, 9999]).await, (vec![1, 364, 366, 9999], vec![1, 364]));
+    }
+
+    #[tokio::test]
+    async fn both_are_kept_as_long_as_is_said() {
+        let config = |audit, dead_letters| HistoryConfig { audit, dead_letters, ..HistoryConfig::default() };
+        let ages = [1, 364, 366];
+        assert_eq!(left(config(None, Some(2 * DAY)), &ages).await, (vec![1], vec![1, 364, 366]));
+        assert_eq!(left(config(Some(2 * DAY), Some(365 * DAY)), &ages).await, (vec![1, 364], vec![1]));
+    }
 }

@@ -44,6 +44,10 @@ pub struct ExecutorStats {
     pub reports_refused: u64,
     /// Events and replies that the broker has confirmed.
     pub relayed: u64,
+    /// Dead letters that were kept for as long as [`HistoryConfig::dead_letters`](crate::HistoryConfig::dead_letters) says.
+    pub dead_letters_removed: u64,
+    /// Entries of the audit that were kept for as long as [`HistoryConfig::audit`](crate::HistoryConfig::audit) says.
+    pub audit_removed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +71,8 @@ pub(super) struct Counters {
     pub(super) reported: AtomicU64,
     pub(super) reports_refused: AtomicU64,
     pub(super) relayed: AtomicU64,
+    pub(super) dead_letters_removed: AtomicU64,
+    pub(super) audit_removed: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, n: usize) {
@@ -97,6 +103,8 @@ impl Counters {
             reported: get(&self.reported),
             reports_refused: get(&self.reports_refused),
             relayed: get(&self.relayed),
+            dead_letters_removed: get(&self.dead_letters_removed),
+            audit_removed: get(&self.audit_removed),
         }
     }
 }

@@ -6,23 +6,38 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::MessageServices;
+use crate::config::Keep;
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::{JobResult, JobState, Store};
+use crate::store::{Ending, HistoryFilter, JobResult, JobState, Store};
 
 /// The first pause between two looks; each further one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of a job somebody waited for.
+///
+/// A job that ended is a row no more. What there is to tell is the result that its handler left, and the
+/// [history](crate::config::HistoryConfig), if those who end jobs keep all of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Awaited {
     /// It is done, and its handler left this.
     Result(JobResult),
-    /// It is gone and left nothing: done without a result, cancelled, deleted, never there, or its result was kept long enough.
-    Gone,
-    /// It became a dead letter, for this reason. It may be retried.
+    /// It is done, says the history. Its handler left no result, or one whose time is over.
+    Done,
+    /// Its handler or an operator cancelled it, says the history.
+    Cancelled,
+    /// An operator deleted it, says the history.
+    Deleted,
+    /// It became a dead letter, for this reason (`expired`, if its time to live was over before it could start). It may be retried.
     Dead(String),
+    /// It is not there, and the history, which keeps all ends ([`Keep::All`]), does not have it: it was never committed, or it ended longer
+    /// ago than history and results are kept, or where less is kept.
+    Unknown,
+    /// It is not there, and left no result. Whether it is done, cancelled, deleted, or never was there nobody can tell, because the history is
+    /// not kept, or of failures only.
+    NotKept,
     /// It was still waiting or running when the time was over.
     Pending,
 }
@@ -71,7 +86,27 @@ impl<S: Store> MessageServices<S> {
             return Ok(Awaited::Pending);
         }
         // Asked second: it was committed together with the end of the job.
-        let result = self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()?;
-        Ok(result.map_or(Awaited::Gone, Awaited::Result))
+        if let Some(result) = self.jobs.result(id).await? {
+            return Ok(Awaited::Result(self.codecs.result(result)?));
+        }
+        self.look_into_history(id).await
+    }
+
+    /// How a job ended that is gone and left no result.
+    async fn look_into_history(&self, id: JobId) -> Result<Awaited> {
+        let ends = vec![Ending::Done, Ending::Cancelled, Ending::Deleted, Ending::Dead, Ending::Expired];
+        let filter = HistoryFilter { id: Some(id), outcomes: Some(ends), ..HistoryFilter::default() };
+        // Looked for whatever this process keeps: it is those that end jobs that remember them.
+        let last = self.jobs.history(&filter, 1).await?.pop();
+        let all = self.jobs.history_config().keep == Keep::All;
+        Ok(match last.map(|entry| (entry.outcome, entry.error.map(|error| self.codecs.read_text(error, &entry.kind)))) {
+            Some((Ending::Done, _)) => Awaited::Done,
+            Some((Ending::Cancelled, _)) => Awaited::Cancelled,
+            Some((Ending::Deleted, _)) => Awaited::Deleted,
+            // The dead letter is gone: it was kept long enough. Where only failures are remembered it may as well have been tried again and be done.
+            Some((_, reason)) if all => Awaited::Dead(reason.unwrap_or_default()),
+            None if all => Awaited::Unknown,
+            _ => Awaited::NotKept,
+        })
     }
 }

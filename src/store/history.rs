@@ -151,6 +151,13 @@ pub trait History: Send + Sync {
     /// Forgets at most `limit` ends older than `age`, the oldest first. Returns how many.
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64>;
 
+    /// Forgets at most `limit` entries of the audit older than `age`, the oldest first. Returns how many.
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64>;
+
+    /// Removes at most `limit` dead letters that died longer ago than `age`, the oldest first. Returns how many. The history gets no row for it: it
+    /// has one of their death.
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64>;
+
     /// What a job's handler returned, unless it returned nothing, or its time is over.
     async fn result(&self, id: JobId) -> Result<Option<JobResult>>;
 

@@ -549,6 +549,8 @@ conformance! {
             a_batch_is_remembered_one_by_one
             found_by_what_is_known_of_them
             forgotten_when_old
+            old_dead_letters_go
+            the_old_audit_goes
             a_result_comes_with_the_end_of_its_job
             a_result_has_its_time
         }

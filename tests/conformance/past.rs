@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jobwright::store::{
-    Ending, ExternalDone, HistoryEntry, HistoryFilter, JobFilter, JobState, NewResult, Settlement, Store, TimeRange,
-    UnitOfWork, Verdict,
+    Action, AuditFilter, Ending, ExternalDone, HistoryEntry, HistoryFilter, JobFilter, JobState, NewResult, Order,
+    Settlement, Store, TimeRange, UnitOfWork, Verdict,
 };
-use jobwright::{Fence, JobId, Keep, NewJob, NodeId};
+use jobwright::{Fence, JobId, Keep, NewJob, NodeId, Unique};
 
 use crate::support::jobs::{LATER, hand_out_number, job, jobs};
 use crate::support::{Jobs, SqlDb};
@@ -254,6 +254,48 @@ pub(crate) async fn forgotten_when_old<T: SqlDb>(db: &T) {
         "the oldest go first: {left:?}"
     );
     assert_eq!(store.prune_history(Duration::ZERO, 10).await.unwrap(), 3);
+}
+
+/// The oldest go first, a batch at a time; what they held goes with them, and the history keeps their death.
+pub(crate) async fn old_dead_letters_go<T: SqlDb>(db: &T) {
+    let store = open(db, Keep::All).await;
+    let mut ids = Vec::new();
+    for key in ["a", "b", "c"] {
+        let (node, claimed) = store.running(job().unique(Unique::key(key))).await;
+        assert!(store.settle_one(node, claimed.fence(), Verdict::Dead).await);
+        ids.push(claimed.id);
+    }
+    let waits = store.send(job()).await;
+    assert_eq!(store.prune_dead_letters(LATER, 10).await.unwrap(), 0, "they are not that old");
+    let (last, _) = store.show(ids[2]).await.unwrap().unwrap().dead.unwrap();
+    crate::support::eventually(LATER, async || jiff::Timestamp::now() > last + Duration::from_millis(50)).await;
+    assert_eq!(store.prune_dead_letters(Duration::ZERO, 2).await.unwrap(), 2);
+    let mut states = Vec::new();
+    for id in &ids {
+        states.push(store.state(*id).await);
+    }
+    assert_eq!(states, [None, None, Some(JobState::Dead)]);
+    assert_eq!(store.prune_dead_letters(Duration::ZERO, 2).await.unwrap(), 1);
+    assert_eq!(store.prune_dead_letters(Duration::ZERO, 2).await.unwrap(), 0);
+    assert_eq!(store.state(waits).await, Some(JobState::Waiting));
+    let again = store.send(job().unique(Unique::key("a"))).await;
+    assert_eq!(store.state(again).await, Some(JobState::Waiting), "the key is free");
+    assert_eq!(ends(&store, ids[0]).await, [(Ending::Dead, 1)]);
+}
+
+pub(crate) async fn the_old_audit_goes<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let order = |who| Order { dry_run: false, by: Some(who) };
+    for who in ["ann", "bob", "eve"] {
+        store.steer(&JobFilter::default(), &Action::Cancel, order(who)).await.unwrap();
+    }
+    let entries = async || store.audit(&AuditFilter::default(), 10).await.unwrap();
+    assert_eq!((entries().await.len(), store.prune_audit(LATER, 10).await.unwrap()), (3, 0));
+    let last = entries().await[0].at;
+    crate::support::eventually(LATER, async || jiff::Timestamp::now() > last + Duration::from_millis(50)).await;
+    assert_eq!(store.prune_audit(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(entries().await.iter().map(|entry| entry.who.as_str()).collect::<Vec<_>>(), ["eve"], "the oldest first");
+    assert_eq!(store.prune_audit(Duration::ZERO, 2).await.unwrap(), 1);
 }
 
 fn result(id: JobId, json: &str, retention: Duration) -> NewResult {

@@ -171,6 +171,7 @@ cases! {
         too_much_to_keep_is_refused
         a_handler_that_lost_its_job_is_told
         a_result_can_be_waited_for
+        what_left_no_result_is_told_by_the_history
         a_result_is_kept_as_long_as_asked
     }
     refused {

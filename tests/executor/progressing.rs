@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::store::JobState;
-use jobwright::{Awaited, CommandExecutor, ErrorKind, JobError, JobId, NewJob, Outcome};
+use jobwright::store::{JobFilter, JobState};
+use jobwright::{Awaited, CommandExecutor, ErrorKind, Job, JobError, JobId, Keep, MessageServices, NewJob, Outcome};
 
+use crate::support::SqlDb;
 use crate::support::world::{PATIENCE, World, at_once, quick};
 
 /// A handler that dies in the middle, and goes on from there.
@@ -125,10 +126,58 @@ pub(crate) async fn a_result_can_be_waited_for<W: World>(db: &W) {
     let fails = send("fails").await;
     assert!(matches!(waited(fails).await, Awaited::Dead(reason) if reason == "no sum"));
     assert!(db.jobs().result(fails).await.unwrap().is_none());
-    assert!(matches!(waited(send("silent").await).await, Awaited::Gone));
+    // No history is kept here, so nobody can tell how it ended, or that it ever was there.
+    assert!(matches!(waited(send("silent").await).await, Awaited::NotKept));
+    assert!(matches!(waited(JobId::new()).await, Awaited::NotKept));
     let unknown = send("nobody-knows-it").await;
     let pending = messages.wait_for_result(unknown, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(pending, Awaited::Pending), "{pending:?}");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// The ways in which a job can be gone without a result are told apart where the history is kept, also by a process that keeps none itself.
+pub(crate) async fn what_left_no_result_is_told_by_the_history<W: World + SqlDb>(db: &W) {
+    let keeping = async |keep| MessageServices::new(db.remembering(keep).await, &db.config());
+    let messages = keeping(Keep::All).await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .kind_options("silent", at_once())
+        .handle("silent", |job: Job| async move {
+            if job.attempt == 1 { Err(JobError::new("at first")) } else { Ok(Outcome::Done) }
+        })
+        .handle("unwanted", |_| async { Ok(Outcome::Cancel("nobody wants it".to_owned())) })
+        .handle("dies", |_| async { Err(JobError::fatal("no use")) })
+        .start()
+        .await
+        .unwrap();
+    let send = async |kind: &str| messages.send(NewJob::json(kind, &())).await.unwrap();
+    let [silent, unwanted, dies] = [send("silent").await, send("unwanted").await, send("dies").await];
+    for id in [silent, unwanted] {
+        db.gone(id).await;
+    }
+    db.reaches(dies, JobState::Dead).await;
+    let elsewhere = |id| JobFilter::ids([id]);
+    let [removed, called_off] = [send("for-nobody").await, send("for-nobody").await];
+    messages.admin().delete(&elsewhere(removed)).await.unwrap();
+    messages.admin().cancel(&elsewhere(called_off)).await.unwrap();
+
+    let [frugal, failures] = [keeping(Keep::Off).await, keeping(Keep::Failed).await];
+    for who in [&messages, &frugal, &failures] {
+        let waited = async |id: JobId| who.wait_for_result(id, PATIENCE).await.unwrap();
+        assert!(matches!(waited(silent).await, Awaited::Done));
+        assert!(matches!(waited(unwanted).await, Awaited::Cancelled));
+        assert!(matches!(waited(called_off).await, Awaited::Cancelled));
+        assert!(matches!(waited(removed).await, Awaited::Deleted));
+        assert!(matches!(waited(dies).await, Awaited::Dead(reason) if reason == "no use"));
+    }
+    // Only who keeps all of it can take its silence for an answer.
+    let waited = async |who: &MessageServices<W::Store>, id| who.wait_for_result(id, PATIENCE).await.unwrap();
+    assert!(matches!(waited(&messages, JobId::new()).await, Awaited::Unknown));
+    assert!(matches!(waited(&failures, JobId::new()).await, Awaited::NotKept));
+    // Deleted by somebody who remembers nothing: that it died is the last that is known.
+    frugal.admin().delete(&elsewhere(dies)).await.unwrap();
+    assert!(matches!(waited(&messages, dies).await, Awaited::Dead(reason) if reason == "no use"));
+    assert!(matches!(waited(&failures, dies).await, Awaited::NotKept), "it may have been tried again, and be done");
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jobwright::config::parse_span;
 use jobwright::{RetryPolicy, parse_duration};
 use toml::Value as Toml;
 
@@ -12,6 +13,8 @@ pub(super) enum Kind {
     Number,
     Flag,
     Duration,
+    /// A duration, or for ever.
+    Span,
     /// A list of texts.
     Words,
     Retry,
@@ -24,6 +27,7 @@ pub(super) enum Value {
     Number(usize),
     Flag(bool),
     Duration(Duration),
+    Span(Option<Duration>),
     Words(Vec<String>),
     Retry(RetryPolicy),
 }
@@ -118,7 +122,13 @@ pub(super) const SECTIONS: &[Section] = &[
     Section {
         name: "history",
         named: false,
-        keys: &[("keep", Kind::Text), ("retention", Kind::Duration), ("results", Kind::Duration)],
+        keys: &[
+            ("keep", Kind::Text),
+            ("retention", Kind::Duration),
+            ("results", Kind::Duration),
+            ("audit", Kind::Span),
+            ("dead_letters", Kind::Span),
+        ],
     },
 ];
 
@@ -143,6 +153,7 @@ impl Kind {
             }
             (Self::Flag, Toml::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Self::Duration, Toml::String(text)) => parse_duration(text).map(Value::Duration),
+            (Self::Span, Toml::String(text)) => parse_span(text).map(Value::Span),
             (Self::Retry, Toml::String(text)) => retry(text),
             (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
                 Ok(Value::Words(words.iter().filter_map(Toml::as_str).map(str::to_owned).collect()))
@@ -159,6 +170,7 @@ impl Kind {
             Self::Number => text.trim().parse().map(Value::Number).map_err(|_| wanted()),
             Self::Flag => text.trim().parse().map(Value::Flag).map_err(|_| wanted()),
             Self::Duration => parse_duration(text).map(Value::Duration),
+            Self::Span => parse_span(text).map(Value::Span),
             Self::Retry => retry(text),
             Self::Words => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
         }
@@ -170,6 +182,7 @@ impl Kind {
             Self::Number => "a whole number",
             Self::Flag => "`true` or `false`",
             Self::Duration => "a duration such as \"30s\"",
+            Self::Span => "a duration such as \"90d\", or \"forever\"",
             Self::Words => "a list of texts such as [\"python3\", \"x.py\"]",
             Self::Retry => "a retry policy such as \"PT1M,PT5M\" or \"exponential(2s, 2, 1h)\"",
         }

@@ -173,6 +173,8 @@ impl Settings {
             }
             ("history", "retention", Value::Duration(retention)) => database.history.retention = retention,
             ("history", "results", Value::Duration(retention)) => database.history.results = retention,
+            ("history", "audit", Value::Span(kept)) => database.history.audit = kept,
+            ("history", "dead_letters", Value::Span(kept)) => database.history.dead_letters = kept,
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())

@@ -70,6 +70,8 @@ fn what_is_not_known_is_refused_with_what_was_meant() {
         ("[handlers.x]\ncommand = []", "empty `command`"),
         ("[handlers.x]\nurl = \"ftp://a\"", "http"),
         ("[history]\nkeep = \"some\"", "\"off\", \"failed\" or \"all\""),
+        ("[history]\naudit = \"for a while\"", "is not a duration"),
+        ("[history]\ndead_letters = 90", "or \"forever\""),
         ("[executor]\nlease = 30", "a duration such as"),
         ("[database]\nmax_connections = -1", "negative"),
     ] {
@@ -115,7 +117,7 @@ fn no_error_shows_a_value() {
 /// The library says which keys it has when it refuses one: ours must be the same.
 #[test]
 fn every_key_of_the_library_can_be_set() {
-    for name in ["database", "executor", "broker"] {
+    for name in ["database", "executor", "broker", "history"] {
         let text = format!("{name} = {{ nonsense = 1 }}");
         let error = toml::from_str::<Config>(&text).unwrap_err().message().to_owned();
         let (_, fields) = error.split_once("expected").unwrap();

@@ -40,6 +40,16 @@ impl History for Postgres {
         count(&self.0.engine("prune the history", &self.0.sql.prune_history, params).await?)
     }
 
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
+        count(&self.0.engine("forget the old audit", &self.0.sql.prune_audit, params).await?)
+    }
+
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
+        count(&self.0.engine("remove old dead letters", &self.0.sql.prune_dead_letters, params).await?)
+    }
+
     async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
         let rows = self.0.engine("read the result of a job", &self.0.sql.result, &[id.as_uuid()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };

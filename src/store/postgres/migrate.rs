@@ -27,6 +27,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 11, name: "identity", sql: include_str!("../../../migrations/postgres/0011_identity.sql") },
     Migration { version: 12, name: "endings", sql: include_str!("../../../migrations/postgres/0012_endings.sql") },
     Migration { version: 13, name: "rights", sql: include_str!("../../../migrations/postgres/0013_rights.sql") },
+    Migration {
+        version: 14,
+        name: "forgetting",
+        sql: include_str!("../../../migrations/postgres/0014_forgetting.sql"),
+    },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

@@ -118,6 +118,8 @@ statements! {
     full_queues: [TEXT_ARRAY, INT8_ARRAY],
     history: [UUID, TEXT, TEXT, TEXT_ARRAY, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
     prune_history: [INT8, INT8],
+    prune_audit: [INT8, INT8],
+    prune_dead_letters: [INT8, INT8],
     keep_result: [UUID, TEXT, JSONB, INT8],
     result: [UUID],
     prune_results: [INT8],

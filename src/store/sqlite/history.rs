@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params};
 use serde_json::value::RawValue;
 
-use super::Sqlite;
 use super::rows::{Micros, count, job_id, micros, timestamp};
+use super::{Inner, Sqlite};
 use crate::config::{HistoryConfig, Keep};
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
@@ -16,6 +16,8 @@ use crate::store::{Ending, History, HistoryEntry, HistoryFilter, JobResult, NewR
 const HISTORY: &str = include_str!("sql/history.sql");
 const REMEMBER: &str = include_str!("sql/remember.sql");
 const PRUNE_HISTORY: &str = include_str!("sql/prune_history.sql");
+const PRUNE_AUDIT: &str = include_str!("sql/prune_audit.sql");
+const PRUNE_DEAD_LETTERS: &str = include_str!("sql/prune_dead_letters.sql");
 const KEEP_RESULT: &str = include_str!("sql/keep_result.sql");
 const RESULT: &str = include_str!("sql/result.sql");
 const PRUNE_RESULTS: &str = include_str!("sql/prune_results.sql");
@@ -99,6 +101,17 @@ pub(super) fn keep_result(connection: &Connection, result: &NewResult, now: Micr
     Ok(())
 }
 
+impl Inner {
+    /// Removes what is older than `age`.
+    async fn prune(&self, what: &'static str, sql: &'static str, age: Duration, limit: usize) -> Result<u64> {
+        self.write(what, move |connection, now| {
+            let params = named_params! { ":before": now.saturating_sub(micros(age)), ":limit": count(limit) };
+            Ok(connection.prepare_cached(sql)?.execute(params)? as u64)
+        })
+        .await
+    }
+}
+
 #[async_trait]
 impl History for Sqlite {
     fn history_config(&self) -> HistoryConfig {
@@ -111,12 +124,15 @@ impl History for Sqlite {
     }
 
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner
-            .write("prune the history", move |connection, now| {
-                let params = named_params! { ":before": now.saturating_sub(micros(age)), ":limit": count(limit) };
-                Ok(connection.prepare_cached(PRUNE_HISTORY)?.execute(params)? as u64)
-            })
-            .await
+        self.inner.prune("prune the history", PRUNE_HISTORY, age, limit).await
+    }
+
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune("forget the old audit", PRUNE_AUDIT, age, limit).await
+    }
+
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune("remove old dead letters", PRUNE_DEAD_LETTERS, age, limit).await
     }
 
     async fn result(&self, id: JobId) -> Result<Option<JobResult>> {

@@ -23,6 +23,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 8, name: "send", sql: include_str!("../../../migrations/sqlite/0008_send.sql") },
     Migration { version: 9, name: "liveness", sql: include_str!("../../../migrations/sqlite/0009_liveness.sql") },
     Migration { version: 10, name: "endings", sql: include_str!("../../../migrations/sqlite/0010_endings.sql") },
+    Migration { version: 11, name: "forgetting", sql: include_str!("../../../migrations/sqlite/0011_forgetting.sql") },
 ];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.

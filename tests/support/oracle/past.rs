@@ -22,6 +22,14 @@ impl History for Oracle {
         Ok(0)
     }
 
+    async fn prune_audit(&self, _: Duration, _: usize) -> Result<u64> {
+        panic!("the oracle keeps no audit")
+    }
+
+    async fn prune_dead_letters(&self, _: Duration, _: usize) -> Result<u64> {
+        panic!("the oracle keeps dead letters for ever")
+    }
+
     async fn result(&self, _: JobId) -> Result<Option<JobResult>> {
         panic!("the oracle keeps no results")
     }

@@ -192,6 +192,8 @@ async fn hot_statements_use_their_indexes() {
         (include_str!("../sql/external_late.sql"), "jobwright_external_job_lease (lease_until<?)"),
         (include_str!("../sql/external_late_check.sql"), "jobwright_external_job_lease (lease_until<?)"),
         (include_str!("../sql/prune_submissions.sql"), "jobwright_submission_received (received_at<?)"),
+        (include_str!("../sql/prune_audit.sql"), "jobwright_audit_at (at<?)"),
+        (include_str!("../sql/prune_dead_letters.sql"), "jobwright_dead_letter_job_dead (dead_at<?)"),
         (include_str!("../sql/promote_copy.sql"), "jobwright_timer_job_due (due_at<?)"),
         (include_str!("../sql/next_timer.sql"), "jobwright_timer_job_due"),
         (include_str!("../sql/lost_rows.sql"), "jobwright_job_owned"),
