@@ -1,5 +1,6 @@
 //! Data on stdout, words on stderr. Neither panics when its reader has gone.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
@@ -45,7 +46,33 @@ pub(crate) fn say(text: impl AsRef<str>) {
 pub(crate) fn json<T: Serialize>(value: &T) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::Failed(format!("the result can't be written as JSON: {error}")))?;
-    line(text)
+    line(plain(&text))
+}
+
+/// Writes a value as JSON in one line.
+pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), Failure> {
+    let text = serde_json::to_string(value)
+        .map_err(|error| Failure::Failed(format!("the result can't be written as JSON: {error}")))?;
+    line(plain(&text))
+}
+
+/// JSON lets through what steers some terminals, or turns the order of letters about; none of it stands outside of a text.
+fn plain(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
+        if c != '\n' && is_harmful(c) {
+            // All of them are below U+10000.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+        out
+    })
+}
+
+/// Control characters, and those that override the direction of writing.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Lays rows out in columns. No frames, so that `awk` and `cut` can read it too.
@@ -70,10 +97,10 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Control characters are shown, not sent: the stderr of a failed program may hold anything.
+/// Control characters and overrides of the direction are shown, not sent: the stderr of a failed program may hold anything.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if c.is_control() && c != '\n' && c != '\t' {
+        if is_harmful(c) && c != '\n' && c != '\t' {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -105,5 +132,15 @@ mod tests {
     fn what_programs_wrote_can_not_steer_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\r\n\t"), "a\\u{1b}[31mb\\r\n\t");
         assert_eq!(one_line("first\nsecond third", 12), "first secon…");
+        // Nor show letters in another order than they are in.
+        assert_eq!(harmless("a\u{202e}b\u{2066}\u{200f}\u{61c}ä"), "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}ä");
+    }
+
+    #[test]
+    fn json_can_not_steer_the_terminal_and_stays_the_same_json() {
+        let text = "a\x7f\u{9b}31m\u{202e}\u{2069}\u{200e}\u{61c}\n\x1bä";
+        let written = plain(&serde_json::to_string_pretty(&[text]).unwrap());
+        assert_eq!(written, "[\n  \"a\\u007f\\u009b31m\\u202e\\u2069\\u200e\\u061c\\n\\u001bä\"\n]");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&written).unwrap(), [text]);
     }
 }

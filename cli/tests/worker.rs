@@ -88,7 +88,7 @@ fn programs_say_how_it_ended(place: &Place) {
         r#"
         [handlers]
         ok = { command = ["true"] }
-        later = { command = ["sh", "-c", "test $JOBWRIGHT_ATTEMPT -gt 2 || exit 75"], retry = "fixed(10ms)" }
+        later = { command = ["sh", "-c", "test -e asked || { touch asked; exit 75; }; test $JOBWRIGHT_ATTEMPT = 1"], later = "10ms" }
         never = { command = ["sh", "-c", "echo first >&2; echo the reason >&2; exit 65"] }
         fails = { command = ["sh", "-c", "seq 10000 >&2; exit 3"], retry = "fixed(10ms)" }
         killed = { command = ["sh", "-c", "kill -KILL $$"] }
@@ -100,7 +100,7 @@ fn programs_say_how_it_ended(place: &Place) {
         "#,
     );
     let ok = place.send(&["ok"]);
-    let later = place.send(&["later"]);
+    let later = place.send(&["later", "--max-attempts", "1"]);
     let never = place.send(&["never"]);
     let fails = place.send(&["fails", "--max-attempts", "2"]);
     let once = |kind: &str| place.send(&[kind, "--max-attempts", "1"]);

@@ -135,8 +135,9 @@ pub(crate) enum Command {
 
 const WORKER_HELP: &str = "\
 A program gets the payload on stdin and JOBWRIGHT_JOB_ID, _KIND, _QUEUE, _ATTEMPT, _MAX_ATTEMPTS, _PRIORITY, _CONTENT_TYPE,
-_CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment. It ends with 0 = done, 75 = try later, 65 = dead letter, anything
-else = failed, and the end of its stderr is kept with the job. What it wrote to stdout (at most 1 MiB) goes to the worker's
+_CREATED_AT and JOBWRIGHT_HEADER_<NAME> in its environment (all headers as JSON: JOBWRIGHT_HEADERS). It ends with 0 = done, 75 = try
+later (after `later`, at no attempt), 65 = dead letter, anything else = failed, and the end of its stderr is kept with the job. At its
+timeout it gets SIGTERM, and `stop_grace` later SIGKILL. What it wrote to stdout (at most 1 MiB) goes to the worker's
 stdout in one piece when it has ended with 0.
 
 A URL gets a POST of the payload with the headers Jobwright-Job-Id, -Kind, -Queue and -Attempt. 2xx = done; 408, 425, 429 and 5xx

@@ -15,7 +15,7 @@ use super::rejected;
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
-use crate::output::{Format, json, line, or_dash, print, table, time};
+use crate::output::{Format, json, json_line, or_dash, print, table, time};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(2);
@@ -129,7 +129,7 @@ async fn put_aside(messages: &MessageServices<AnyStore>) -> BTreeMap<String, u32
 fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> {
     if format == Format::Json {
         // One document a line, for whoever follows a stream.
-        return if watching { line(serde_json::to_string(report).unwrap_or_default()) } else { json(report) };
+        return if watching { json_line(report) } else { json(report) };
     }
     let StatusReport { queues, nodes } = &report.status;
     let mut text = format!("mode      {}\nmessages  {}\n\n", report.mode.text(), report.messages);

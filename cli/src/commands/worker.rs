@@ -1,13 +1,13 @@
 //! `jobwright worker`.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobwright::{
     AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::connect;
 use super::drained::{Scope, drained};
@@ -15,12 +15,15 @@ use super::signals::Signals;
 use crate::args::WorkerArgs;
 use crate::config::{Action, Settings};
 use crate::failure::Failure;
-use crate::handlers::{Output, Program, Webhook};
+use crate::handlers::{Output, Program, Stopping, Webhook};
 
 /// Jobs one queue runs at the same time unless it says otherwise.
 const DEFAULT_CONCURRENCY: usize = 10;
 /// How long the engine may take to write down what was given back, once its handlers have stopped.
 const LEAVE: Duration = Duration::from_secs(10);
+
+/// How long it may take to see that a killed program has ended.
+const AFTER_KILL: Duration = Duration::from_secs(3);
 
 /// Between two attempts to connect at the start; doubles up to the longest.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -59,9 +62,9 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
         outbound: lanes.external.iter().map(ExternalQueue::name).chain(outbound).map(str::to_owned).collect(),
         kinds: settings.handlers.keys().cloned().collect(),
     };
-    let abort = CancellationToken::new();
+    let stopping = Stopping::default();
     let output = Arc::new(Output::default());
-    let executor = build(settings, lanes, CommandExecutor::builder(messages), &abort, &output)?.start().await?;
+    let executor = build(settings, lanes, CommandExecutor::builder(messages), &stopping, &output)?.start().await?;
     let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
     tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %jobs.describe(), broker = place, "ready");
 
@@ -77,14 +80,22 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             "stdout was closed, so the output of programs can't be written any more; the worker stopped".to_owned(),
         )),
     };
-    let stopping = executor.shutdown(settings.executor.grace);
-    tokio::pin!(stopping);
+    // When the grace is over programs are asked to end, and have their own until they are killed.
+    let (grace, stop_grace) = (settings.executor.grace, longest_stop_grace(settings));
+    let end = executor.shutdown(grace.saturating_add(stop_grace));
+    let ask = async {
+        tokio::time::sleep(grace).await;
+        stopping.ask();
+        std::future::pending::<Infallible>().await
+    };
+    tokio::pin!(end);
     let (stats, forced) = tokio::select! {
-        stats = &mut stopping => (stats?, false),
+        stats = &mut end => (stats?, false),
+        never = ask => match never {},
         name = signals.next() => {
             tracing::warn!(signal = name, "stopping at once: running handlers are killed and their jobs given back");
-            abort.cancel();
-            let stats = tokio::time::timeout(LEAVE, &mut stopping).await.map_err(|_| {
+            stopping.force();
+            let stats = tokio::time::timeout(LEAVE, &mut end).await.map_err(|_| {
                 Failure::Failed("handlers did not stop; their jobs run elsewhere when this worker's lease has ended".to_owned())
             })?;
             (stats?, true)
@@ -160,7 +171,7 @@ fn build(
     settings: &Settings,
     lanes: Lanes,
     builder: jobwright::ExecutorBuilder<AnyStore>,
-    abort: &CancellationToken,
+    stopping: &Stopping,
     output: &Arc<Output>,
 ) -> Result<jobwright::ExecutorBuilder<AnyStore>, Failure> {
     let mut builder = builder.config(settings.executor.clone());
@@ -178,25 +189,32 @@ fn build(
         builder = builder.external_queue(queue);
     }
     for (kind, handler) in &settings.handlers {
-        builder = builder.kind_options(kind, handler.options.clone());
+        let mut options = handler.options.clone();
+        if let (Action::Command(_), Some(limit)) = (&handler.action, options.timeout) {
+            // A program is asked to end at its timeout, and killed later: the engine's own is for one that even that does not end.
+            options = options.timeout(limit.saturating_add(handler.stop_grace).saturating_add(LEAVE));
+        }
+        builder = builder.kind_options(kind, options);
         builder = match &handler.action {
             Action::Command(words) => {
-                let program = Arc::new(Program::new(words.clone(), handler.pass_urls, output.clone(), abort.clone()));
-                if handler.reply {
-                    builder.handle_with(kind, move |cx| {
-                        let program = program.clone();
-                        Box::pin(async move { program.answer(cx).await })
-                    })
-                } else {
-                    builder.handle(kind, move |job| {
-                        let program = program.clone();
-                        async move { program.run(&job).await }
-                    })
-                }
+                let program = Arc::new(Program {
+                    words: words.clone(),
+                    pass_urls: handler.pass_urls,
+                    reply: handler.reply,
+                    timeout: handler.options.timeout,
+                    stop_grace: handler.stop_grace,
+                    later: handler.later,
+                    output: output.clone(),
+                    stopping: stopping.clone(),
+                });
+                builder.handle_with(kind, move |cx| {
+                    let program = program.clone();
+                    Box::pin(async move { program.run(cx).await })
+                })
             }
             Action::Url(url) => {
                 let longest = handler.reply.then_some(settings.database.max_payload);
-                let webhook = Webhook::new(url.clone(), handler.options.timeout, longest, abort.clone())
+                let webhook = Webhook::new(url.clone(), handler.options.timeout, longest, stopping.clone())
                     .map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
                 let webhook = Arc::new(webhook);
                 if handler.reply {
@@ -214,6 +232,11 @@ fn build(
         };
     }
     Ok(builder)
+}
+
+fn longest_stop_grace(settings: &Settings) -> Duration {
+    let programs = settings.handlers.values().filter(|handler| matches!(handler.action, Action::Command(_)));
+    programs.map(|handler| handler.stop_grace + AFTER_KILL).max().unwrap_or_default()
 }
 
 fn summary(stats: &ExecutorStats, took: Duration) {

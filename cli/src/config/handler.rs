@@ -16,7 +16,16 @@ pub(super) struct Draft {
     retry: Option<RetryPolicy>,
     reply: bool,
     pass_urls: bool,
+    stop_grace: Option<Duration>,
+    later: Option<Duration>,
 }
+
+/// A program that was asked to end has this long until it is killed.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// The longest that can be set.
+const STOP_GRACE_MOST: Duration = Duration::from_secs(3600);
+/// When a job runs again whose program asked to be tried later.
+const LATER: Duration = Duration::from_secs(60);
 
 /// What runs the jobs of a kind.
 #[derive(Clone, Debug)]
@@ -27,6 +36,10 @@ pub(crate) struct Handler {
     pub(crate) reply: bool,
     /// Its program may know where the database and the broker are, passwords included.
     pub(crate) pass_urls: bool,
+    /// How long its program has between SIGTERM and SIGKILL.
+    pub(crate) stop_grace: Duration,
+    /// When a job runs again whose program asked to be tried later.
+    pub(crate) later: Duration,
 }
 
 /// How.
@@ -50,9 +63,16 @@ impl Draft {
             ("retry", Value::Retry(retry)) => self.retry = Some(retry),
             ("reply", Value::Flag(on)) => self.reply = on,
             ("pass_urls", Value::Flag(on)) => self.pass_urls = on,
+            ("stop_grace", Value::Duration(grace)) if grace > STOP_GRACE_MOST => return Err("use 0s to 1h".to_owned()),
+            ("stop_grace", Value::Duration(grace)) => self.stop_grace = Some(grace),
+            ("later", Value::Duration(later)) => self.later = Some(later),
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())
+    }
+
+    pub(super) fn url(&self) -> Option<&Secret> {
+        self.url.as_ref()
     }
 
     pub(super) fn finish(self) -> Result<Handler, String> {
@@ -65,10 +85,17 @@ impl Draft {
             (None, None) => return Err("has neither `command` nor `url`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `command` and `url`: remove one of them".to_owned()),
         };
-        if self.pass_urls && matches!(action, Action::Url(_)) {
-            return Err(
-                "has `pass_urls`, which is for programs: remove it, a URL is told nothing of the kind".to_owned()
-            );
+        if matches!(action, Action::Url(_)) {
+            if self.pass_urls {
+                return Err(
+                    "has `pass_urls`, which is for programs: remove it, a URL is told nothing of the kind".to_owned()
+                );
+            }
+            for (key, there) in [("stop_grace", self.stop_grace.is_some()), ("later", self.later.is_some())] {
+                if there {
+                    return Err(format!("has `{key}`, which is for programs: remove it"));
+                }
+            }
         }
         let mut options = KindOptions::default().concurrency(self.concurrency);
         if let Some(timeout) = self.timeout {
@@ -77,6 +104,13 @@ impl Draft {
         if let Some(retry) = self.retry {
             options = options.retry(retry);
         }
-        Ok(Handler { action, options, reply: self.reply, pass_urls: self.pass_urls })
+        Ok(Handler {
+            action,
+            options,
+            reply: self.reply,
+            pass_urls: self.pass_urls,
+            stop_grace: self.stop_grace.unwrap_or(STOP_GRACE),
+            later: self.later.unwrap_or(LATER),
+        })
     }
 }

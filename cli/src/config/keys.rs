@@ -105,6 +105,8 @@ pub(super) const SECTIONS: &[Section] = &[
             ("retry", Kind::Retry),
             ("reply", Kind::Flag),
             ("pass_urls", Kind::Flag),
+            ("stop_grace", Kind::Duration),
+            ("later", Kind::Duration),
         ],
     },
     Section {

@@ -12,7 +12,7 @@ mod sources;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jobwright::codec::Seal;
 use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorConfig, ExternalQueue, Secret};
@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     seal_draft: seal::Draft,
     /// How payloads are encrypted.
     pub(crate) seal: Option<Seal>,
+    /// The file that was read, and whether a password stands in it.
+    pub(crate) file: Option<(PathBuf, bool)>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
     urls_withheld: bool,
 }
@@ -67,6 +69,7 @@ impl Settings {
         let mut settings = Self::default();
         if let Some(file) = file {
             apply_file(&mut settings, file)?;
+            settings.file = Some((file.to_owned(), settings.holds_secret()));
         }
         apply_environment(&mut settings, environment)?;
         settings.set_urls(database_url, amqp_url);
@@ -178,6 +181,18 @@ impl Settings {
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())
+    }
+
+    /// A password, or a token, stands in one of the URLs.
+    fn holds_secret(&self) -> bool {
+        let urls = std::iter::once(&self.database.url).chain(&self.broker.url);
+        let password = |url: &Secret| {
+            let url = url.expose();
+            let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@')).map(|(user, _)| user);
+            user.is_some_and(|user| user.contains(':')) || url.contains("password=")
+        };
+        urls.clone().any(password)
+            || self.drafts.values().filter_map(Draft::url).any(|url| password(url) || url.expose().contains('?'))
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

@@ -18,6 +18,7 @@ const FOR_HANDLERS: &[&str] = &[
     "PRIORITY",
     "CONTENT_TYPE",
     "CREATED_AT",
+    "HEADERS",
     "TRACEPARENT",
     "TRACESTATE",
     "URLS_WITHHELD",

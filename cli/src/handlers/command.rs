@@ -1,19 +1,20 @@
 //! A program as a handler.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, REPLY_TO};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio_util::sync::CancellationToken;
+use nix::sys::signal::Signal;
+use tokio::process::Command;
 
+use super::group::Group;
 use super::leash::{self, Leash};
+use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
+use super::stopping::Stopping;
 use super::{Ended, Output, reply, tail, trace};
 use crate::config::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
 
@@ -21,47 +22,62 @@ use crate::config::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
 const TRY_LATER: i32 = 75;
 /// `EX_DATAERR`: this input can never work.
 const NEVER: i32 = 65;
-/// What a program may write to stdout.
-const STDOUT_MOST: usize = 1024 * 1024;
-/// How much of the end of stderr is kept.
-const STDERR_KEPT: usize = 4 * 1024;
+/// All headers of the job, as JSON.
+const ALL_HEADERS: &str = "JOBWRIGHT_HEADERS";
+/// Linux starts no program with a variable of more than 128 KiB.
+const ALL_HEADERS_MOST: usize = 120 * 1024;
 /// How long something that outlives the program may hold its stdout and stderr.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Given back at no attempt.
-const STOPPED: Outcome = Outcome::Snooze(Duration::ZERO);
+const STOPPED: Finished = Finished::Back(Duration::ZERO);
 
 /// Runs a program for each job.
 pub(crate) struct Program {
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// It is told where the worker's database and broker are.
-    pass_urls: bool,
-    output: Arc<Output>,
-    /// The worker stops at once.
-    abort: CancellationToken,
+    pub(crate) pass_urls: bool,
+    /// What it wrote is sent to who asked for a result.
+    pub(crate) reply: bool,
+    /// How long it may run until it is asked to end.
+    pub(crate) timeout: Option<Duration>,
+    /// How long it has from then on until it is killed.
+    pub(crate) stop_grace: Duration,
+    /// After that time a job runs again whose program said "later".
+    pub(crate) later: Duration,
+    pub(crate) output: Arc<Output>,
+    /// The worker stops.
+    pub(crate) stopping: Stopping,
+}
+
+/// How a program ended that did not fail.
+enum Finished {
+    /// With what it wrote to stdout.
+    Well(Vec<u8>),
+    /// It is to be given back without an attempt, for so long.
+    Back(Duration),
+}
+
+/// Why a program was asked to end.
+enum Asked {
+    Timeout(Duration),
+    /// Its job was cancelled, or the worker stops.
+    Stop,
 }
 
 impl Program {
-    pub(crate) fn new(words: Vec<String>, pass_urls: bool, output: Arc<Output>, abort: CancellationToken) -> Self {
-        Self { words, pass_urls, output, abort }
-    }
-
     fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Runs it for one job, and writes what it wrote to the worker's stdout.
-    pub(crate) async fn run(&self, job: &Job) -> Ended {
-        match self.execute(job).await? {
-            Some(stdout) => self.write(stdout).await,
-            None => Ok(STOPPED),
-        }
-    }
-
-    /// The same; but if the job asks for a result, what the program wrote is sent there instead.
-    pub(crate) async fn answer(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
-        let Some(stdout) = self.execute(cx.job()).await? else { return Ok(STOPPED) };
-        if !cx.job().headers.contains_key(REPLY_TO) {
+    /// Runs it for one job, and writes what it wrote to the worker's stdout; or, if the handler answers and the job asks for a result, sends it
+    /// there.
+    pub(crate) async fn run(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
+        let stdout = match self.execute(cx.job(), cx.cancelled()).await? {
+            Finished::Well(stdout) => stdout,
+            Finished::Back(delay) => return Ok(Outcome::Snooze(delay)),
+        };
+        if !self.reply || !cx.job().headers.contains_key(REPLY_TO) {
             return self.write(stdout).await;
         }
         let answer = match String::from_utf8(stdout) {
@@ -82,44 +98,71 @@ impl Program {
         }
     }
 
-    /// Runs it for one job and returns what it wrote; `None`: the worker stops. When this future is dropped (timeout, lost lease,
-    /// shutdown), the program and all it started in its process group are killed; if the worker dies, the program is.
-    async fn execute(&self, job: &Job) -> Result<Option<Vec<u8>>, JobError> {
+    /// Runs it for one job. At its timeout, when its job is cancelled or the worker stops, it and all it started in its process group get SIGTERM,
+    /// and SIGKILL a while later. When this future is dropped (lost lease, grace of the engine over) they are killed; if the worker dies, the
+    /// program is.
+    async fn execute(&self, job: &Job, cancelled: impl Future<Output = ()>) -> Result<Finished, JobError> {
         let (command, leash) = self.command(job);
         let mut child = leash::start(command).await.map_err(|error| self.not_started(&error))?;
         let mut group = Group::of(&child);
         let mut written = Written::default();
+        let asked = OnceLock::new();
         let status = {
             let pipes = Pipes::take(&mut child);
             let talk = pipes.talk(job.payload.as_bytes(), &mut written, &group);
-            tokio::pin!(talk);
+            let stop = self.stop(cancelled, &asked, &group);
+            tokio::pin!(talk, stop);
             let mut talking = true;
             let status = loop {
                 tokio::select! {
-                    // Given back at no attempt; the group is killed when it is dropped.
-                    () = self.abort.cancelled() => return Ok(None),
+                    // The group is killed when it is dropped.
+                    () = self.stopping.at_once() => return Ok(STOPPED),
                     status = child.wait() => break status,
                     () = &mut talk, if talking => talking = false,
+                    () = &mut stop => {}
                 }
             };
             if talking && tokio::time::timeout(LINGER, &mut talk).await.is_err() {
                 tracing::debug!(program = self.name(), "something it started still held its output, and is killed");
-            } else {
-                talking = false;
             }
-            (status, talking)
+            status
         };
-        let (status, lingers) = status;
-        if lingers && !written.too_much {
-            group.kill();
-        }
-        group.forget();
+        // What it started may have closed its output and go on.
+        group.end();
         let status =
             status.map_err(|error| JobError::new(format!("`{}` could not be waited for: {error}", self.name())))?;
         if let Some(error) = leash.refusal(status, &written.stderr) {
             return Err(self.not_started(&error));
         }
-        self.conclude(status, written).map(Some)
+        match asked.into_inner() {
+            None => self.conclude(status, written),
+            Some(Asked::Stop) => Ok(STOPPED),
+            Some(Asked::Timeout(limit)) => {
+                let error = JobError::new(format!("the handler did not finish within {limit:?}"));
+                let stderr = tail(&written.stderr, STDERR_KEPT);
+                Err(if stderr.is_empty() { error } else { error.detail(stderr) })
+            }
+        }
+    }
+
+    /// Asks the program to end when it is to, and makes it a while later. Does not return.
+    async fn stop(&self, cancelled: impl Future<Output = ()>, asked: &OnceLock<Asked>, group: &Group) {
+        let overrun = async {
+            match self.timeout {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let why = tokio::select! {
+            () = overrun => Asked::Timeout(self.timeout.unwrap_or_default()),
+            () = cancelled => Asked::Stop,
+            () = self.stopping.in_order() => Asked::Stop,
+        };
+        let _ = asked.set(why);
+        group.signal(Signal::SIGTERM);
+        tokio::time::sleep(self.stop_grace).await;
+        group.signal(Signal::SIGKILL);
+        std::future::pending().await
     }
 
     fn command(&self, job: &Job) -> (Command, Leash) {
@@ -161,9 +204,16 @@ impl Program {
                 None => command.env_remove(variable),
             };
         }
-        for (name, value) in &job.headers {
-            command.env(header_variable(name), value);
+        for (variable, value) in header_variables(&job.headers) {
+            match value {
+                Some(value) => command.env(variable, value),
+                None => command.env_remove(variable),
+            };
         }
+        match serde_json::to_string(&job.headers) {
+            Ok(headers) if headers.len() <= ALL_HEADERS_MOST => command.env(ALL_HEADERS, headers),
+            _ => command.env_remove(ALL_HEADERS),
+        };
         (command, leash)
     }
 
@@ -182,8 +232,8 @@ impl Program {
         })
     }
 
-    /// What it wrote to stdout, if it ended well.
-    fn conclude(&self, status: ExitStatus, written: Written) -> Result<Vec<u8>, JobError> {
+    /// What the way it ended says.
+    fn conclude(&self, status: ExitStatus, written: Written) -> Result<Finished, JobError> {
         let name = self.name();
         let stderr = tail(&written.stderr, STDERR_KEPT);
         let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
@@ -195,9 +245,10 @@ impl Program {
             ))));
         }
         Err(explained(match (status.code(), status.signal()) {
-            (Some(0), _) => return Ok(written.stdout),
+            (Some(0), _) => return Ok(Finished::Well(written.stdout)),
             (Some(TRY_LATER), _) => {
-                JobError::new(format!("`{name}` asked to be tried later (exit code {TRY_LATER}){last}"))
+                tracing::info!(again_in = ?self.later, "`{name}` asked to be tried later (exit code {TRY_LATER}){last}");
+                return Ok(Finished::Back(self.later));
             }
             (Some(NEVER), _) => {
                 JobError::fatal(format!("`{name}` said that it can never succeed (exit code {NEVER}){last}"))
@@ -212,104 +263,32 @@ impl Program {
     }
 }
 
-/// What a program wrote.
-#[derive(Default)]
-struct Written {
-    stdout: Vec<u8>,
-    /// It wrote more than is allowed.
-    too_much: bool,
-    stderr: Vec<u8>,
-}
-
-/// The three pipes of a program.
-struct Pipes {
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
-}
-
-impl Pipes {
-    fn take(child: &mut Child) -> Self {
-        Self { stdin: child.stdin.take(), stdout: child.stdout.take(), stderr: child.stderr.take() }
-    }
-
-    /// Feeds the payload and reads both outputs to their end, at the same time: none may fill up while another is served.
-    async fn talk(self, payload: &[u8], written: &mut Written, group: &Group) {
-        let Self { stdin, stdout, stderr } = self;
-        let feed = async move {
-            if let Some(mut stdin) = stdin {
-                // A program need not read its input.
-                let _ = stdin.write_all(payload).await;
-                let _ = stdin.shutdown().await;
-            }
-        };
-        let out = async {
-            if let Some(stdout) = stdout {
-                read_limited(stdout, &mut written.stdout, &mut written.too_much, group).await;
-            }
-        };
-        let err = async {
-            if let Some(stderr) = stderr {
-                read_tail(stderr, &mut written.stderr).await;
-            }
-        };
-        tokio::join!(feed, out, err);
-    }
-}
-
-async fn read_limited(mut stdout: impl AsyncRead + Unpin, into: &mut Vec<u8>, too_much: &mut bool, group: &Group) {
-    let mut chunk = vec![0; 16 * 1024];
-    while let Ok(n @ 1..) = stdout.read(&mut chunk).await {
-        if into.len() + n > STDOUT_MOST {
-            *too_much = true;
-            group.kill();
-            return;
-        }
-        into.extend_from_slice(&chunk[..n]);
-    }
-}
-
-/// Keeps the end, in memory twice as large at most.
-async fn read_tail(mut stderr: impl AsyncRead + Unpin, into: &mut Vec<u8>) {
-    let mut chunk = vec![0; 4 * 1024];
-    while let Ok(n @ 1..) = stderr.read(&mut chunk).await {
-        into.extend_from_slice(&chunk[..n]);
-        if into.len() > 4 * STDERR_KEPT {
-            into.drain(..into.len() - 2 * STDERR_KEPT);
-        }
-    }
-}
-
-/// The process group of a program. Dropping it kills whoever is left.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw))
-    }
-
-    fn kill(&self) {
-        if let Some(group) = self.0 {
-            // It may have ended by itself.
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-
-    /// It has ended: its number may soon belong to somebody else.
-    fn forget(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// `tenant-id` is `JOBWRIGHT_HEADER_TENANT_ID`.
 fn header_variable(name: &str) -> String {
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("JOBWRIGHT_HEADER_{name}")
+}
+
+/// The headers as variables. Those that would be the same variable are none of them: which one won would be chance. They are all in `ALL_HEADERS`.
+fn header_variables(headers: &BTreeMap<String, String>) -> BTreeMap<String, Option<&str>> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in headers {
+        let one = variables.entry(header_variable(name));
+        one.and_modify(|value| *value = None).or_insert(Some(value.as_str()));
+    }
+    variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_would_be_the_same_variable_are_none() {
+        let headers = [("a-b", "1"), ("a_b", "2"), ("A.b", "3"), ("c", "4")];
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let expected = [("JOBWRIGHT_HEADER_A_B", None), ("JOBWRIGHT_HEADER_C", Some("4"))];
+        assert!(header_variables(&headers).iter().map(|(name, value)| (name.as_str(), *value)).eq(expected));
+    }
 }

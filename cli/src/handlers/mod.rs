@@ -1,12 +1,16 @@
 //! Handlers without Rust: programs and URLs.
 
 mod command;
+mod group;
 pub(crate) mod leash;
 mod output;
+mod pipes;
+mod stopping;
 mod url;
 
 pub(crate) use self::command::Program;
 pub(crate) use self::output::Output;
+pub(crate) use self::stopping::Stopping;
 pub(crate) use self::url::{Webhook, check_url};
 
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, TRACEPARENT, TRACESTATE};

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, REPLY_TO, Secret};
-use tokio_util::sync::CancellationToken;
 use ureq::http::{HeaderValue, Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
-use super::{Ended, reply, trace};
+use super::{Ended, Stopping, reply, trace};
 
 /// How much of an answer is kept.
 const KEPT: u64 = 4 * 1024;
@@ -32,8 +31,8 @@ pub(crate) struct Webhook {
     agent: Agent,
     /// The longest body that is sent on as a result; `None`: none is.
     longest: Option<usize>,
-    /// The worker stops at once.
-    abort: CancellationToken,
+    /// The worker stops.
+    stopping: Stopping,
 }
 
 impl Webhook {
@@ -42,7 +41,7 @@ impl Webhook {
         url: Secret,
         timeout: Option<Duration>,
         longest: Option<usize>,
-        abort: CancellationToken,
+        stopping: Stopping,
     ) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -52,7 +51,7 @@ impl Webhook {
         if url.expose().starts_with("https") {
             config = config.tls_config(tls()?);
         }
-        Ok(Self { url, agent: config.build().into(), longest, abort })
+        Ok(Self { url, agent: config.build().into(), longest, stopping })
     }
 
     /// Posts one job and judges the answer.
@@ -76,7 +75,7 @@ impl Webhook {
         // The client blocks. When this future is dropped the request runs on to its own deadline, and its answer is ignored.
         let posted = tokio::task::spawn_blocking(move || post(&agent, &url, &job, longest));
         tokio::select! {
-            () = self.abort.cancelled() => Ok(None),
+            () = self.stopping.in_order() => Ok(None),
             ended = posted => ended?.map(Some),
         }
     }

@@ -20,6 +20,9 @@ const LOCK_WAIT: Duration = Duration::from_millis(10);
 /// Opens the connection that writes, and creates the file if there is none and it may.
 pub(super) fn open_writer(path: &Path, place: &str, create: bool, deadline: Instant) -> Result<Connection> {
     check_path(path)?;
+    if create {
+        keep_private(path);
+    }
     let connection = open(path, place, create, LOCK_WAIT, deadline)?;
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
@@ -49,6 +52,16 @@ fn open(path: &Path, place: &str, create: bool, wait: Duration, deadline: Instan
         .map_err(|e| explain(e, "set up a connection", place))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Makes the file before SQLite does, for its owner alone: payloads are nobody else's business. The files beside it get the rights it has. What keeps
+/// it from being made is told by SQLite.
+fn keep_private(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let _ = options.open(path);
 }
 
 /// Finds the mistakes that SQLite would only call "unable to open database file".

@@ -1,5 +1,9 @@
 //! What is configured, and what does not fit together.
 
+use std::path::Path;
+
+use jobwright::config::Backend;
+
 use super::Finding;
 use crate::config::Settings;
 
@@ -9,6 +13,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     let own = settings.own_queues().join(", ");
     let kinds = settings.handlers.len();
     let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds} handlers", dash(&own)))];
+    findings.extend(private(settings));
     let external: Vec<&str> = settings.external_queues().map(jobwright::ExternalQueue::name).collect();
     if settings.broker.url.is_none() {
         if !external.is_empty() {
@@ -34,6 +39,27 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Files with payloads or passwords that everybody on this machine may read.
+fn private(settings: &Settings) -> Vec<Finding> {
+    let mut files: Vec<(&Path, &str)> = Vec::new();
+    if let Some((file, true)) = &settings.file {
+        files.push((file, "a password or a token stands in it"));
+    }
+    if let Ok(Backend::Sqlite(path)) = settings.database.backend() {
+        files.push((Path::new(path), "payloads are in it"));
+    }
+    let open = files.into_iter().filter(|(path, _)| {
+        std::fs::metadata(path)
+            .is_ok_and(|about| std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o004 != 0)
+    });
+    open.map(|(path, why)| {
+        let path = path.display();
+        let found = format!("everybody on this machine may read {path}, and {why}");
+        Finding::warn("file rights", found, format!("`chmod o-rwx {path}`, and the same for files beside it"))
+    })
+    .collect()
 }
 
 fn dash(text: &str) -> &str {
