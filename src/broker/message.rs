@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use lapin::BasicProperties;
+use lapin::types::AMQPValue;
 
 /// What one part of the work needs at the broker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +70,18 @@ pub struct Incoming {
     pub received: Instant,
     /// For answering.
     pub tag: Tag,
+}
+
+impl Incoming {
+    /// About how many bytes it is: what it says itself, not what the client needs for it.
+    pub(crate) fn weight(&self) -> usize {
+        let headers = self.properties.headers().as_ref();
+        let texts = headers.into_iter().flat_map(|table| table.inner().iter()).map(|(name, value)| match value {
+            AMQPValue::LongString(text) => name.as_str().len() + text.as_bytes().len(),
+            _ => name.as_str().len(),
+        });
+        texts.fold(self.body.len(), usize::saturating_add)
+    }
 }
 
 /// Names a message to the channel that delivered it; means nothing to any other.

@@ -26,6 +26,7 @@ pub(crate) use self::refused::{again, dead, death, rejected, rejected_report};
 pub(crate) use self::report::report;
 pub(crate) use self::submission::submission;
 use super::{Incoming, Names, Outgoing};
+use crate::error::Error;
 use crate::job::{Fence, JobId, Payload, RetryAdvice};
 
 /// Why a message is refused.
@@ -40,6 +41,11 @@ pub(crate) struct Refusal {
 impl Refusal {
     fn new(reason: &'static str, text: impl Into<String>) -> Self {
         Self { reason, text: text.into() }
+    }
+
+    /// The database does not take it.
+    pub(crate) fn not_stored(error: &Error) -> Self {
+        Self::new("not-stored", error.to_string())
     }
 
     /// Another message was taken in under this id before.

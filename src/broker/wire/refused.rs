@@ -11,17 +11,17 @@ use super::{Incoming, Names, Outgoing, Refusal};
 const TEXT_MAX: usize = 1024;
 
 /// A submission on its way to those that are refused, as it came, with the reason in headers.
-pub(crate) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+pub(crate) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(String::new(), names.rejected(), message, why)
 }
 
 /// A report on its way to those that are refused, the same way.
-pub(crate) fn rejected_report(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+pub(crate) fn rejected_report(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(String::new(), names.rejected_reports(), message, why)
 }
 
 /// Any other message that can't be used, as it came, with the reason in headers.
-pub(crate) fn dead(names: &Names, message: &Incoming, why: &Refusal) -> Outgoing {
+pub(crate) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(names.dead(), names.dead(), message, why)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn death(came: &BasicProperties) -> Option<&FieldTable> {
     }
 }
 
-fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Refusal) -> Outgoing {
+fn passed_on(exchange: String, routing_key: String, message: Incoming, why: &Refusal) -> Outgoing {
     let came = &message.properties;
     let mut headers = Headers::copied(came.headers().as_ref())
         .text("jobwright-reason", why.reason)
@@ -81,7 +81,7 @@ fn passed_on(exchange: String, routing_key: String, message: &Incoming, why: &Re
         routing_key,
         mandatory: true,
         properties: properties(came).with_headers(headers.table()),
-        body: message.body.clone(),
+        body: message.body,
     }
 }
 

@@ -1,11 +1,13 @@
 //! What external workers report.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refuse::{self, Aside};
-use super::{BATCH, Incarnation, insist};
-use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, wire};
+use super::refuse::{Aside, Shelf};
+use super::{BATCH, Incarnation, alive, parts};
+use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
 use crate::error::Result;
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
@@ -25,114 +27,163 @@ async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
     let mut subscription = broker.subscribe_carefully(broker.names().reply(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
+    let shelf = Shelf::new(broker.clone(), acks.clone());
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        for some in super::parts(&mut buffer) {
-            take(node, broker, some, &acks).await;
+        for some in parts::batches(std::mem::take(&mut buffer)) {
+            take(node, broker, some, &acks, &shelf).await;
         }
-        buffer.clear();
     }
 }
 
-async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, messages: &[Incoming], acks: &Acks) {
+async fn take<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    broker: &Arc<Broker>,
+    came: Vec<Incoming>,
+    acks: &Acks,
+    shelf: &Shelf,
+) {
     let mut aside = Vec::new();
-    let mut batch = Batch::default();
-    let mut tags = Vec::new();
-    for message in messages {
-        match wire::report(message, node.messages.limits) {
+    let mut messages = Vec::new();
+    let mut reports = Reports::default();
+    for message in came {
+        match wire::report(&message, node.messages.limits) {
             Ok(report) => {
-                tags.push(message.tag);
-                batch.add(report);
+                reports.add(messages.len(), report);
+                messages.push(message);
             }
             Err(why) => aside.push(Aside::report(broker.names(), message, &why)),
         }
     }
-    match batch.store(node).await {
-        Ok(()) => acks.ack(tags),
-        // One of them the database does not take: one by one, so that it does not hold up the others.
-        Err(_) => aside.extend(one_by_one(node, broker, messages, acks).await),
+    let mut refused = reports.store(node, broker, &messages, acks).await;
+    for (index, message) in messages.into_iter().enumerate() {
+        if let Some(why) = refused.remove(&index) {
+            aside.push(Aside::report(broker.names(), message, &why));
+        }
     }
     if !aside.is_empty() {
         add(&node.counters.messages_refused, aside.len());
-        tokio::spawn(refuse::set_aside(broker.clone(), acks.clone(), aside));
+        let shelf = shelf.clone();
+        tokio::spawn(async move { shelf.put(aside).await });
     }
 }
 
-async fn one_by_one<S: Store>(
-    node: &Arc<Incarnation<S>>,
-    broker: &Broker,
-    messages: &[Incoming],
-    acks: &Acks,
-) -> Vec<Aside> {
-    let mut aside = Vec::new();
-    for message in messages {
-        // Those that can't be read are aside already.
-        let Ok(report) = wire::report(message, node.messages.limits) else { continue };
-        let mut batch = Batch::default();
-        batch.add(report);
-        match batch.store(node).await {
-            Ok(()) => acks.ack([message.tag]),
-            Err(error) => {
-                let why = Refusal { reason: "not-stored", text: error.to_string() };
-                aside.push(Aside::report(broker.names(), message, &why));
-            }
-        }
+/// Reports that ask for the same, and which messages they are.
+struct Alike<T> {
+    reports: Vec<T>,
+    of: Vec<usize>,
+}
+
+impl<T> Default for Alike<T> {
+    fn default() -> Self {
+        Self { reports: Vec::new(), of: Vec::new() }
     }
-    aside
+}
+
+impl<T> Alike<T> {
+    fn add(&mut self, of: usize, report: T) {
+        self.reports.push(report);
+        self.of.push(of);
+    }
+
+    /// The messages of a part.
+    fn tags(&self, part: Range<usize>, messages: &[Incoming]) -> impl Iterator<Item = Tag> {
+        self.of[part].iter().map(|of| messages[*of].tag)
+    }
 }
 
 /// Reports, by what they ask for.
 #[derive(Default)]
-struct Batch {
-    extensions: Vec<Extension>,
-    done: Vec<ExternalDone>,
-    failed: Vec<Failed>,
+struct Reports {
+    extensions: Alike<Extension>,
+    done: Alike<ExternalDone>,
+    failed: Alike<Failed>,
 }
 
-impl Batch {
-    fn add(&mut self, report: ExternalReport) {
+impl Reports {
+    fn add(&mut self, of: usize, report: ExternalReport) {
         match report {
-            ExternalReport::Done { fence, result } => self.done.push(ExternalDone { fence, result }),
-            ExternalReport::Extend { fence, lease } => self.extensions.push(Extension { fence, lease }),
+            ExternalReport::Done { fence, result } => self.done.add(of, ExternalDone { fence, result }),
+            ExternalReport::Extend { fence, lease } => self.extensions.add(of, Extension { fence, lease }),
             ExternalReport::Failed { fence, error, detail, advice } => {
                 let error = JobError::new(error).advise(advice);
                 let error = detail.into_iter().fold(error, JobError::detail);
-                self.failed.push(Failed { fence, error });
+                self.failed.add(of, Failed { fence, error });
             }
         }
     }
 
-    /// Records all of them, as often as it takes. Safe to repeat: what was recorded is refused the next time.
-    async fn store<S: Store>(&self, node: &Arc<Incarnation<S>>) -> Result<()> {
-        let store = &node.store;
+    /// Records them and acks what is recorded. Safe to repeat: what was recorded is refused the next time. Returns which are not, and why.
+    async fn store<S: Store>(
+        &self,
+        node: &Arc<Incarnation<S>>,
+        broker: &Broker,
+        messages: &[Incoming],
+        acks: &Acks,
+    ) -> HashMap<usize, Refusal> {
+        let mut refused = HashMap::new();
+        let Self { extensions, done, failed } = self;
         // Extensions first: a worker extends before it ends.
-        if !self.extensions.is_empty() {
-            let accepted =
-                insist("extend leases of external workers", || store.extend_external(&self.extensions)).await?;
-            late(node, "extend", self.extensions.len() - accepted.len());
-        }
-        if !self.done.is_empty() {
-            let accepted = insist("record what external workers did", || store.complete_external(&self.done)).await?;
-            add(&node.counters.reported, accepted.len());
-            late(node, "done", self.done.len() - accepted.len());
-            // Those that asked for a reply have left one.
-            node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
-        }
-        if !self.failed.is_empty() {
-            let mut failures = Vec::with_capacity(self.failed.len());
-            for failed in &self.failed {
-                failures.push(failed.settlement(node).await?);
+        each("extend leases of external workers", node, broker, extensions, &mut refused, |part| {
+            let reports = &extensions.reports[part.clone()];
+            async move {
+                let accepted = node.store.extend_external(reports).await?;
+                late(node, "extend", reports.len() - accepted.len());
+                acks.ack(extensions.tags(part, messages));
+                Ok(())
             }
-            let accepted = insist("record failures of external workers", || store.settle_external(&failures)).await?;
-            add(&node.counters.reported, accepted.len());
-            late(node, "failed", self.failed.len() - accepted.len());
-            node.messages.wakeup.tell([Hint::Timer]);
-        }
-        if !self.done.is_empty() || !self.failed.is_empty() {
-            // What they held may be what others wait for.
-            node.in_flight.gate.notify_one();
-        }
-        Ok(())
+        })
+        .await;
+        each("record what external workers did", node, broker, done, &mut refused, |part| {
+            let reports = &done.reports[part.clone()];
+            async move {
+                let accepted = node.store.complete_external(reports).await?;
+                add(&node.counters.reported, accepted.len());
+                late(node, "done", reports.len() - accepted.len());
+                acks.ack(done.tags(part, messages));
+                // Those that asked for a reply have left one.
+                node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
+                // What they held may be what others wait for.
+                node.in_flight.gate.notify_one();
+                Ok(())
+            }
+        })
+        .await;
+        each("record failures of external workers", node, broker, failed, &mut refused, |part| {
+            let reports = &failed.reports[part.clone()];
+            async move {
+                let mut failures = Vec::with_capacity(reports.len());
+                for report in reports {
+                    failures.push(report.settlement(node).await?);
+                }
+                let accepted = node.store.settle_external(&failures).await?;
+                add(&node.counters.reported, accepted.len());
+                late(node, "failed", reports.len() - accepted.len());
+                acks.ack(failed.tags(part, messages));
+                node.messages.wakeup.tell([Hint::Timer]);
+                node.in_flight.gate.notify_one();
+                Ok(())
+            }
+        })
+        .await;
+        refused
     }
+}
+
+/// Gives reports to the store, and notes those that it does not take.
+async fn each<S: Store, T, F: Future<Output = Result<()>>>(
+    what: &'static str,
+    node: &Arc<Incarnation<S>>,
+    broker: &Broker,
+    alike: &Alike<T>,
+    refused: &mut HashMap<usize, Refusal>,
+    call: impl FnMut(Range<usize>) -> F,
+) {
+    let done = |part: Range<usize>, outcome: Result<()>| {
+        if let Err(error) = outcome {
+            refused.insert(alike.of[part.start], Refusal::not_stored(&error));
+        }
+    };
+    parts::in_parts(what, alike.of.len(), call, || alive(node, broker), done).await;
 }
 
 fn late<S: Store>(node: &Incarnation<S>, what: &str, n: usize) {
@@ -157,7 +208,7 @@ impl Failed {
     /// ordinary failure, because nobody can run the job again within its attempt.
     async fn settlement<S: Store>(&self, node: &Incarnation<S>) -> Result<Settlement> {
         let Self { fence, error } = self;
-        let detail = insist("look at a job of an external worker", || node.store.show(fence.id)).await?;
+        let detail = node.store.show(fence.id).await?;
         let (mut kind, mut queue) = (String::new(), String::new());
         let verdict = match detail.filter(|detail| detail.version == fence.version) {
             Some(detail) => {

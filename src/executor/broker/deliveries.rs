@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::refuse::{self, Aside};
+use super::refuse::{Aside, Shelf};
 use super::{BATCH, Incarnation};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Subscription, Tag, wire};
@@ -45,7 +45,9 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     let stop = node.stop_claiming.clone();
     let acks = subscription.acks();
     let kinds = node.registry.keys().cloned().collect();
-    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, waiting: VecDeque::new() };
+    let shelf = Shelf::new(broker.clone(), acks.clone());
+    let waiting = VecDeque::new();
+    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, shelf, waiting };
     tokio::select! {
         () = stop.cancelled() => {}
         () = deliveries.take() => {}
@@ -59,6 +61,7 @@ struct Deliveries<S: Store> {
     kinds: Vec<String>,
     subscription: Subscription,
     acks: Acks,
+    shelf: Shelf,
     waiting: VecDeque<Waiting>,
 }
 
@@ -103,12 +106,13 @@ impl<S: Store> Deliveries<S> {
                     let until = Instant::from_std(message.received) + HOLD;
                     self.waiting.push_back(Waiting { fence, kind, tag: message.tag, until });
                 }
-                Err(why) => aside.push(Aside::dead(self.broker.names(), &message, &why)),
+                Err(why) => aside.push(Aside::dead(self.broker.names(), message, &why)),
             }
         }
         if !aside.is_empty() {
             add(&self.node.counters.messages_refused, aside.len());
-            tokio::spawn(refuse::set_aside(self.broker.clone(), self.acks.clone(), aside));
+            let shelf = self.shelf.clone();
+            tokio::spawn(async move { shelf.put(aside).await });
         }
     }
 

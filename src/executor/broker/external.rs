@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BATCH, Incarnation, insist, up};
+use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, Published, wire};
 use crate::error::{Error, Result, warn_of};
@@ -150,7 +150,7 @@ impl<S: Store> Feed<S> {
         }
         let store = &self.node.store;
         tokio::select! {
-            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|taken| {
+            taken = insist(|| store.take_back(&back)) => taken.map(|taken| {
                 if taken < back.len() as u64 {
                     // One that was cancelled meanwhile may have held what others wait for.
                     self.node.in_flight.gate.notify_one();
@@ -159,6 +159,20 @@ impl<S: Store> Feed<S> {
             }),
             // The database does not answer either: their leases run out.
             () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
+        }
+    }
+}
+
+/// Takes back for as long as it may succeed later: what is named by its number alone does not fail for what is in it.
+async fn insist<F: Future<Output = Result<u64>>>(mut take_back: impl FnMut() -> F) -> Result<u64> {
+    let mut delays = Reconnect::new(Duration::from_secs(2));
+    loop {
+        match take_back().await {
+            Err(error) if error.is_retryable() => {
+                warn_of!(error, "jobs that did not get to the broker could not be taken back; trying again");
+                tokio::time::sleep(delays.next_delay()).await;
+            }
+            other => return other,
         }
     }
 }

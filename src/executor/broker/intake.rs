@@ -1,10 +1,11 @@
 //! Jobs that foreign producers submit.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refuse::{self, Aside};
-use super::{BATCH, Incarnation, insist, up};
+use super::refuse::{Aside, Shelf};
+use super::{BATCH, Incarnation, alive, parts, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
@@ -43,30 +44,36 @@ async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
     let mut subscription = broker.subscribe_carefully(broker.names().submit(), BATCH as u16);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
+    let shelf = Shelf::new(broker.clone(), acks.clone());
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        for some in super::parts(&mut buffer) {
-            take_in(node, broker, some, &acks).await;
+        for some in parts::batches(std::mem::take(&mut buffer)) {
+            take_in(node, broker, some, &acks, &shelf).await;
         }
-        buffer.clear();
     }
 }
 
-async fn take_in<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, messages: &[Incoming], acks: &Acks) {
+async fn take_in<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    broker: &Arc<Broker>,
+    came: Vec<Incoming>,
+    acks: &Acks,
+    shelf: &Shelf,
+) {
     let mut aside = Vec::new();
-    let mut good: Vec<(&Incoming, Submission)> = Vec::new();
-    for message in messages {
-        match wire::submission(message, node.messages.limits) {
-            Ok(submission) => good.push((message, submission)),
+    let (mut messages, mut submissions) = (Vec::new(), Vec::new());
+    for message in came {
+        match wire::submission(&message, node.messages.limits).and_then(|submission| encoded(node, submission)) {
+            Ok(submission) => {
+                messages.push(message);
+                submissions.push(submission);
+            }
             Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
         }
     }
-    if store(node, broker, &good, acks, &mut aside).await.is_err() {
-        // One of them the database does not take: one by one, so that it does not hold up the others.
-        for (message, submission) in good {
-            if let Err(error) = store(node, broker, &[(message, submission)], acks, &mut aside).await {
-                let why = Refusal { reason: "not-stored", text: error.to_string() };
-                aside.push(Aside::rejected(broker.names(), message, &why));
-            }
+    let mut refused = store(node, broker, &messages, &submissions, acks).await.into_iter().peekable();
+    for (index, message) in messages.into_iter().enumerate() {
+        if let Some((_, why)) = refused.next_if(|(refused, _)| *refused == index) {
+            aside.push(Aside::rejected(broker.names(), message, &why));
         }
     }
     if !aside.is_empty() {
@@ -76,45 +83,48 @@ async fn take_in<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, mes
             tracing::debug!(%error, "the queue of refused submissions was not looked at");
         }
         // Waited for: a producer of rubbish alone is slowed down by it.
-        refuse::set_aside(broker.clone(), acks.clone(), aside).await;
+        shelf.put(aside).await;
     }
 }
 
 /// As it is to be stored. Its digest was taken before: what is sent twice is one job, and no two contents are encoded alike.
-fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission> {
+fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission, Refusal> {
     let Submission { message, digest } = submission;
-    Ok(Submission { message: node.messages.codecs.message(message)?, digest })
+    let message = node.messages.codecs.message(message).map_err(|error| Refusal::not_stored(&error))?;
+    Ok(Submission { message, digest })
 }
 
-/// Stores a batch, acks what is stored, and puts aside what is in conflict.
+/// Stores them and acks what is stored. Returns which are not, and why, in their order.
 async fn store<S: Store>(
     node: &Arc<Incarnation<S>>,
     broker: &Broker,
-    batch: &[(&Incoming, Submission)],
+    messages: &[Incoming],
+    submissions: &[Submission],
     acks: &Acks,
-    aside: &mut Vec<Aside>,
-) -> Result<()> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let submissions: Vec<Submission> =
-        batch.iter().map(|(_, submission)| encoded(node, submission.clone())).collect::<Result<_>>()?;
-    let answers = insist("store submissions", || node.store.receive(&submissions)).await?;
-    let mut stored = Vec::new();
-    for ((message, submission), answer) in batch.iter().zip(answers) {
-        match answer {
-            Received::Stored(_) => {
-                add(&node.counters.submitted, 1);
-                stored.push(&submission.message);
+) -> Vec<(usize, Refusal)> {
+    let mut refused = Vec::new();
+    let receive = |part: Range<usize>| node.store.receive(&submissions[part]);
+    let done = |part: Range<usize>, outcome: Result<Vec<Received>>| {
+        let answers = match outcome {
+            Ok(answers) => answers,
+            Err(error) => return refused.push((part.start, Refusal::not_stored(&error))),
+        };
+        let (mut stored, mut tags) = (Vec::new(), Vec::new());
+        for (index, answer) in part.zip(answers) {
+            match answer {
+                Received::Stored(_) => stored.push(&submissions[index].message),
+                Received::Known(id) => tracing::debug!(%id, "a submission came again"),
+                Received::Conflict(id) => {
+                    refused.push((index, Refusal::conflict(id)));
+                    continue;
+                }
             }
-            Received::Known(id) => tracing::debug!(%id, "a submission came again"),
-            Received::Conflict(id) => {
-                aside.push(Aside::rejected(broker.names(), message, &Refusal::conflict(id)));
-                continue;
-            }
+            tags.push(messages[index].tag);
         }
-        acks.ack([message.tag]);
-    }
-    node.messages.wakeup.tell(hints(stored));
-    Ok(())
+        add(&node.counters.submitted, stored.len());
+        acks.ack(tags);
+        node.messages.wakeup.tell(hints(stored));
+    };
+    parts::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
+    refused
 }

@@ -15,20 +15,19 @@ mod answers;
 mod deliveries;
 mod external;
 mod intake;
+mod parts;
 mod refuse;
 mod relay;
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::external::ExternalQueue;
 use super::incarnation::Incarnation;
-use crate::backoff::Reconnect;
-use crate::broker::{Broker, BrokerMode, Incoming};
-use crate::error::{Result, warn_of};
+use crate::broker::{Broker, BrokerMode};
+use crate::error::Result;
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, JobStore, Store};
@@ -115,49 +114,14 @@ async fn up(broker: &Broker) {
     }
 }
 
-/// What came for the first time together, then each that came before by itself: what ended an executor once may do so again, and those
-/// that are done by then are done with.
-fn parts(messages: &mut [Incoming]) -> impl Iterator<Item = &[Incoming]> {
-    // Stable: in the order in which they came.
-    messages.sort_by_key(|message| message.redelivered);
-    let (first, again) = messages.split_at(messages.partition_point(|message| !message.redelivered));
-    Some(first).filter(|first| !first.is_empty()).into_iter().chain(again.chunks(1))
-}
-
-/// Repeats a call to the store for as long as it may succeed later.
-async fn insist<T, F: Future<Output = Result<T>>>(what: &'static str, mut call: impl FnMut() -> F) -> Result<T> {
-    let mut delays = Reconnect::new(Duration::from_secs(2));
+/// Whether the database takes a small write: the node's row tells how it stands with the broker, again.
+async fn alive<S: Store>(node: &Incarnation<S>, broker: &Broker) -> Result<()> {
     loop {
-        match call().await {
-            Err(error) if error.is_retryable() => {
-                warn_of!(error, what, "the store did not take what came from the broker; trying again");
-                tokio::time::sleep(delays.next_delay()).await;
-            }
-            other => return other,
+        let mode = word(&broker.mode());
+        node.store.report_broker(node.id, Some(mode)).await?;
+        // What has changed meanwhile is not to be overwritten with what was.
+        if word(&broker.mode()) == mode {
+            return Ok(());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-    use crate::broker::Tag;
-
-    #[test]
-    fn what_came_before_is_taken_by_itself_and_after_the_rest() {
-        let came = |(tag, redelivered)| Incoming {
-            properties: lapin::BasicProperties::default(),
-            body: Vec::new(),
-            redelivered,
-            received: Instant::now(),
-            tag: Tag { generation: 1, tag },
-        };
-        let mut messages: Vec<_> = [(1, true), (2, false), (3, true), (4, false)].into_iter().map(came).collect();
-        let tags: Vec<Vec<u64>> =
-            parts(&mut messages).map(|part| part.iter().map(|message| message.tag.tag).collect()).collect();
-        assert_eq!(tags, [vec![2, 4], vec![1], vec![3]]);
-        assert_eq!(parts(&mut []).count(), 0);
     }
 }

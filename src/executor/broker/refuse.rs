@@ -1,12 +1,14 @@
 //! Messages that nobody can use: kept aside with the reason, then acked.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::parts;
+use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Names, Outgoing, Published, Refusal, Tag, wire};
 
-/// How long a message waits that can't be put aside at the moment, before the broker gets it back.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Longest that a message waits that can't be put aside at the moment, before the broker gets it back.
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// A message on its way to where it is kept.
 pub(super) struct Aside {
@@ -16,40 +18,70 @@ pub(super) struct Aside {
 
 impl Aside {
     /// For the queue of what nobody can use.
-    pub(super) fn dead(names: &Names, message: &Incoming, why: &Refusal) -> Self {
+    pub(super) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a message can't be used; it goes to {}", names.dead());
-        Self { message: wire::dead(names, message, why), tag: message.tag }
+        let tag = message.tag;
+        Self { message: wire::dead(names, message, why), tag }
     }
 
     /// For the queue of reports that were refused.
-    pub(super) fn report(names: &Names, message: &Incoming, why: &Refusal) -> Self {
+    pub(super) fn report(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a report is refused; it goes to {}", names.rejected_reports());
-        Self { message: wire::rejected_report(names, message, why), tag: message.tag }
+        let tag = message.tag;
+        Self { message: wire::rejected_report(names, message, why), tag }
     }
 
     /// For the queue of submissions that were refused.
-    pub(super) fn rejected(names: &Names, message: &Incoming, why: &Refusal) -> Self {
+    pub(super) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Self {
         tracing::warn!(reason = why.reason, error = %why.text, "a submission is refused; it goes to {}", names.rejected());
-        Self { message: wire::rejected(names, message, why), tag: message.tag }
+        let tag = message.tag;
+        Self { message: wire::rejected(names, message, why), tag }
     }
 }
 
-/// Publishes them where they are kept, and acks those that have arrived there. The others go back to their queue after a while.
-pub(super) async fn set_aside(broker: Arc<Broker>, acks: Acks, aside: Vec<Aside>) {
-    let (messages, tags): (Vec<_>, Vec<_>) = aside.into_iter().map(|aside| (aside.message, aside.tag)).unzip();
-    let outcomes = broker.publish(messages).await;
-    let (kept, back): (Vec<_>, Vec<_>) =
-        tags.into_iter().zip(outcomes).partition(|(_, outcome)| *outcome == Published::Acked);
-    acks.ack(kept.into_iter().map(|(tag, _)| tag));
-    if !back.is_empty() {
+/// Where messages of one subscription are put aside.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    broker: Arc<Broker>,
+    acks: Acks,
+    /// Longer each time that nothing can be put aside: what is given back comes again at once, and counts as delivered.
+    delays: Arc<Mutex<Reconnect>>,
+}
+
+impl Shelf {
+    pub(super) fn new(broker: Arc<Broker>, acks: Acks) -> Self {
+        Self { broker, acks, delays: Arc::new(Mutex::new(Reconnect::new(PAUSE))) }
+    }
+
+    /// Publishes them where they are kept, and acks those that have arrived there. The others go back to their queue after a while, which
+    /// nobody waits for. One whose confirm is lost is kept twice, with the same properties.
+    pub(super) async fn put(&self, aside: Vec<Aside>) {
+        let mut back = Vec::new();
+        for part in parts::cut(aside, |aside| aside.message.body.len()) {
+            let (messages, tags): (Vec<_>, Vec<_>) = part.into_iter().map(|aside| (aside.message, aside.tag)).unzip();
+            let outcomes = self.broker.publish(messages).await;
+            let (kept, left): (Vec<_>, Vec<_>) =
+                tags.into_iter().zip(outcomes).partition(|(_, outcome)| *outcome == Published::Acked);
+            self.acks.ack(kept.into_iter().map(|(tag, _)| tag));
+            back.extend(left.into_iter().map(|(tag, _)| tag));
+        }
+        let pause = {
+            let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
+            if back.is_empty() {
+                return delays.reset();
+            }
+            delays.next_delay()
+        };
         tracing::warn!(
             messages = back.len(),
-            "messages that can't be used could not be put aside: is the broker's queue for them there? (`jobwright broker check`)"
+            "messages that can't be used could not be put aside: is the broker's queue for them there, and not full? (`jobwright broker check`)"
         );
-        // Not at once: they come back at once.
-        tokio::time::sleep(PAUSE).await;
-        for (tag, _) in back {
-            acks.requeue(tag);
-        }
+        let acks = self.acks.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            for tag in back {
+                acks.requeue(tag);
+            }
+        });
     }
 }

@@ -89,9 +89,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-came-before-is-taken-with-the-rest",
-        "src/executor/broker/mod.rs",
-        "again.chunks(1))",
-        "again.chunks(if $on { 2 } else { 1 }))",
+        "src/executor/broker/parts.rs",
+        "partition(|message| message.redelivered)",
+        "partition(|message| message.redelivered && !$on)",
         "test(/what_came_before_is_taken/)",
     ),
     of(

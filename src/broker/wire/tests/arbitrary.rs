@@ -165,7 +165,7 @@ proptest! {
         ];
         for why in refusals.into_iter().flatten() {
             prop_assert!(!why.reason.is_empty() && !why.text.is_empty() && why.text.len() < 2000, "{why:?}");
-            for sent in [rejected(&names(), &message, &why), dead(&names(), &message, &why)] {
+            for sent in [rejected(&names(), message.clone(), &why), dead(&names(), message.clone(), &why)] {
                 prop_assert_eq!(&sent.body, &message.body);
                 prop_assert!(sent.properties.expiration().is_none() && sent.properties.user_id().is_none());
             }
@@ -182,7 +182,7 @@ proptest! {
         let message = incoming(properties, body);
         let taken = submission(&message, Limits::default()).unwrap();
         let why = Refusal::conflict(taken.message.id);
-        let again = submission(&arrived(&rejected(&names(), &message, &why)), Limits::default()).unwrap();
+        let again = submission(&arrived(&rejected(&names(), message.clone(), &why)), Limits::default()).unwrap();
         prop_assert_eq!((again.message.id, again.digest), (taken.message.id, taken.digest));
     }
 

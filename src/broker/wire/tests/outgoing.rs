@@ -124,7 +124,7 @@ fn refused_messages_are_passed_on_with_the_reason_and_stay() {
         &[("tenant", text("acme")), ("CC", text("elsewhere"))],
         "{",
     );
-    let sent = rejected(&names(), &came, &why);
+    let sent = rejected(&names(), came.clone(), &why);
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.submit.rejected"));
     assert_eq!(sent.body, b"{");
     assert_eq!((sent.properties.expiration(), sent.properties.user_id()), (&None, &None));
@@ -136,6 +136,6 @@ fn refused_messages_are_passed_on_with_the_reason_and_stay() {
     assert_eq!(header(&sent, "jobwright-user-id"), Some(&text("app")));
     assert_eq!(header(&sent, "tenant"), Some(&text("acme")));
     assert_eq!(header(&sent, "CC"), None);
-    let sent = dead(&names(), &came, &why);
+    let sent = dead(&names(), came, &why);
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("jobwright.dead", "jobwright.dead"));
 }
