@@ -48,3 +48,4 @@ mod running;
 mod sending;
 mod site;
 mod soak;
+mod unanswered;

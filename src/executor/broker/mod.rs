@@ -17,6 +17,7 @@ mod external;
 mod intake;
 mod refuse;
 mod relay;
+mod singly;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
