@@ -4,6 +4,7 @@
 mod acks;
 mod address;
 mod declare;
+mod direct;
 mod failure;
 mod hub;
 mod inspect;
@@ -30,6 +31,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use self::acks::Acks;
 use self::address::Addresses;
+pub(crate) use self::direct::Direct;
 use self::hub::Hub;
 pub use self::inspect::BrokerQueue;
 pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
@@ -41,7 +43,7 @@ pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
 #[doc(hidden)]
 pub use self::wire::testing as wire_testing;
-pub(crate) use self::wire::{ExternalReport, Refusal};
+pub(crate) use self::wire::{ExternalReport, Refusal, Reply};
 use crate::config::BrokerConfig;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -165,6 +167,11 @@ impl Broker {
     /// Names of queues and exchanges.
     pub fn names(&self) -> &Names {
         &self.hub.names
+    }
+
+    /// How it was started.
+    pub(crate) fn config(&self) -> &BrokerConfig {
+        &self.hub.config
     }
 
     /// Most messages that wait in one of its queues: [`BrokerConfig::depth`].

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Secret, duration};
 use crate::error::{Error, Result};
+use crate::job::is_reserved_by_broker;
 
 /// The broker that deliveries go through. Without a URL there is none, and everything goes by the table.
 #[derive(Clone, Debug, Deserialize)]
@@ -29,6 +30,12 @@ pub struct BrokerConfig {
     pub depth: u32,
     /// Take in the jobs that foreign producers submit. Default `true`.
     pub intake: bool,
+    /// Send results also to clients that wait without a queue of their own (direct reply-to): once, to who is still there. Senders need it
+    /// too. Default `false`.
+    pub direct_reply: bool,
+    /// Where results may go: names of queues, or beginnings of names such as `answers.*`. Default: to any queue that is not named like one
+    /// of an installation's own, by `.submit`, `.reply`, `.dead` or `.rejected` at its end.
+    pub reply_to: Option<Vec<String>>,
     /// Deadline for making a connection to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
@@ -50,6 +57,8 @@ impl Default for BrokerConfig {
             queue_type: QueueType::Quorum,
             depth: 1000,
             intake: true,
+            direct_reply: false,
+            reply_to: None,
             connect_timeout: Duration::from_secs(5),
             confirm_timeout: Duration::from_secs(10),
             heartbeat: Duration::from_secs(10),
@@ -74,6 +83,14 @@ impl BrokerConfig {
         }
         if self.prefix.starts_with("amq.") {
             return Err(Error::config("broker.prefix begins with `amq.`, which the broker keeps for itself"));
+        }
+        for pattern in self.reply_to.iter().flatten() {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            if pattern.is_empty() || name.contains('*') || name.len() > 255 || is_reserved_by_broker(name) {
+                return Err(Error::config(format!(
+                    "broker.reply_to has {pattern:?}; use names of queues, or beginnings of names with a * at their end, of `amq.` none but `amq.gen-`"
+                )));
+            }
         }
         if self.depth == 0 || self.depth > 1_000_000 {
             return Err(Error::config(format!("broker.depth is {}; use 1 to 1000000", self.depth)));

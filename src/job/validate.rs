@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Due, NewJob, Payload, Terms, numbers};
+use super::reply::check_reply_to;
+use super::{Due, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Terms, numbers};
 use crate::error::{Error, Result};
 
 /// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
@@ -24,11 +25,13 @@ pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 pub struct Limits {
     /// Largest payload in bytes, at least 1; default 1 MiB.
     pub payload: usize,
+    /// Whether a result may go to a client that waits without a queue of its own (`broker.direct_reply`); default `false`.
+    pub direct_reply: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload: 1024 * 1024 }
+        Self { payload: 1024 * 1024, direct_reply: false }
     }
 }
 
@@ -60,6 +63,12 @@ impl Limits {
                     value.len()
                 )));
             }
+        }
+        // A reply is on its way because a job was taken in with that address: whether it can go there is seen when it does.
+        if job.queue != REPLY_QUEUE
+            && let Some(queue) = job.headers.get(REPLY_TO)
+        {
+            check_reply_to(queue, self.direct_reply)?;
         }
         check_terms(job)?;
         match &job.payload {
@@ -178,7 +187,7 @@ mod tests {
     use super::*;
 
     fn refused(job: NewJob) -> String {
-        let error = job.validate(Limits { payload: 100 }).expect_err("should be refused");
+        let error = job.validate(Limits { payload: 100, ..Limits::default() }).expect_err("should be refused");
         assert!(error.is_invalid());
         error.to_string()
     }
@@ -193,10 +202,11 @@ mod tests {
             job(),
             job().queue("a/b.c").priority(-32_767).max_attempts(1).delay(Duration::ZERO),
             job().at(Timestamp::now()).header("tenant", ""),
+            job().reply_to("amq.gen-7", "c"),
             NewJob::new("kind", Payload::bytes("application/octet-stream", vec![0; 100])),
             NewJob::json("kind", &json!({ "path": "C:\\u0000" })),
         ] {
-            good.validate(Limits { payload: 100 }).unwrap();
+            good.validate(Limits { payload: 100, ..Limits::default() }).unwrap();
         }
     }
 
@@ -216,6 +226,7 @@ mod tests {
             (job().at(Timestamp::MIN), "before 1970"),
             (job().header("h", "a\0"), "NUL"),
             (job().header("", "a"), "header name is empty"),
+            (job().reply_to("amq.direct", "c"), "keeps for itself"),
             (job().header("h", "a".repeat(5000)), "5000 bytes"),
             (NewJob::json("kind", &"a".repeat(200)), "202 bytes"),
             (NewJob::json("kind", &"a\0b"), "NUL"),

@@ -99,14 +99,17 @@ impl<S: Store> MessageServices<S> {
         // Looked for whatever this process keeps: it is those that end jobs that remember them.
         let last = self.jobs.history(&filter, 1).await?.pop();
         let all = self.jobs.history_config().keep == Keep::All;
-        Ok(match last.map(|entry| (entry.outcome, entry.error.map(|error| self.codecs.read_text(error, &entry.kind)))) {
-            Some((Ending::Done, _)) => Awaited::Done,
-            Some((Ending::Cancelled, _)) => Awaited::Cancelled,
-            Some((Ending::Deleted, _)) => Awaited::Deleted,
-            // The dead letter is gone: it was kept long enough. Where only failures are remembered it may as well have been tried again and be done.
-            Some((_, reason)) if all => Awaited::Dead(reason.unwrap_or_default()),
-            None if all => Awaited::Unknown,
-            _ => Awaited::NotKept,
-        })
+        Ok(
+            match last.map(|entry| (entry.outcome, entry.error.map(|error| self.codecs.read_text(error, &entry.kind))))
+            {
+                Some((Ending::Done, _)) => Awaited::Done,
+                Some((Ending::Cancelled, _)) => Awaited::Cancelled,
+                Some((Ending::Deleted, _)) => Awaited::Deleted,
+                // The dead letter is gone: it was kept long enough. Where only failures are remembered it may as well have been tried again and be done.
+                Some((_, reason)) if all => Awaited::Dead(reason.unwrap_or_default()),
+                None if all => Awaited::Unknown,
+                _ => Awaited::NotKept,
+            },
+        )
     }
 }

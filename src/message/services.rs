@@ -56,7 +56,7 @@ impl<S: Store> MessageServices<S> {
     pub fn new(store: S, config: &DatabaseConfig) -> Self {
         let jobs = store.jobs();
         let wakeup = Arc::new(WakeUp::new(jobs.clone()));
-        let limits = Limits { payload: config.max_payload.max(1) };
+        let limits = Limits { payload: config.max_payload.max(1), ..Limits::default() };
         let means = Means::new(jobs.clone(), wakeup.clone(), limits, Codecs::default());
         let factory = Arc::new(DbMessageServiceFactory::new(means));
         Self {
@@ -97,6 +97,7 @@ impl<S: Store> MessageServices<S> {
                 let _ = tokio::time::timeout(config.connect_timeout, changes.changed()).await;
             }
         }
+        self.limits.direct_reply = config.direct_reply;
         let pipe = Pipe::new(broker, self.jobs.clone(), self.wakeup.clone(), config.depth);
         self.pipe = Some(pipe);
         self.intake = config.intake;

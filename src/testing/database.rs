@@ -162,7 +162,10 @@ fn message(detail: JobDetail) -> Result<JobMessage> {
         Some(at) => job.at(at),
         None => job,
     };
-    headers.into_iter().fold(job, |job, (name, value)| job.header(name, value)).validate(Limits { payload: usize::MAX })
+    headers
+        .into_iter()
+        .fold(job, |job, (name, value)| job.header(name, value))
+        .validate(Limits { payload: usize::MAX, ..Limits::default() })
 }
 
 impl<S: Store> fmt::Debug for TestDatabase<S> {

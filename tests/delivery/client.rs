@@ -184,6 +184,24 @@ impl Client {
         queue
     }
 
+    /// Publishes a request and waits for the answer without a queue of its own, as the broker offers it. `None`: this client leaves at once.
+    pub(crate) async fn ask(&self, key: &str, properties: BasicProperties, body: &[u8], stay: bool) -> Option<Message> {
+        let direct = "amq.rabbitmq.reply-to";
+        let channel = self.channel().await;
+        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
+        let mut answers =
+            channel.basic_consume(direct.into(), "".into(), options, FieldTable::default()).await.unwrap();
+        channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+        let (options, properties) = (BasicPublishOptions::default(), properties.with_reply_to(direct.into()));
+        channel.basic_publish("".into(), key.into(), options, body, properties).await.unwrap().await.unwrap();
+        if !stay {
+            channel.close(200, "".into()).await.unwrap();
+            return None;
+        }
+        let answer = tokio::time::timeout(PATIENCE, answers.next()).await.expect("no answer came");
+        Some(message(answer?.unwrap()))
+    }
+
     /// Consumes a queue, with at most `prefetch` messages in hand (0: all there are).
     pub(crate) async fn tap(&self, queue: &str, prefetch: u16) -> Tap {
         let channel = self.channel().await;

@@ -49,3 +49,4 @@ mod running;
 mod sending;
 mod site;
 mod soak;
+mod unanswered;

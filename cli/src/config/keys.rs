@@ -65,6 +65,8 @@ pub(super) const SECTIONS: &[Section] = &[
             ("queue_type", Kind::Text),
             ("depth", Kind::Number),
             ("intake", Kind::Flag),
+            ("direct_reply", Kind::Flag),
+            ("reply_to", Kind::Words),
             ("connect_timeout", Kind::Duration),
             ("confirm_timeout", Kind::Duration),
             ("heartbeat", Kind::Duration),

@@ -164,6 +164,8 @@ impl Settings {
             }
             ("broker", "depth", Value::Number(n)) => broker.depth = queue::depth(n)?,
             ("broker", "intake", Value::Flag(on)) => broker.intake = on,
+            ("broker", "direct_reply", Value::Flag(on)) => broker.direct_reply = on,
+            ("broker", "reply_to", Value::Words(names)) => broker.reply_to = Some(names),
             ("broker", "connect_timeout", Value::Duration(limit)) => broker.connect_timeout = limit,
             ("broker", "confirm_timeout", Value::Duration(limit)) => broker.confirm_timeout = limit,
             ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,

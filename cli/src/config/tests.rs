@@ -133,7 +133,8 @@ fn every_key_of_the_library_can_be_set() {
 #[test]
 fn the_broker_is_configured_like_the_database() {
     let file = "[broker]\nurl = \"amqp://file\"\nprefix = \"p\"\nqueue_type = \"classic\"\ndepth = 9\nrequired = true\n\
-                declare = false\nintake = false\nconnect_timeout = \"1s\"\nconfirm_timeout = \"2s\"\nheartbeat = \"3s\"";
+                declare = false\nintake = false\ndirect_reply = true\nreply_to = [\"answers.*\"]\n\
+                connect_timeout = \"1s\"\nconfirm_timeout = \"2s\"\nheartbeat = \"3s\"";
     let url = |environment: &[(&str, &str)]| {
         let settings = load(file, environment, None).unwrap();
         settings.broker.url.unwrap().expose().to_owned()
@@ -144,6 +145,7 @@ fn the_broker_is_configured_like_the_database() {
     let broker = load(file, &[("JOBWRIGHT_BROKER_DEPTH", "8")], None).unwrap().broker;
     assert_eq!((broker.prefix.as_str(), broker.depth, broker.queue_type.as_str()), ("p", 8, "classic"));
     assert_eq!((broker.required, broker.declare, broker.intake), (true, false, false));
+    assert_eq!((broker.direct_reply, broker.reply_to), (true, Some(vec!["answers.*".to_owned()])));
     let seconds = [broker.connect_timeout, broker.confirm_timeout, broker.heartbeat].map(|limit| limit.as_secs());
     assert_eq!(seconds, [1, 2, 3]);
     for (file, meant) in [

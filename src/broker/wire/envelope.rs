@@ -7,8 +7,10 @@ use lapin::BasicProperties;
 
 use super::delivery::PERSISTENT;
 use super::headers::{Headers, short};
-use super::{Names, Outgoing, priority};
-use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms};
+use super::reply_to::{Way, address};
+use super::{Names, Outgoing, Reply, priority};
+use crate::config::BrokerConfig;
+use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms, is_reserved_by_broker};
 
 /// A whole job for an external worker.
 pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
@@ -18,7 +20,10 @@ pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
         .number("version", job.version)
         .text("queue", &job.queue);
     let mut properties = envelope(job, &job.id.to_string(), headers);
-    if let Some(queue) = job.headers.get(REPLY_TO).and_then(|queue| short(queue)) {
+    // With one of the broker's own names it would not take the message, and end the channel: rows from before they were refused may have one.
+    if let Some(queue) =
+        job.headers.get(REPLY_TO).filter(|queue| !is_reserved_by_broker(queue)).and_then(|queue| short(queue))
+    {
         properties = properties.with_reply_to(queue);
     }
     Outgoing {
@@ -42,31 +47,23 @@ pub(crate) fn event(names: &Names, job: &Job) -> Outgoing {
     }
 }
 
-/// A result on its way to who asked for it; `None`: the job does not say where to, or names one of our own queues.
+/// A result on its way to who asked for it, or why it can't go there.
 ///
 /// Header `jobId` is that of the job whose result it is, if the row says so in a header of that name; else the row's own.
-pub(crate) fn reply(names: &Names, job: &Job) -> Option<Outgoing> {
-    let queue = job.headers.get(REPLY_TO).filter(|queue| !queue.is_empty() && short(queue).is_some())?;
-    // Who may only submit must not be able to make us report, submit or deliver in their place.
-    if is_ours(names, queue) {
-        return None;
-    }
+pub(crate) fn reply(names: &Names, config: &BrokerConfig, job: &Job) -> Result<Reply, &'static str> {
+    let (queue, way) = address(names, config, job.headers.get(REPLY_TO).map_or("", String::as_str))?;
     let about = job.headers.get("jobId").map_or_else(|| job.id.to_string(), Clone::clone);
-    Some(Outgoing {
+    let message = Outgoing {
         exchange: String::new(),
-        routing_key: queue.clone(),
-        mandatory: true,
+        routing_key: queue.to_owned(),
+        mandatory: way == Way::Queue,
         properties: envelope(job, &about, Headers::default()),
         body: job.payload.as_bytes().to_vec(),
+    };
+    Ok(match way {
+        Way::Queue => Reply::Queue(message),
+        Way::Direct => Reply::Direct(message),
     })
-}
-
-fn is_ours(names: &Names, queue: &str) -> bool {
-    [names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()]
-        .iter()
-        .any(|name| name == queue)
-        || queue.starts_with(&names.deliveries(""))
-        || queue.starts_with(&names.external(""))
 }
 
 /// What all of them have: `about` is the id of the job that readers are told.

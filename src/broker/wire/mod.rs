@@ -12,6 +12,7 @@ mod fields;
 mod headers;
 mod priority;
 mod refused;
+mod reply_to;
 mod report;
 mod submission;
 pub mod testing;
@@ -57,6 +58,15 @@ impl Refusal {
             ),
         )
     }
+}
+
+/// A result on its way.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// To a queue.
+    Queue(Outgoing),
+    /// To a client that waits without a queue of its own: see [`Broker::publish_directly`](super::Broker::publish_directly).
+    Direct(Outgoing),
 }
 
 /// What an external worker says.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::singly::{Fate, Singly, UNANSWERED, pause};
 use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Lane, Published, wire};
+use crate::broker::{Broker, Lane, wire};
 use crate::error::{Error, Result, warn_of};
 use crate::executor::jitter;
 use crate::executor::stats::add;
-use crate::job::{Fence, HandOutNumber, Job};
-use crate::store::Store;
+use crate::job::HandOutNumber;
+use crate::store::{Hint, Settlement, Store, Verdict};
 
 /// Time between two looks at a queue that is full, or that nobody consumes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -70,7 +71,7 @@ impl ExternalQueue {
 /// Hands out until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue) {
     let stop = node.stop_claiming.clone();
-    let feed = Feed { node, broker, queue };
+    let mut feed = Feed { node, broker, queue, singly: Singly::default() };
     let mut delays = Reconnect::new(Duration::from_secs(5));
     while !stop.is_cancelled() {
         // Only waits are cut short by a stop: what was handed out must be published, or taken back.
@@ -107,6 +108,7 @@ struct Feed<S: Store> {
     node: Arc<Incarnation<S>>,
     broker: Arc<Broker>,
     queue: ExternalQueue,
+    singly: Singly,
 }
 
 enum Round {
@@ -119,7 +121,7 @@ enum Round {
 }
 
 impl<S: Store> Feed<S> {
-    async fn round(&self) -> Result<Round> {
+    async fn round(&mut self) -> Result<Round> {
         let ExternalQueue { name, lease, depth } = &self.queue;
         let names = self.broker.names();
         self.broker.ensure(&Lane::External(name.clone())).await?;
@@ -136,21 +138,29 @@ impl<S: Store> Feed<S> {
         if jobs.is_empty() {
             return Ok(Round::Empty);
         }
-        let outcomes = self.broker.publish(jobs.iter().map(|job| wire::external(names, job)).collect()).await;
+        let messages = jobs.iter().map(|job| (job.id, wire::external(names, job))).collect();
+        let fates = self.singly.publish(&self.broker, messages).await;
         // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
-        let back: Vec<Fence> = jobs
-            .iter()
-            .zip(outcomes)
-            .filter(|(_, outcome)| *outcome != Published::Acked)
-            .map(|(job, _)| Job::fence(job))
-            .collect();
-        add(&self.node.counters.handed_out, jobs.len() - back.len());
+        let (mut back, mut unanswered) = (Vec::new(), Vec::new());
+        for (job, fate) in jobs.iter().zip(fates) {
+            match fate {
+                Fate::Acked => {}
+                Fate::Unanswered => {
+                    tracing::warn!(id = %job.id, kind = %job.kind, attempt = job.attempt, "a job was not handed out: {UNANSWERED}");
+                    let verdict = Verdict::Retry(pause(job.attempt));
+                    unanswered.push(Settlement::new(job.fence(), verdict).error(UNANSWERED, None));
+                }
+                Fate::Returned | Fate::Later => back.push(job.fence()),
+            }
+        }
+        add(&self.node.counters.handed_out, jobs.len() - back.len() - unanswered.len());
+        self.spend(&unanswered).await?;
         if back.is_empty() {
-            return Ok(if jobs.len() < limit { Round::Empty } else { Round::More });
+            return Ok(if jobs.len() < limit && unanswered.is_empty() { Round::Empty } else { Round::More });
         }
         let store = &self.node.store;
         tokio::select! {
-            taken = insist(|| store.take_back(&back)) => taken.map(|taken| {
+            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|taken| {
                 if taken < back.len() as u64 {
                     // One that was cancelled meanwhile may have held what others wait for.
                     self.node.in_flight.gate.notify_one();
@@ -161,15 +171,38 @@ impl<S: Store> Feed<S> {
             () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
         }
     }
+
+    /// These cost an attempt.
+    async fn spend(&self, unanswered: &[Settlement]) -> Result<()> {
+        if unanswered.is_empty() {
+            return Ok(());
+        }
+        let store = &self.node.store;
+        tokio::select! {
+            spent = insist("record what the broker did not answer", || store.settle_external(unanswered)) => {
+                spent?;
+                self.node.messages.wakeup.tell([Hint::Timer]);
+                // What the job held may be what others wait for.
+                self.node.in_flight.gate.notify_one();
+                Ok(())
+            }
+            // Their leases run out, which costs the same.
+            () = self.node.stop_claiming.cancelled() => Ok(()),
+        }
+    }
 }
 
-/// Takes back for as long as it may succeed later: what is named by its number alone does not fail for what is in it.
-async fn insist<F: Future<Output = Result<u64>>>(mut take_back: impl FnMut() -> F) -> Result<u64> {
+/// Repeats for as long as it may succeed later: what is named by its number alone does not fail for what is in it.
+async fn insist<T, F: Future<Output = Result<T>>>(what: &str, mut call: impl FnMut() -> F) -> Result<T> {
     let mut delays = Reconnect::new(Duration::from_secs(2));
     loop {
-        match take_back().await {
+        match call().await {
             Err(error) if error.is_retryable() => {
-                warn_of!(error, "jobs that did not get to the broker could not be taken back; trying again");
+                warn_of!(
+                    error,
+                    what,
+                    "the database did not take what became of jobs for external workers; trying again"
+                );
                 tokio::time::sleep(delays.next_delay()).await;
             }
             other => return other,

@@ -18,6 +18,7 @@ mod intake;
 mod parts;
 mod refuse;
 mod relay;
+mod singly;
 
 use std::sync::{Arc, Weak};
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::singly::{Fate, Singly, UNANSWERED, pause};
 use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Lane, Outgoing, Published, wire};
+use crate::broker::{Broker, Direct, Lane, Reply, wire};
 use crate::error::{Result, warn_of};
 use crate::executor::completer::Report;
 use crate::executor::jitter;
@@ -16,7 +17,7 @@ use crate::store::{ClaimRequest, ScanPart, Settlement, Store, Verdict};
 /// Relays one of the reserved queues until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
-    let relay = Relay { node, broker, queue };
+    let mut relay = Relay { node, broker, queue, singly: Singly::default() };
     tokio::select! {
         () = stop.cancelled() => {}
         () = relay.run() => {}
@@ -27,10 +28,23 @@ struct Relay<S: Store> {
     node: Arc<Incarnation<S>>,
     broker: Arc<Broker>,
     queue: &'static str,
+    singly: Singly,
+}
+
+/// What becomes of a row.
+enum End {
+    /// It is out.
+    Sent,
+    /// Again later, at no attempt.
+    Later,
+    /// The broker did not answer: again later, if it has attempts left.
+    Unanswered,
+    /// It can't go out, for this reason.
+    Never(String),
 }
 
 impl<S: Store> Relay<S> {
-    async fn run(&self) {
+    async fn run(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(5));
         loop {
             up(&self.broker).await;
@@ -50,7 +64,7 @@ impl<S: Store> Relay<S> {
     }
 
     /// Claims and publishes once. Returns how many.
-    async fn round(&self) -> Result<usize> {
+    async fn round(&mut self) -> Result<usize> {
         if self.queue != REPLY_QUEUE {
             self.broker.ensure(&Lane::Events).await?;
         }
@@ -68,47 +82,64 @@ impl<S: Store> Relay<S> {
         self.node.in_flight.add(jobs.iter());
         drop(claiming);
 
-        let (mut sent, mut messages) = (Vec::new(), Vec::new());
+        let (mut sent, mut messages, mut direct) = (Vec::new(), Vec::new(), Vec::new());
         for job in &jobs {
             match self.message(job) {
-                Some(message) => {
+                Ok(Reply::Queue(message)) => {
                     sent.push(job);
-                    messages.push(message);
+                    messages.push((job.id, message));
                 }
-                None => self.report(job, Err("the message does not say where it is to go")).await,
+                Ok(Reply::Direct(message)) => direct.push((job, message)),
+                Err(why) => self.report(job, End::Never(why.to_owned())).await,
             }
         }
-        let outcomes = self.broker.publish(messages).await;
-        for (job, outcome) in sent.into_iter().zip(outcomes) {
-            match outcome {
-                Published::Acked => self.report(job, Ok(Verdict::Release)).await,
-                Published::Returned => self.report(job, Err("no queue took it")).await,
-                // Later, at no attempt. If the broker has it after all, it gets it twice.
-                Published::Nacked | Published::Unknown | Published::NotSent => {
-                    self.report(job, Ok(Verdict::Snooze(Duration::from_secs(1)))).await;
-                }
-            }
+        let fates = self.singly.publish(&self.broker, messages).await;
+        for (job, fate) in sent.into_iter().zip(fates) {
+            let end = match fate {
+                Fate::Acked => End::Sent,
+                Fate::Returned => End::Never("no queue took it".to_owned()),
+                // If the broker has it after all, it gets it twice.
+                Fate::Later => End::Later,
+                Fate::Unanswered => End::Unanswered,
+            };
+            self.report(job, end).await;
+        }
+        for (job, message) in direct {
+            let end = match self.broker.publish_directly(&message).await {
+                Direct::Delivered => End::Sent,
+                Direct::NotSent => End::Later,
+                Direct::Lost(why) => End::Never(why),
+            };
+            self.report(job, end).await;
         }
         Ok(jobs.len())
     }
 
-    fn message(&self, job: &Job) -> Option<Outgoing> {
-        let names = self.broker.names();
-        if self.queue == REPLY_QUEUE { wire::reply(names, job) } else { Some(wire::event(names, job)) }
+    fn message(&self, job: &Job) -> Result<Reply, &'static str> {
+        let (names, config) = (self.broker.names(), self.broker.config());
+        if self.queue == REPLY_QUEUE {
+            wire::reply(names, config, job)
+        } else {
+            Ok(Reply::Queue(wire::event(names, job)))
+        }
     }
 
-    async fn report(&self, job: &Job, end: Result<Verdict, &str>) {
+    async fn report(&self, job: &Job, end: End) {
+        let settled = |verdict| Settlement::new(job.fence(), verdict);
         let report = match end {
-            Ok(Verdict::Release) => {
+            End::Sent => {
                 add(&self.node.counters.relayed, 1);
                 Report::Done(job.fence())
             }
-            Ok(verdict) => Report::Settled(Settlement::new(job.fence(), verdict)),
-            Err(why) => {
+            End::Later => Report::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
+            End::Unanswered => {
+                tracing::warn!(id = %job.id, kind = %job.kind, attempt = job.attempt, "a message was not relayed: {UNANSWERED}");
+                Report::Settled(settled(Verdict::Retry(pause(job.attempt))).error(UNANSWERED, None))
+            }
+            End::Never(why) => {
                 let to = job.headers.get(REPLY_TO).map(String::as_str).unwrap_or_default();
                 tracing::warn!(id = %job.id, kind = %job.kind, to, "a message can't be relayed: {why}; it becomes a dead letter");
-                let why = format!("{why}: {to:?}");
-                Report::Settled(Settlement::new(job.fence(), Verdict::Dead).error(&why, None))
+                Report::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
             }
         };
         self.node.reports.send(report).await;

@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn decoders_never_panic(properties in properties(), body in body()) {
         let message = incoming(properties, body);
-        let limits = Limits { payload: 60 };
+        let limits = Limits { payload: 60, ..Limits::default() };
         let refusals = [
             read_delivery(&message).err(),
             report(&message, limits).err(),

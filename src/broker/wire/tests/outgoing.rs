@@ -1,5 +1,6 @@
 use super::*;
-use crate::broker::wire::{dead, delivery, event, external, read_delivery, rejected, reply};
+use crate::broker::wire::{Reply, dead, delivery, event, external, read_delivery, rejected, reply};
+use crate::config::BrokerConfig;
 
 #[test]
 fn a_delivery_is_a_pointer_and_is_read_back() {
@@ -97,18 +98,61 @@ fn events_go_to_the_exchange_by_kind() {
     assert_eq!(header(&sent, "version"), None);
 }
 
+fn to(config: &BrokerConfig, queue: &str) -> Result<Reply, &'static str> {
+    reply(&names(), config, &job(&[("replyTo", queue)]))
+}
+
 #[test]
 fn a_reply_goes_where_the_job_says_but_never_to_us() {
-    let sent = reply(&names(), &job(&[("replyTo", "answers"), ("correlationId", "c-1"), ("jobId", "asked")])).unwrap();
+    let config = BrokerConfig::default();
+    let answer = job(&[("replyTo", "answers"), ("correlationId", "c-1"), ("jobId", "asked")]);
+    let Ok(Reply::Queue(sent)) = reply(&names(), &config, &answer) else { panic!("refused") };
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "answers"));
     assert!(sent.mandatory);
     assert_eq!(sent.properties.correlation_id().as_ref().unwrap().as_str(), "c-1");
     assert_eq!(header(&sent, "jobId"), Some(&text("asked")));
-    assert!(reply(&names(), &job(&[])).is_none());
+    assert!(reply(&names(), &config, &job(&[])).is_err());
+    // Whatever is allowed.
+    let all = BrokerConfig { reply_to: Some(vec!["*".to_owned()]), ..BrokerConfig::default() };
     for ours in ["jobwright.reply", "jobwright.submit", "jobwright.dead", "jobwright.q.default", "jobwright.x.a", ""] {
-        assert!(reply(&names(), &job(&[("replyTo", ours)])).is_none(), "{ours}");
+        assert!(to(&config, ours).is_err() && to(&all, ours).is_err(), "{ours}");
     }
-    assert!(reply(&names(), &job(&[("replyTo", &"q".repeat(256))])).is_none());
+    assert!(to(&all, &"q".repeat(256)).is_err());
+}
+
+#[test]
+fn a_reply_reaches_no_other_installation_unless_it_is_allowed_to() {
+    let open = BrokerConfig::default();
+    for theirs in ["other.submit", "other.reply", "other.dead", "other.submit.rejected", "other.reply.rejected"] {
+        assert_eq!(to(&open, theirs).unwrap_err(), "broker.reply_to does not allow it", "{theirs}");
+    }
+    let allowed = ["answers.*", "shop.reply"].map(str::to_owned).to_vec();
+    let strict = BrokerConfig { reply_to: Some(allowed), ..BrokerConfig::default() };
+    for good in ["answers.", "answers.7", "answers.reply", "shop.reply"] {
+        assert!(matches!(to(&strict, good), Ok(Reply::Queue(_))), "{good}");
+    }
+    for bad in ["answers", "other", "shop.reply.2", "my.answers.7", "jobwright.submit"] {
+        assert!(to(&strict, bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn names_that_the_broker_keeps_get_no_reply_except_those_of_waiting_clients_if_that_is_on() {
+    let off = BrokerConfig { reply_to: Some(vec!["*".to_owned()]), ..BrokerConfig::default() };
+    let on = BrokerConfig { direct_reply: true, ..off.clone() };
+    let waiting = "amq.rabbitmq.reply-to.g1aGV";
+    assert_eq!(to(&off, waiting).unwrap_err(), "broker.direct_reply is off");
+    let Ok(Reply::Direct(sent)) = to(&on, waiting) else { panic!("not direct") };
+    assert_eq!((sent.routing_key.as_str(), sent.mandatory), (waiting, false));
+    for bad in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.direct", "amq."] {
+        assert_eq!(to(&on, bad).unwrap_err(), "it is a name that the broker keeps for itself", "{bad}");
+    }
+    // A queue without a name of its own has one by the broker.
+    assert!(matches!(to(&BrokerConfig::default(), "amq.gen-7"), Ok(Reply::Queue(_))));
+    // Nor does it travel to an external worker as a property: the broker would end the channel.
+    for bad in ["amq.rabbitmq.reply-to", waiting] {
+        assert_eq!(external(&names(), &job(&[("replyTo", bad)])).properties.reply_to(), &None);
+    }
 }
 
 #[test]

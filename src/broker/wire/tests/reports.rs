@@ -9,7 +9,7 @@ fn said(headers: &[(&str, AMQPValue)], body: &str) -> Result<ExternalReport, Ref
     let job = job(&[]);
     let mut all = vec![("jobId", text(&job.id.to_string())), ("version", AMQPValue::LongLongInt(job.version))];
     all.extend_from_slice(headers);
-    report(&message(BasicProperties::default(), &all, body), Limits { payload: 100 })
+    report(&message(BasicProperties::default(), &all, body), Limits { payload: 100, ..Limits::default() })
 }
 
 #[test]

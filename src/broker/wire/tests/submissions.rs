@@ -12,7 +12,7 @@ fn named() -> BasicProperties {
 
 #[track_caller]
 fn taken(message: &Incoming) -> Submission {
-    submission(message, Limits { payload: 100 }).unwrap()
+    submission(message, Limits { payload: 100, ..Limits::default() }).unwrap()
 }
 
 /// A body under a content type; an empty one: none.
@@ -128,7 +128,7 @@ fn bodies_are_what_they_say_and_else_what_they_are() {
 
 #[test]
 fn bodies_that_cannot_be_taken_are_refused() {
-    let limits = Limits { payload: 100 };
+    let limits = Limits { payload: 100, ..Limits::default() };
     for (content_type, content, reason) in [
         ("application/json", &b"{"[..], "bad-json"),
         ("application/json", b"", "bad-json"),
@@ -245,9 +245,19 @@ fn what_is_not_understood_is_refused() {
         ("long", text(&"v".repeat(5000)), "bad-header"),
         ("nul", text("\0"), "bad-header"),
         ("replyTo", text(&"q".repeat(256)), "bad-header"),
+        ("replyTo", text("amq.rabbitmq.reply-to"), "bad-header"),
+        ("replyTo", text("amq.rabbitmq.reply-to.g1a"), "bad-header"),
         (" ", text("v"), "bad-header"),
     ] {
         refused(submission(&message(named(), &[(name, value)], "1"), limits), reason);
+    }
+    // As a property too; and if they are on, addresses of clients that wait, which the broker has completed.
+    let on = Limits { direct_reply: true, ..limits };
+    let to = |queue: &str, limits| submission(&message(named().with_reply_to(queue.into()), &[], "1"), limits);
+    assert!(refused(to("amq.rabbitmq.reply-to.g1a", limits), "bad-header").contains("broker.direct_reply"));
+    assert!(to("amq.rabbitmq.reply-to.g1a", on).is_ok());
+    for bad in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.direct"] {
+        refused(to(bad, on), "bad-header");
     }
     let many: Vec<_> = (0..65).map(|n| format!("h{n}")).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), text("v"))).collect();
