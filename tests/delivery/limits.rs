@@ -70,10 +70,8 @@ async fn a_full_queue_of_submissions_refuses_more_and_drops_none() {
     broker.apply(&[], &[]).await.unwrap();
     let (mut confirmed, mut refused) = (0, 0);
     while refused < 5 {
-        match client.publish("", &names.submit(), submission("shelf"), b"1").await {
-            true => confirmed += 1,
-            false => refused += 1,
-        }
+        let taken = client.publish("", &names.submit(), submission("shelf"), b"1").await;
+        *(if taken { &mut confirmed } else { &mut refused }) += 1;
         assert!(confirmed < 50, "it is never full");
     }
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
