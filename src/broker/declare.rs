@@ -117,6 +117,14 @@ async fn compare(hub: &Hub, part: &Part) -> Result<TopologyState> {
     match declare(hub, part).await {
         // Who may not declare can't see more than that it is there.
         Err(Failure::Forbidden(_)) => Ok(TopologyState::Present),
+        // The arguments of a queue can't be changed, and it may be in use, with messages in it.
+        Err(Failure::Differs(why)) => match part.earlier() {
+            Some(earlier) => match declare(hub, &earlier).await {
+                Err(Failure::Differs(_)) => Ok(TopologyState::Differs(why)),
+                other => state(other, TopologyState::Unlimited),
+            },
+            None => Ok(TopologyState::Differs(why)),
+        },
         other => state(other, TopologyState::Present),
     }
 }
@@ -148,7 +156,7 @@ async fn run(hub: &Hub, part: &Part, passive: bool) -> Result<(), Failure> {
             let call = channel.exchange_declare(name, kind.clone(), options, FieldTable::default());
             within(hub.rpc(), call).await?;
         }
-        Made::Queue { arguments, bound } => {
+        Made::Queue { arguments, bound, .. } => {
             let options = QueueDeclareOptions { passive, ..QueueDeclareOptions::durable() };
             within(hub.rpc(), channel.queue_declare(name.clone(), options, arguments.clone())).await?;
             if let Some(exchange) = bound.as_deref().filter(|_| !passive) {

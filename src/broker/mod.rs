@@ -179,6 +179,11 @@ impl Broker {
         self.hub.config.depth
     }
 
+    /// As it was given.
+    pub(crate) fn config(&self) -> &BrokerConfig {
+        &self.hub.config
+    }
+
     /// What and where, for people: no password.
     pub fn describe(&self) -> String {
         self.hub.addresses.to_string()
@@ -232,7 +237,7 @@ impl Broker {
     /// Receives from a queue, over all reconnections, until the subscription is dropped. A queue of ours that is missing
     /// is declared if the configuration lets us, else waited for.
     pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
-        Subscription::start(&self.hub, queue, prefetch, false)
+        Subscription::start(&self.hub, queue, prefetch, None)
     }
 
     /// Publishes on another channel, as soon as everything on this one is answered for.
@@ -241,9 +246,10 @@ impl Broker {
     }
 
     /// The same for what exists nowhere but in the broker: on each new channel it takes one message at a time for as long as those come that
-    /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others.
-    pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
-        Subscription::start(&self.hub, queue, prefetch, true)
+    /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others, or that have more
+    /// than `legal` bytes, so that those are not gathered in memory.
+    pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16, legal: usize) -> Subscription {
+        Subscription::start(&self.hub, queue, prefetch, Some(legal))
     }
 
     /// What waits in a queue, and who consumes it; `None`: there is no such queue.

@@ -61,7 +61,7 @@ impl Inbox {
 }
 
 impl Subscription {
-    pub(super) fn start(hub: &Arc<Hub>, queue: String, prefetch: u16, careful: bool) -> Self {
+    pub(super) fn start(hub: &Arc<Hub>, queue: String, prefetch: u16, careful: Option<usize>) -> Self {
         let inbox = Arc::new(Inbox::default());
         let (acks, answers) = mpsc::unbounded_channel();
         let dropped = CancellationToken::new();
@@ -113,8 +113,8 @@ struct Task {
     hub: Arc<Hub>,
     queue: String,
     prefetch: u16,
-    /// One at a time as long as those come that were delivered before.
-    careful: bool,
+    /// One at a time as long as those come that were delivered before, or that have more bytes than this.
+    careful: Option<usize>,
     inbox: Arc<Inbox>,
     answers: mpsc::UnboundedReceiver<Answer>,
     dropped: CancellationToken,
@@ -172,7 +172,7 @@ impl Task {
 
     async fn consume(&self) -> Result<(Channel, Consumer), Failure> {
         let channel = self.hub.session(Side::Consume)?.channel().await?;
-        let consumer = self.consumer(&channel, if self.careful { 1 } else { self.prefetch }).await?;
+        let consumer = self.consumer(&channel, if self.careful.is_some() { 1 } else { self.prefetch }).await?;
         Ok((channel, consumer))
     }
 
@@ -198,13 +198,13 @@ impl Task {
         let mut answers = Vec::new();
         // What came again may be what ended its consumer the last time. Whoever had it in hand together with others had those counted as
         // delivered too, and a broker with a limit would take them all for poison.
-        let mut narrow = self.careful;
+        let mut narrow = self.careful.is_some();
         loop {
             answers.clear();
             tokio::select! {
                 delivery = consumer.next() => match delivery {
                     Some(Ok(delivery)) => {
-                        let again = delivery.redelivered;
+                        let again = delivery.redelivered || self.careful.is_some_and(|legal| delivery.data.len() > legal);
                         self.receive(delivery, &mut outstanding);
                         if narrow && !again {
                             match self.widen(channel, &consumer).await {

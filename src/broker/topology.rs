@@ -54,6 +54,8 @@ pub enum TopologyState {
     Present,
     /// It was not there, and is now.
     Created,
+    /// An earlier version declared it: it is there and works, without limits for what waits in it. A policy sets them.
+    Unlimited,
     /// It is not there.
     Missing,
     /// It is there and is something else, in the broker's words. Delete it (when it is empty) and apply again.
@@ -68,6 +70,7 @@ impl fmt::Display for TopologyState {
             Self::Planned => f.write_str("planned"),
             Self::Present => f.write_str("present"),
             Self::Created => f.write_str("created"),
+            Self::Unlimited => f.write_str("without limits"),
             Self::Missing => f.write_str("missing"),
             Self::Differs(why) => write!(f, "differs: {why}"),
             Self::Forbidden(why) => write!(f, "forbidden: {why}"),
@@ -88,15 +91,24 @@ pub(super) enum Made {
     /// With arguments, and bound to these exchanges.
     Queue {
         arguments: FieldTable,
+        /// How earlier versions declared it, which it may still be: without limits.
+        earlier: Option<FieldTable>,
         bound: Option<String>,
     },
 }
 
 impl Part {
+    /// The same as earlier versions declared it, if that is something else.
+    pub(super) fn earlier(&self) -> Option<Self> {
+        let Made::Queue { earlier, bound, .. } = &self.made else { return None };
+        let made = Made::Queue { arguments: earlier.clone()?, earlier: None, bound: bound.clone() };
+        Some(Self { name: self.name.clone(), made })
+    }
+
     pub(super) fn item(&self, state: TopologyState) -> TopologyItem {
         let (kind, settings) = match &self.made {
             Made::Exchange(kind) => (TopologyKind::Exchange, format!("{kind:?}").to_lowercase()),
-            Made::Queue { arguments, bound } => {
+            Made::Queue { arguments, bound, .. } => {
                 let mut settings: Vec<_> = arguments.inner().iter().map(|(key, value)| shown(key, value)).collect();
                 settings.extend(bound.iter().map(|exchange| format!("bound to {exchange}")));
                 (TopologyKind::Queue, settings.join(", "))
@@ -134,13 +146,13 @@ fn with(mut parts: Vec<Part>, more: impl IntoIterator<Item = Part>) -> Vec<Part>
 
 /// Where jobs are submitted, and before it where those go that are not taken in.
 fn submissions(config: &BrokerConfig, names: &Names) -> [Part; 2] {
-    [kept(config, names.rejected()), buried(config, names.submit(), "", Some(&names.rejected()))]
+    [filled(config, kept(config, names.rejected())), taken(config, names.submit(), &names.rejected())]
 }
 
 /// The same of reports.
 fn reports(config: &BrokerConfig, names: &Names) -> [Part; 2] {
     let rejected = names.rejected_reports();
-    [kept(config, rejected.clone()), buried(config, names.reply(), "", Some(&rejected))]
+    [filled(config, kept(config, rejected.clone())), taken(config, names.reply(), &rejected)]
 }
 
 /// The lane of a queue that can be consumed.
@@ -195,9 +207,44 @@ impl Made {
     }
 }
 
+/// What comes from others, and exists nowhere else: its dead letters stay until their own queue has taken them.
+fn taken(config: &BrokerConfig, name: String, rejected: &str) -> Part {
+    let mut part = filled(config, buried(config, name, "", Some(rejected)));
+    if let Made::Queue { arguments, .. } = &mut part.made
+        && config.queue_type == QueueType::Quorum
+        && arguments.contains_key("x-overflow")
+    {
+        arguments.insert("x-dead-letter-strategy".into(), text("at-least-once"));
+    }
+    part
+}
+
+/// Takes no more than it may hold.
+fn filled(config: &BrokerConfig, part: Part) -> Part {
+    bounded(config, part, "reject-publish")
+}
+
+fn bounded(config: &BrokerConfig, mut part: Part, overflow: &str) -> Part {
+    let Made::Queue { arguments, earlier, .. } = &mut part.made else { return part };
+    let unlimited = arguments.clone();
+    if config.submit_depth > 0 {
+        arguments.insert("x-max-length".into(), AMQPValue::LongLongInt(i64::from(config.submit_depth)));
+    }
+    if config.submit_bytes > 0 {
+        let bytes = i64::try_from(config.submit_bytes).unwrap_or(i64::MAX);
+        arguments.insert("x-max-length-bytes".into(), AMQPValue::LongLongInt(bytes));
+    }
+    if *arguments != unlimited {
+        arguments.insert("x-overflow".into(), text(overflow));
+        *earlier = Some(unlimited);
+    }
+    part
+}
+
 /// Where all that nobody can use ends up: an exchange that takes any key, and a queue.
 fn dead(config: &BrokerConfig, names: &Names) -> Vec<Part> {
-    let mut queue = kept(config, names.dead());
+    // Their rows are in the database: the oldest may go.
+    let mut queue = bounded(config, kept(config, names.dead()), "drop-head");
     if let Made::Queue { bound, .. } = &mut queue.made {
         *bound = Some(names.dead());
     }
@@ -240,7 +287,7 @@ fn kept(config: &BrokerConfig, name: String) -> Part {
 fn plain(config: &BrokerConfig, name: String) -> Part {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), text(config.queue_type.as_str()));
-    Part { name, made: Made::Queue { arguments, bound: None } }
+    Part { name, made: Made::Queue { arguments, earlier: None, bound: None } }
 }
 
 fn text(value: &str) -> AMQPValue {

@@ -28,6 +28,11 @@ pub struct BrokerConfig {
     /// Most deliveries of one queue that wait in the broker; what goes beyond waits in the table. 1 to 1,000,000; default
     /// 1000.
     pub depth: u32,
+    /// Most messages that wait to be taken in, to be recorded, or to be looked at after they were refused, in each queue for these: the broker
+    /// refuses more. 0: no limit. Default 100,000.
+    pub submit_depth: u32,
+    /// The same in bytes of their bodies. Default 1 GiB.
+    pub submit_bytes: u64,
     /// Take in the jobs that foreign producers submit. Default `true`.
     pub intake: bool,
     /// Send results also to clients that wait without a queue of their own (direct reply-to): once, to who is still there. Senders need it
@@ -36,6 +41,10 @@ pub struct BrokerConfig {
     /// Where results may go: names of queues, or beginnings of names such as `answers.*`. Default: to any queue that is not named like one
     /// of an installation's own, by `.submit`, `.reply`, `.dead` or `.rejected` at its end.
     pub reply_to: Option<Vec<String>>,
+    /// Most of them that this process takes in each second, over time. 0, the default: no limit.
+    pub intake_rate: u32,
+    /// The same in bytes: 65,536 or more. 0, the default: no limit.
+    pub intake_bytes: u32,
     /// Deadline for making a connection to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
@@ -56,9 +65,13 @@ impl Default for BrokerConfig {
             declare: true,
             queue_type: QueueType::Quorum,
             depth: 1000,
+            submit_depth: 100_000,
+            submit_bytes: 1024 * 1024 * 1024,
             intake: true,
             direct_reply: false,
             reply_to: None,
+            intake_rate: 0,
+            intake_bytes: 0,
             connect_timeout: Duration::from_secs(5),
             confirm_timeout: Duration::from_secs(10),
             heartbeat: Duration::from_secs(10),
@@ -94,6 +107,16 @@ impl BrokerConfig {
         }
         if self.depth == 0 || self.depth > 1_000_000 {
             return Err(Error::config(format!("broker.depth is {}; use 1 to 1000000", self.depth)));
+        }
+        if i64::try_from(self.submit_bytes).is_err() {
+            return Err(Error::config("broker.submit_bytes is too large"));
+        }
+        // At less the broker would lose its patience with messages that are held back.
+        if (1..65_536).contains(&self.intake_bytes) {
+            return Err(Error::config(format!(
+                "broker.intake_bytes is {}; use 0 or at least 65536",
+                self.intake_bytes
+            )));
         }
         for (key, value) in [("connect_timeout", self.connect_timeout), ("confirm_timeout", self.confirm_timeout)] {
             if value < Duration::from_millis(10) || value > Duration::from_secs(3600) {

@@ -53,6 +53,27 @@ async fn documents_of_many_values_arrive() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// A broker may let in more than we do: RabbitMQ 4 takes 16 MiB, and earlier ones 128. Each waits for its turn there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_beyond_the_limit_are_not_gathered_in_memory() {
+    const COUNT: u32 = 24;
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (client, names) = (site.client().await, site.names());
+    let messages = site.messages().await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    for _ in 0..COUNT {
+        assert!(client.publish("", &names.submit(), shelved(JobId::new(), "note"), &vec![b'1'; 16 << 20]).await);
+    }
+    assert!(client.publish("", &names.submit(), shelved(JobId::new(), "note"), b"1").await);
+    let (before, _) = memory();
+    let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
+    eventually(PATIENCE, async || executor.stats().submitted == 1).await;
+    eventually(PATIENCE, async || client.waiting(&names.rejected()).await == COUNT).await;
+    let (_, most) = memory();
+    assert!(most < before + 200, "{before} MiB before, {most} MiB meanwhile");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 /// From now on whoever stores something of the kind `poison` sees this.
 async fn poisoned(site: &Site, effect: &str) {
     let sql = format!(

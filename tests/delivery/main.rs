@@ -41,6 +41,7 @@ mod gates;
 mod heavy;
 mod intake;
 mod keeper;
+mod limits;
 mod load;
 mod poison;
 mod raw;

@@ -22,7 +22,8 @@ async fn limited(site: &Site, client: &Client, queue: &str) {
     let settings = &items.iter().find(|item| item.name == queue).unwrap().settings;
     let mut arguments = FieldTable::default();
     for (key, value) in settings.split(", ").map(|part| part.split_once('=').unwrap()) {
-        arguments.insert(key.into(), AMQPValue::LongString(value.into()));
+        let value = value.parse().map_or_else(|_| AMQPValue::LongString(value.into()), AMQPValue::LongLongInt);
+        arguments.insert(key.into(), value);
     }
     arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(LIMIT));
     client.declare(queue, arguments).await;

@@ -112,7 +112,7 @@ fn document(item: &TopologyItem) -> Value {
 
 /// Whether an item is as it should be.
 pub(super) fn good(item: &TopologyItem) -> bool {
-    matches!(item.state, TopologyState::Present | TopologyState::Created)
+    matches!(item.state, TopologyState::Present | TopologyState::Created | TopologyState::Unlimited)
 }
 
 fn verdict(items: &[TopologyItem], todo: &str) -> Result<(), Failure> {

@@ -163,6 +163,10 @@ impl Settings {
                 broker.queue_type = text.parse().map_err(|_| "it is \"quorum\" or \"classic\"".to_owned())?;
             }
             ("broker", "depth", Value::Number(n)) => broker.depth = queue::depth(n)?,
+            ("broker", "submit_depth", Value::Number(n)) => broker.submit_depth = times(n)?,
+            ("broker", "submit_bytes", Value::Number(n)) => broker.submit_bytes = n as u64,
+            ("broker", "intake_rate", Value::Number(n)) => broker.intake_rate = times(n)?,
+            ("broker", "intake_bytes", Value::Number(n)) => broker.intake_bytes = times(n)?,
             ("broker", "intake", Value::Flag(on)) => broker.intake = on,
             ("broker", "direct_reply", Value::Flag(on)) => broker.direct_reply = on,
             ("broker", "reply_to", Value::Words(names)) => broker.reply_to = Some(names),

@@ -49,6 +49,16 @@ impl Refusal {
         Self::new("not-stored", error.to_string())
     }
 
+    /// Its queue has no room.
+    pub(crate) fn full(queue: &str) -> Self {
+        Self::new(
+            "full",
+            format!(
+                "as many jobs wait in the queue {queue:?} as its rule allows, and there was no room for it in time: submit it again later"
+            ),
+        )
+    }
+
     /// Another message was taken in under this id before.
     pub(crate) fn conflict(id: JobId) -> Self {
         Self::new(

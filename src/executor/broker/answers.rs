@@ -24,7 +24,8 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe_carefully(broker.names().reply(), BATCH as u16);
+    let limits = node.messages.limits;
+    let mut subscription = broker.subscribe_carefully(broker.names().reply(), parts::prefetch(limits), limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     let shelf = Shelf::new(broker.clone(), acks.clone());

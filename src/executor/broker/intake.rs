@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::pace::Pace;
 use super::refuse::{Aside, Shelf};
+use super::room::{self, Fate, Held};
 use super::{BATCH, Incarnation, alive, parts, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
-use crate::job::Submission;
+use crate::job::{Due, Submission};
 use crate::message::flush::hints;
 use crate::store::{Received, Store};
 
@@ -41,13 +43,25 @@ async fn prepare(broker: &Broker) {
 }
 
 async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let mut subscription = broker.subscribe_carefully(broker.names().submit(), BATCH as u16);
+    let (limits, prefetch) = (node.messages.limits, parts::prefetch(node.messages.limits));
+    let mut subscription = broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
     let shelf = Shelf::new(broker.clone(), acks.clone());
-    while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        for some in parts::batches(std::mem::take(&mut buffer)) {
-            take_in(node, broker, some, &acks, &shelf).await;
+    let mut pace = Pace::new(broker.config(), Instant::now());
+    let mut held = Held::new(prefetch);
+    loop {
+        let look = held.next();
+        tokio::select! {
+            came = subscription.recv_many(&mut buffer, BATCH) => if came == 0 { return },
+            () = tokio::time::sleep_until(look.unwrap_or_else(tokio::time::Instant::now)), if look.is_some() => {}
+        }
+        let bytes = buffer.iter().map(Incoming::weight).sum();
+        tokio::time::sleep(pace.take(buffer.len(), bytes, Instant::now())).await;
+        let mut all = held.take();
+        all.append(&mut buffer);
+        for some in parts::batches(all) {
+            take_in(node, broker, some, &acks, &shelf, &mut held).await;
         }
     }
 }
@@ -58,16 +72,33 @@ async fn take_in<S: Store>(
     came: Vec<Incoming>,
     acks: &Acks,
     shelf: &Shelf,
+    held: &mut Held,
 ) {
     let mut aside = Vec::new();
-    let (mut messages, mut submissions) = (Vec::new(), Vec::new());
+    let mut good = Vec::new();
     for message in came {
         match wire::submission(&message, node.messages.limits).and_then(|submission| encoded(node, submission)) {
-            Ok(submission) => {
+            Ok(submission) => good.push((message, submission)),
+            Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
+        }
+    }
+    let full = room::full(node.store.as_ref(), good.iter().map(|(_, submission)| &submission.message)).await;
+    let (mut messages, mut submissions) = (Vec::new(), Vec::new());
+    for (message, submission) in good {
+        let queue = &submission.message.queue;
+        // What is due later takes no room yet.
+        let fate = if submission.message.due == Due::Now {
+            held.fate(&full, queue, message.received.elapsed())
+        } else {
+            Fate::Stored
+        };
+        match fate {
+            Fate::Stored => {
                 messages.push(message);
                 submissions.push(submission);
             }
-            Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
+            Fate::Held => held.put(queue, message),
+            Fate::Refused => aside.push(Aside::rejected(broker.names(), message, &Refusal::full(queue))),
         }
     }
     let mut refused = store(node, broker, &messages, &submissions, acks).await.into_iter().peekable();

@@ -15,9 +15,11 @@ mod answers;
 mod deliveries;
 mod external;
 mod intake;
+mod pace;
 mod parts;
 mod refuse;
 mod relay;
+mod room;
 mod singly;
 
 use std::sync::{Arc, Weak};

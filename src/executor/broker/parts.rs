@@ -6,18 +6,29 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::BATCH;
 use crate::backoff::Reconnect;
 use crate::broker::Incoming;
 use crate::error::{Error, ErrorKind, Result, warn_of};
+use crate::job::Limits;
 
 /// Most bytes in one call to the store, and in one publish of what is put aside, unless a single message has more.
 const MOST: usize = 8 * 1024 * 1024;
+/// Bytes in hand, if each message has as many as it may.
+const IN_HAND: usize = 64 * 1024 * 1024;
 /// How often one message may go with a deadline or a connection, which costs others something too.
 const TRIES: u32 = 3;
 /// How often it may be put off in another way, such as by a conflict.
 const PUT_OFF: u32 = 8;
 /// Longest pause between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// Messages that a node has in hand of what exists nowhere else, so many that the largest legal ones come to 64 MiB. The broker's own limit
+/// for a message (`max_message_size`) is what it may really cost: the protocol knows no bound in bytes.
+pub(super) fn prefetch(limits: Limits) -> u16 {
+    let count = (IN_HAND / limits.payload.max(1)).clamp(10, BATCH);
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
 
 /// Cuts a list so that no part has more than [`MOST`] bytes.
 pub(super) fn cut<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {

@@ -69,8 +69,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-poisonous-submission-takes-others-along",
         "src/executor/broker/intake.rs",
-        "broker.subscribe_carefully(broker.names().submit(), BATCH as u16)",
-        "if $on { broker.subscribe(broker.names().submit(), BATCH as u16) } else { $was }",
+        "broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload)",
+        "if $on { broker.subscribe(broker.names().submit(), prefetch) } else { $was }",
         "binary(delivery) & test(/a_poisonous_submission/)",
     ),
     of(

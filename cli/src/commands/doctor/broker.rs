@@ -70,6 +70,15 @@ fn topology(items: &[TopologyItem], declare: bool) -> Vec<Finding> {
             _ => {}
         }
     }
+    let unlimited: Vec<String> =
+        items.iter().filter(|item| item.state == TopologyState::Unlimited).map(|item| item.name.clone()).collect();
+    if !unlimited.is_empty() {
+        findings.push(Finding::warn(
+            "broker limits",
+            format!("declared by an earlier version, without limits: {}", unlimited.join(", ")),
+            "set them by a policy, which needs no stop: docs/operations.md, \"Set-up on RabbitMQ\"; if one is set, this can't be seen from here",
+        ));
+    }
     if items.iter().all(good) {
         findings.push(Finding::ok(CHECK, format!("all {} are there, and as they should be", items.len())));
     }

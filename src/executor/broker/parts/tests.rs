@@ -124,3 +124,9 @@ fn what_came_before_is_taken_by_itself_and_after_the_rest() {
     assert_eq!(tags, [vec![2, 4], vec![1], vec![3]]);
     assert!(batches(Vec::new()).is_empty());
 }
+
+#[test]
+fn the_larger_messages_may_be_the_fewer_are_in_hand() {
+    let of = |payload| prefetch(Limits { payload });
+    assert_eq!([of(1024), of(1024 * 1024), of(100 * 1024 * 1024), of(0)], [500, 64, 10, 500]);
+}
