@@ -91,7 +91,10 @@ fn start_logging(cli: &Cli) {
         EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
     } else {
         // Not the AMQP client's own log: it calls it an error when a queue that was looked for is not there.
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(format!("{default},lapin=off")))
+        let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.trim().is_empty());
+        asked
+            .and_then(|asked| EnvFilter::try_new(asked).ok())
+            .unwrap_or_else(|| EnvFilter::new(format!("{default},lapin=off")))
     };
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -42,7 +42,7 @@ fn on_a_server() {
     let migrations = Postgres::migrations(schema).matches("-- migration ").count();
     let mut status = place.command(&["migrate", "--status"]);
     Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap())
-        .success()
+        .code(1)
         .says(&format!("{migrations} missing"));
 }
 

@@ -124,9 +124,14 @@ fn by_hand(place: &Place, sql: &str) {
     });
 }
 
+/// All that the doctor says. Nobody is there who runs jobs, which is why it fails.
+fn examined(place: &Place) -> Value {
+    serde_json::from_str(&place.run(&["doctor", "--output", "json"]).code(1).stdout).unwrap()
+}
+
 fn the_doctor_looks_at_what_is_beside_the_jobs(place: &Place) {
     let doctor = |check: &str| {
-        let all = documents(place, &["doctor"]);
+        let all = examined(place);
         let found = all.as_array().unwrap().iter().find(|one| one["check"] == check).unwrap_or_else(|| panic!("{all}"));
         (found["state"].as_str().unwrap().to_owned(), found["found"].as_str().unwrap().to_owned())
     };
@@ -148,12 +153,11 @@ fn the_doctor_looks_at_what_is_beside_the_jobs(place: &Place) {
     by_hand(place, "delete from {}opening");
     let (state, found) = doctor("slots");
     assert_eq!((state.as_str(), found.as_str()), ("warn", "jobs wait at g:g, which nobody holds and nobody will open"));
-    place.run(&["doctor"]).success();
 }
 
 fn the_doctor_names_what_lies_ahead_of_the_clock(place: &Place) {
     let doctor = || {
-        let all = documents(place, &["doctor"]);
+        let all = examined(place);
         all.as_array().unwrap().iter().find(|one| one["check"] == "ahead of the clock").unwrap().clone()
     };
     place.send(&["mail"]);

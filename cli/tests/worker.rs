@@ -458,8 +458,21 @@ fn a_second_signal_gives_them_back(place: &Place) {
     until("the job to start", || place.file("started").exists());
     worker.signal("INT");
     until("the worker to notice", || worker.said().contains("stopping"));
+    // The same Ctrl-C, which others pass on.
     worker.signal("INT");
-    assert_eq!(worker.ended(), Some(1));
+    until("a second one that counts", || {
+        worker.signal("INT");
+        worker.said().contains("stopping at once")
+    });
+    assert_eq!(worker.ended(), Some(1), "{}", worker.said());
+    let moment = |word: &str| -> jiff::Timestamp {
+        let said = worker.said();
+        let line = said.lines().find(|line| line.contains(word)).unwrap();
+        line.split(' ').next().unwrap().parse().unwrap()
+    };
+    let between = moment("stopping at once").duration_since(moment("no more jobs are taken"));
+    assert!(between.as_millis() >= 900, "one that came with the first is the same: {between}");
+    assert!(worker.said().contains("stopped before all handlers had finished"), "{}", worker.said());
     let job = place.show(&slow);
     assert_eq!(job["attempt"], 0, "being stopped costs no attempt: {job}");
     assert!(job["owner"].is_null(), "{job}");

@@ -70,7 +70,7 @@ impl FromStr for Scope {
     }
 }
 
-/// The name of a rule for all that have none of their own.
+/// The name of a rule for all that have none of their own. Its pause is one of all, whatever rules they have.
 pub const EACH: &str = "*";
 
 /// At most so many starts within any period of that length, over all nodes.

@@ -76,6 +76,37 @@ pub(crate) async fn each_by_itself<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
+/// A pause of all is one of those that have a rule of their own too.
+pub(crate) async fn a_pause_of_all_is_one_of_all<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for own in [
+        Rule::new(Scope::Queue, "default").depth(100),
+        Rule::new(Scope::Queue, "default").running(2),
+        Rule::new(Scope::Kind, "kind").running(2),
+        Rule::new(Scope::Tenant, "acme").running(2),
+    ] {
+        let (scope, limited) = (own.scope, own.running.is_some());
+        store.put_rule(&own).await.unwrap();
+        store.put_rule(&Rule::new(scope, "*").paused(true)).await.unwrap();
+        let sent = store.send_all(jobs(3).into_iter().map(|job| job.tenant("acme"))).await;
+        assert_eq!(store.admit_all().await, 0, "{scope}");
+        assert!(store.take(node, 10).await.is_empty(), "{scope}");
+        sound(&store).await;
+
+        // Its end leaves the others' own.
+        store.put_rule(&Rule::new(scope, "*")).await.unwrap();
+        store.admit_all().await;
+        let mut running = store.take(node, 10).await;
+        assert_eq!(ids(&running), if limited { &sent[..2] } else { &sent[..] }, "{scope}");
+        store.put_rule(&Rule::new(scope, own.name)).await.unwrap();
+        store.admit_all().await;
+        running.extend(store.take(node, 10).await);
+        assert_eq!(store.complete(node, &fences(&running)).await.unwrap().len(), 3);
+        sound(&store).await;
+    }
+}
+
 /// What runs already counts under a new limit, however it was started.
 pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
     let store = db.jobs();

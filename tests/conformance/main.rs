@@ -491,6 +491,7 @@ conformance! {
             no_more_than_the_limit
             others_pass
             each_by_itself
+            a_pause_of_all_is_one_of_all
             a_new_limit_counts_what_runs
             no_more_starts_than_the_rate
             paused

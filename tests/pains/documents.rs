@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn document(name: &str) -> String {
+pub(crate) fn document(name: &str) -> String {
     read(&root().join("docs").join(name))
 }
 
@@ -51,7 +51,7 @@ fn part<'a>(document: &'a str, heading: &str) -> &'a str {
 }
 
 /// What stands in back quotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
@@ -138,9 +138,10 @@ fn every_fault_names_a_test_that_exists() {
 }
 
 /// Keys of the configuration, by section, as the program reads them.
-fn keys() -> BTreeMap<String, BTreeSet<String>> {
+pub(crate) fn keys() -> BTreeMap<String, BTreeSet<String>> {
     let text = read(&root().join("cli/src/config/keys.rs"));
     let (_, sections) = text.split_once("pub(super) const SECTIONS").unwrap();
+    let (sections, _) = sections.split_once("\n];").unwrap();
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for section in sections.split("Section {").skip(1) {
         let words: Vec<&str> = section.split('"').skip(1).step_by(2).collect();

@@ -8,6 +8,7 @@ mod support;
 
 mod crashes;
 mod documents;
+mod operations;
 mod sharing;
 mod stopping;
 

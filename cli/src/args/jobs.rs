@@ -63,7 +63,7 @@ pub(crate) struct ChangeArgs {
     #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
     pub(crate) delay: Option<Duration>,
     /// Run at this moment, not before.
-    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
     /// Wait in this queue.
     #[arg(long, value_name = "QUEUE")]
@@ -179,6 +179,14 @@ pub(crate) struct FilterArgs {
     /// Only those that were sent before then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) sent_until: Option<Timestamp>,
+}
+
+/// Reads `2026-03-29T12:00:00Z`.
+pub(super) fn timestamp(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "it is not a moment: write date, time and offset, such as 2026-03-29T12:00:00Z or 2026-03-29T14:00:00+02:00"
+            .to_owned()
+    })
 }
 
 /// Reads `2026-03-29T12:00:00Z`, or `2h` for two hours ago.

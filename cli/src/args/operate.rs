@@ -35,7 +35,7 @@ pub(crate) enum QueuesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
-    /// Its name.
+    /// Its name; `*` for all, whatever rules they have. A pause of all and one of a queue end each by itself.
     pub(crate) queue: String,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
@@ -120,7 +120,9 @@ pub(crate) enum NodesCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LocksCommand {
     /// Declare a node dead and release its jobs, each at the cost of its attempt; for when its lease is long and it is known to be gone.
-    #[command(after_help = "Example:\n  jobwright nodes list\n  jobwright locks release 17")]
+    #[command(
+        after_help = "Example:\n  jobwright nodes list\n  jobwright locks release 17 --dry-run\n  jobwright locks release 17"
+    )]
     Release(ReleaseArgs),
 }
 
@@ -128,6 +130,9 @@ pub(crate) enum LocksCommand {
 pub(crate) struct ReleaseArgs {
     /// The number of the node.
     pub(crate) node: i64,
+    /// Only say what would be released.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
     #[command(flatten)]

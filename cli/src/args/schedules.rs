@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use jobwright::{Misfire, Overlap};
 
 use super::OutputArgs;
+use super::jobs::timestamp;
 use super::operate::OperatorArgs;
 use super::send::header;
 
@@ -89,7 +90,7 @@ pub(crate) struct PutArgs {
     #[arg(long, default_value_t)]
     pub(crate) overlap: Overlap,
     /// No occurrence after this moment: `2030-01-01T00:00:00Z`.
-    #[arg(long)]
+    #[arg(long, value_parser = timestamp)]
     pub(crate) until: Option<Timestamp>,
     /// At most this many jobs.
     #[arg(long)]
@@ -134,10 +135,10 @@ pub(crate) struct BackfillArgs {
     /// The schedule's name.
     pub(crate) name: String,
     /// From this moment on.
-    #[arg(long)]
+    #[arg(long, value_parser = timestamp)]
     pub(crate) from: Timestamp,
     /// Up to this moment, without it; not in the future.
-    #[arg(long)]
+    #[arg(long, value_parser = timestamp)]
     pub(crate) to: Timestamp,
     /// Only count them.
     #[arg(long)]

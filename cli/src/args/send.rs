@@ -6,6 +6,8 @@ use clap::Args;
 use jiff::Timestamp;
 use jobwright::JobId;
 
+use super::jobs::timestamp;
+
 pub(super) const SEND_HELP: &str = "\
 --lines: a line, without its newline, is the payload as text/plain; one that is not UTF-8 as application/octet-stream. An empty
 line is a job with an empty text; the end of the input is no line. --jsonl: each line is a JSON document, empty lines are skipped.
@@ -54,7 +56,7 @@ pub(crate) struct SendOptions {
     #[arg(long, value_parser = duration, conflicts_with = "at")]
     pub(crate) delay: Option<Duration>,
     /// Run not before this moment: `2030-01-01T00:00:00Z`.
-    #[arg(long)]
+    #[arg(long, value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
     /// Tries before it becomes a dead letter.
     #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]

@@ -22,8 +22,9 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     }
     let missing = steps.iter().filter(|step| step.applied_at.is_none()).count();
     if args.status && missing > 0 {
-        say(format!("{missing} missing on {}: run `jobwright migrate`", store.describe()));
-    } else if !args.status {
+        return Err(Failure::Failed(format!("{missing} missing on {}: run `jobwright migrate`", store.describe())));
+    }
+    if !args.status {
         let applied = before.iter().filter(|step| step.applied_at.is_none()).count();
         say(format!("{}: {applied} applied now, {} altogether", store.describe(), steps.len()));
     }

@@ -24,10 +24,24 @@ pub(crate) async fn locks(settings: &Settings, command: LocksCommand) -> Result<
     let LocksCommand::Release(args) = command;
     let messages = connect_database(settings).await?;
     let node = args.node;
-    let Some(released) = args.operator.admin(&messages).condemn(NodeId(node)).await? else {
-        return Err(Failure::Failed(format!(
+    let missing = || {
+        Failure::Failed(format!(
             "there is no node {node}: it stopped in good order, or was cleared; `jobwright nodes list` shows those there are"
-        )));
+        ))
+    };
+    if args.dry_run {
+        let nodes = messages.admin().nodes().await?;
+        let found = nodes.iter().find(|known| known.id == NodeId(node)).ok_or_else(missing)?;
+        return match args.output.output {
+            Format::Json => json(&value!({ "dry_run": true, "node": node, "running": found.running })),
+            Format::Table => line(format!(
+                "node {node} ({}) would be declared dead, and the {} jobs it has would be released; its lease ends in {:.1} s",
+                found.name, found.running, found.lease_seconds_left
+            )),
+        };
+    }
+    let Some(released) = args.operator.admin(&messages).condemn(NodeId(node)).await? else {
+        return Err(missing());
     };
     messages.wake_ups_sent().await;
     let (waiting, dead) = (released.waiting, released.dead);

@@ -62,9 +62,12 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
         }
     }
     queues.sort_by(|a, b| a.queue.cmp(&b.queue));
+    let each = rules.iter().find(|rule| rule.name == EACH);
     let rule = |name: &str| {
-        let found = rules.iter().find(|rule| rule.name == name).or_else(|| rules.iter().find(|rule| rule.name == EACH));
-        found.cloned()
+        let mut rule = rules.iter().find(|rule| rule.name == name).or(each)?.clone();
+        // A pause of all is one of those that have a rule of their own too.
+        rule.paused |= each.is_some_and(|each| each.paused);
+        Some(rule)
     };
     let listed: Vec<Listed> = queues.into_iter().map(|status| Listed { rule: rule(&status.queue), status }).collect();
     match output.output {

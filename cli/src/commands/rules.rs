@@ -52,7 +52,8 @@ pub(super) async fn change(
     let admin = operator.admin(&messages);
     let rule = admin.change_rule(scope, name, edit).await?;
     messages.wake_ups_sent().await;
-    line(format!("{scope} {name}: {}", text(&rule)))
+    let said = if rule == Rule::new(scope, name) { "no rule any more".to_owned() } else { text(&rule) };
+    line(format!("{scope} {name}: {said}"))
 }
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {

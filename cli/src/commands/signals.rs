@@ -1,11 +1,18 @@
 //! The signals that ask a process to stop.
 
+use std::time::{Duration, Instant};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
+/// What comes within this time is the same wish: a terminal and `timeout -s INT` signal the whole group, and those who call us pass it on.
+const SAME: Duration = Duration::from_secs(1);
+
 /// What tells a process to stop.
 pub(crate) struct Signals {
+    /// When the last one came that counted.
+    last: Option<Instant>,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -16,14 +23,24 @@ impl Signals {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::Failed(format!("the program can't wait for signals: {error}")))
         };
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            last: None,
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
     /// The name of the next signal.
     pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+        loop {
+            let name = tokio::select! {
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+            };
+            if self.last.is_none_or(|last| last.elapsed() >= SAME) {
+                self.last = Some(Instant::now());
+                return name;
+            }
         }
     }
 }

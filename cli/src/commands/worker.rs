@@ -105,7 +105,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     if broker.is_some() {
         broker_summary(&stats);
     }
-    if forced {
+    if forced && stopping.cut_short() {
         return Err(Failure::Failed("stopped before all handlers had finished".to_owned()));
     }
     ended

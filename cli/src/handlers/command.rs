@@ -162,7 +162,7 @@ impl Program {
         group.signal(Signal::SIGTERM);
         tokio::time::sleep(self.stop_grace).await;
         group.signal(Signal::SIGKILL);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn command(&self, job: &Job) -> (Command, Leash) {

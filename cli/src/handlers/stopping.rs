@@ -1,5 +1,8 @@
 //! How the worker tells its handlers that it stops.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio_util::sync::CancellationToken;
 
 /// In order first, at once when that takes too long for somebody.
@@ -7,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Stopping {
     in_order: CancellationToken,
     at_once: CancellationToken,
+    /// Somebody ran who was told.
+    cut: Arc<AtomicBool>,
 }
 
 impl Stopping {
@@ -21,13 +26,20 @@ impl Stopping {
         self.at_once.cancel();
     }
 
-    /// Returns when they are asked.
-    pub(super) async fn in_order(&self) {
-        self.in_order.cancelled().await;
+    /// Whether a handler ran that was told.
+    pub(crate) fn cut_short(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
     }
 
-    /// Returns when they are to be killed.
+    /// Returns when they are asked. For handlers that run.
+    pub(super) async fn in_order(&self) {
+        self.in_order.cancelled().await;
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns when they are to be killed. For handlers that run.
     pub(super) async fn at_once(&self) {
         self.at_once.cancelled().await;
+        self.cut.store(true, Ordering::Relaxed);
     }
 }

@@ -52,6 +52,12 @@ impl RuleBook {
         of(name).or_else(|| of(EACH))
     }
 
+    /// The same, but a pause of all is one of those that have a rule of their own too.
+    fn holding(&self, scope: Scope, name: &str) -> Option<&Rule> {
+        let each = self.0.get(&(scope, EACH.to_owned()));
+        each.filter(|rule| rule.paused).or_else(|| self.find(scope, name))
+    }
+
     /// The rules that cover a job, with the keys of their gates.
     fn covering(&self, job: &Candidate) -> Vec<(String, &Rule)> {
         let terms = &job.terms;
@@ -63,7 +69,7 @@ impl RuleBook {
             (Scope::Key, terms.limit_key.as_deref()),
         ];
         let covering = names.into_iter().filter_map(|(scope, name)| {
-            let rule = self.find(scope, name?).filter(|rule| rule.limits())?;
+            let rule = self.holding(scope, name?).filter(|rule| rule.limits())?;
             Some((format!("{}{}", scope.prefix(), name?), rule))
         });
         covering.collect()

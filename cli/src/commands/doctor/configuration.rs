@@ -1,11 +1,11 @@
 //! What is configured, and what does not fit together.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jobwright::config::Backend;
 
 use super::Finding;
-use crate::config::Settings;
+use crate::config::{Action, Settings};
 
 const CHECK: &str = "configuration";
 
@@ -14,6 +14,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     let kinds = settings.handlers.len();
     let mut findings = vec![Finding::ok(CHECK, format!("readable; queues run here: {}; {kinds} handlers", dash(&own)))];
     findings.extend(private(settings));
+    findings.extend(programs(settings));
     let external: Vec<&str> = settings.external_queues().map(jobwright::ExternalQueue::name).collect();
     if settings.broker.url.is_none() {
         if !external.is_empty() {
@@ -39,6 +40,42 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Programs that can't be started.
+fn programs(settings: &Settings) -> Vec<Finding> {
+    let commands = settings.handlers.iter().filter_map(|(kind, handler)| match &handler.action {
+        Action::Command(words) => Some((kind, words.first()?)),
+        Action::Url(_) => None,
+    });
+    let faults = commands.filter_map(|(kind, program)| Some((kind, program, fault(program)?)));
+    faults
+        .map(|(kind, program, why)| {
+            let found = format!("`[handlers.{kind}]`: the program `{program}` {why}");
+            Finding::fail(
+                "handlers",
+                found,
+                "correct its `command`, or PATH, which is looked through for a name without a `/`",
+            )
+        })
+        .collect()
+}
+
+/// Why it can't be started.
+fn fault(program: &str) -> Option<&'static str> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = if program.contains('/') {
+        vec![PathBuf::from(program)]
+    } else {
+        std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+    };
+    let there: Vec<_> = places.iter().filter_map(|place| std::fs::metadata(place).ok()).collect();
+    if there.iter().any(|about| about.is_file() && about.permissions().mode() & 0o111 != 0) {
+        return None;
+    }
+    Some(if there.is_empty() { "does not exist" } else { "may not be executed" })
 }
 
 /// Files with payloads or passwords that everybody on this machine may read.

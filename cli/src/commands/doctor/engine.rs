@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jobwright::store::schedules::Which;
+use jobwright::store::{JobFilter, JobState, Page, TimeRange};
+use jobwright::{EVENT_QUEUE, REPLY_QUEUE};
 
 use super::Finding;
 use super::database::Messages;
@@ -18,6 +20,11 @@ const NAMED: usize = 3;
 /// Schedules read at once.
 const SCHEDULES: usize = 100;
 
+/// Replies and events that are counted of each queue.
+const OUTBOUND: usize = 100;
+/// How the error of a job begins that no executor could take up, or says in its middle.
+const UNREADABLE: &str = "can't be read";
+
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
 pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Finding> {
@@ -26,6 +33,8 @@ pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Findi
         patiently(settings, gates(messages)).await,
         patiently(settings, schedules(messages)).await,
         patiently(settings, ahead(messages)).await,
+        patiently(settings, unreadable(messages)).await,
+        patiently(settings, outbound(messages)).await,
     ];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
@@ -123,6 +132,44 @@ async fn ahead(messages: &Messages) -> Checked {
                 is right, a running worker sets right what holds up work (after its start, when it sees the clock set, and every ten minutes). \
                 Timers that somebody asked for stay: `jobwright jobs list --state timer`, `jobs change ID --at …`";
     Ok(Finding::warn(CHECK, some(&found, "; "), todo))
+}
+
+/// Whether there are jobs that no executor could take up.
+async fn unreadable(messages: &Messages) -> Checked {
+    const CHECK: &str = "unreadable jobs";
+    let filter = JobFilter { error: Some(UNREADABLE.to_owned()), ..JobFilter::state(JobState::Dead) };
+    let found = messages.admin().dead_groups(&filter, NAMED).await.map_err(|error| (CHECK, error))?;
+    if found.scanned == 0 {
+        return Ok(Finding::ok(CHECK, "none"));
+    }
+    let example = found.groups.first().map_or_else(String::new, |group| format!(", for instance {}", group.example));
+    let todo = "somebody wrote to the tables by hand, or a payload is beyond what can be read: look with `jobwright jobs show`, mend who sends it, and \
+                send it anew; `jobwright jobs list --state dead --error \"can't be read\"` lists them";
+    Ok(Finding::warn(CHECK, format!("{} dead letters that can't be read{example}", found.scanned), todo))
+}
+
+/// Whether replies and events get away.
+async fn outbound(messages: &Messages) -> Checked {
+    const CHECK: &str = "replies and events";
+    let before = jiff::Timestamp::now() - PATIENCE;
+    let (mut stuck, mut example) = (0, None);
+    for queue in [REPLY_QUEUE, EVENT_QUEUE] {
+        let filter = JobFilter {
+            queue: Some(queue.to_owned()),
+            created: TimeRange { until: Some(before), ..TimeRange::default() },
+            ..JobFilter::default()
+        };
+        let page = Page { limit: OUTBOUND, ..Page::default() };
+        let found = messages.admin().list(&filter, &page).await.map_err(|error| (CHECK, error))?;
+        stuck += found.len();
+        example = example.or_else(|| found.first().map(|job| job.id));
+    }
+    let Some(example) = example else { return Ok(Finding::ok(CHECK, "none waits for long")) };
+    let more = if stuck >= OUTBOUND { " or more" } else { "" };
+    let found = format!("{stuck}{more} have not got away for more than {}, for instance {example}", ago(PATIENCE));
+    let todo = "is the broker there, and a worker that reaches it? One that is refused again and again, or is a dead letter, names a queue that it \
+                can't be sent to: `jobwright jobs show`, mend who asks for it, then `jobwright jobs cancel` or `delete`";
+    Ok(Finding::warn(CHECK, found, todo))
 }
 
 /// The first few, and how many there are.

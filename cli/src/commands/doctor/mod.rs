@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use jobwright::ErrorKind;
 use serde::Serialize;
+use tokio_postgres::error::SqlState;
 
 use crate::args::DoctorArgs;
 use crate::config::Settings;
@@ -70,11 +71,31 @@ impl Finding {
         Self { todo: Some(todo.into()), ..Self::new(check, State::Fail, found) }
     }
 
-    /// What the library said.
+    /// What the library said. A right that this role does not have is no fault of what is looked at.
     pub(super) fn error(check: &'static str, error: jobwright::Error, todo: &str) -> Self {
+        if let Some(what) = denied(&error) {
+            return Self::warn(
+                check,
+                format!("could not be looked at: {what}"),
+                "ask as a role that may (`grant select on …`; docs/operations.md, \"Roles\", has an operator's); nothing else depends on this check",
+            );
+        }
         let unreachable = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Busy);
         Self { unreachable, ..Self::fail(check, Failure::from(error).to_string(), todo) }
     }
+}
+
+/// The right that the role lacks, if that is the cause.
+fn denied(error: &jobwright::Error) -> Option<String> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::as_db_error)
+        {
+            return (*error.code() == SqlState::INSUFFICIENT_PRIVILEGE).then(|| error.message().to_owned());
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Runs all checks. A configuration that can't be read is the first finding, and the last.

@@ -33,4 +33,4 @@ where not exists (select from {schema}.slot s where s.key = b.gate)
   and not exists (select from {schema}.rule r
                   where r.scope = b.scope and (r.paused or r.running = 0)
                     and (r.name = b.name
-                         or r.name = '*' and not exists (select from {schema}.rule own where own.scope = b.scope and own.name = b.name)))
+                         or r.name = '*' and (r.paused or not exists (select from {schema}.rule own where own.scope = b.scope and own.name = b.name))))

@@ -33,4 +33,4 @@ where not exists (select 1 from jobwright_slot s where s.key = b.gate)
   and not exists (select 1 from jobwright_rule r
                   where r.scope = b.scope and (r.paused or r.running = 0)
                     and (r.name = b.name
-                         or r.name = '*' and not exists (select 1 from jobwright_rule own where own.scope = b.scope and own.name = b.name)))
+                         or r.name = '*' and (r.paused or not exists (select 1 from jobwright_rule own where own.scope = b.scope and own.name = b.name))))

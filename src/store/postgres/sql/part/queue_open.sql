@@ -2,5 +2,5 @@
 (select not exists (
     select from {schema}.rule r
     where r.scope = 'queue' and r.paused
-      and (r.name = {queue} or r.name = '*' and not exists (select from {schema}.rule own where own.scope = 'queue' and own.name = {queue}))
+      and r.name in ({queue}, '*')
 ))

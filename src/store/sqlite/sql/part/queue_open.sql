@@ -2,5 +2,5 @@
 not exists (
     select 1 from jobwright_rule q
     where q.scope = 'queue' and q.paused
-      and (q.name = :queue or q.name = '*' and not exists (select 1 from jobwright_rule own where own.scope = 'queue' and own.name = :queue))
+      and q.name in (:queue, '*')
 )
