@@ -55,7 +55,9 @@ async fn take_in<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, mes
     let mut aside = Vec::new();
     let mut good: Vec<(&Incoming, Submission)> = Vec::new();
     for message in messages {
-        match wire::submission(message, node.messages.limits) {
+        let read = wire::submission(message, node.messages.limits);
+        let rules = broker.config().submit_rules.as_ref();
+        match read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission)) {
             Ok(submission) => good.push((message, submission)),
             Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
         }
