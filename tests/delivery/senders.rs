@@ -24,6 +24,9 @@ fn submission(id: JobId, user: Option<&str>, kind: &str, more: &[(&str, &str)]) 
     }
 }
 
+/// Who sends as whom, what kind, with which headers, and why it is refused.
+type Case<'a> = (&'a Client, Option<&'a str>, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_submits_is_known_and_may_only_what_the_rules_say() {
     if amqp_url().is_none() {
@@ -55,7 +58,7 @@ async fn who_submits_is_known_and_may_only_what_the_rules_say() {
     assert_eq!(kept.headers.get("sentBy").map(String::as_str), Some("shop"));
 
     let (queue, tenant) = (("queue", "billing"), ("tenant", "acme"));
-    let cases: [(&Client, Option<&str>, &str, &[(&str, &str)], &str); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&shop, Some("shop"), "pay", &[queue, tenant], "`kinds` does not allow \"pay\""),
         (&shop, Some("shop"), "invoice-send", &[tenant], "`queues` does not allow \"default\""),
         (&shop, Some("shop"), "invoice-send", &[queue, ("tenant", "ajax")], "`tenants` does not allow \"ajax\""),
