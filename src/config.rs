@@ -3,6 +3,7 @@
 
 mod broker;
 mod history;
+mod submit;
 pub(crate) mod url;
 
 use std::fmt;
@@ -12,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 
 pub use self::broker::{BrokerConfig, QueueType};
 pub use self::history::{HistoryConfig, Keep, parse_span};
+pub(crate) use self::submit::allows;
+pub use self::submit::{SubmitRule, SubmitRules};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 

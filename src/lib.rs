@@ -88,7 +88,10 @@ mod tls;
 
 pub use admin::Admin;
 pub use broker::{Broker, BrokerMode, BrokerStats};
-pub use config::{BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret};
+pub use config::{
+    BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret, SubmitRule,
+    SubmitRules,
+};
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use executor::{

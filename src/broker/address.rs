@@ -34,6 +34,14 @@ pub(super) struct Address {
 pub(super) struct Addresses(Vec<Address>);
 
 impl Addresses {
+    /// As whom we connect, if that is the same everywhere, and the broker does not find out by a certificate.
+    pub(super) fn user(&self) -> Option<&str> {
+        let by_name = |address: &Address| address.uri.query.auth_mechanism != Some(SASLMechanism::External);
+        let user = self.0.first()?.uri.authority.userinfo.username.as_str();
+        let same = |address: &Address| by_name(address) && address.uri.authority.userinfo.username == user;
+        self.0.iter().all(same).then_some(user)
+    }
+
     pub(super) fn new(config: &BrokerConfig) -> Result<Self> {
         let Some(url) = &config.url else {
             return Err(Error::config("broker.url is missing: use `amqp://user:password@host:5672/vhost`"));

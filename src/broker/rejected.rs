@@ -134,7 +134,14 @@ impl RejectedMessages<'_> {
         };
         let (tags, out): (Vec<_>, Vec<_>) = messages
             .into_iter()
-            .map(|message| (message.tag, wire::again(source.clone(), &message.properties, message.raw)))
+            .map(|message| {
+                let mut out = wire::again(source.clone(), &message.properties, message.raw);
+                // In the name of whoever does it: what is kept of the sender's may be made up, and the broker lets nobody use another's.
+                if let Some(user) = self.broker.hub.addresses.user().and_then(|user| short(user).ok()) {
+                    out.properties = out.properties.with_user_id(user);
+                }
+                (message.tag, out)
+            })
             .unzip();
         let outcomes = self.broker.publish(out).await;
         let confirmed = tags.into_iter().zip(outcomes).filter(|(_, outcome)| *outcome == Published::Acked);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::submit::{SubmitRules, is_pattern};
 use super::{Secret, duration};
 use crate::error::{Error, Result};
 use crate::job::is_reserved_by_broker;
@@ -45,6 +46,9 @@ pub struct BrokerConfig {
     pub intake_rate: u32,
     /// The same in bytes: 65,536 or more. 0, the default: no limit.
     pub intake_bytes: u32,
+    /// Who may submit what, by the broker's users, who then have to say who they are (property `user_id`, which the broker checks). Default:
+    /// everybody whom the broker lets write to the queue may submit everything.
+    pub submit_rules: Option<SubmitRules>,
     /// Deadline for making a connection to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
@@ -72,6 +76,7 @@ impl Default for BrokerConfig {
             reply_to: None,
             intake_rate: 0,
             intake_bytes: 0,
+            submit_rules: None,
             connect_timeout: Duration::from_secs(5),
             confirm_timeout: Duration::from_secs(10),
             heartbeat: Duration::from_secs(10),
@@ -99,11 +104,14 @@ impl BrokerConfig {
         }
         for pattern in self.reply_to.iter().flatten() {
             let name = pattern.strip_suffix('*').unwrap_or(pattern);
-            if pattern.is_empty() || name.contains('*') || name.len() > 255 || is_reserved_by_broker(name) {
+            if !is_pattern(pattern) || name.len() > 255 || is_reserved_by_broker(name) {
                 return Err(Error::config(format!(
                     "broker.reply_to has {pattern:?}; use names of queues, or beginnings of names with a * at their end, of `amq.` none but `amq.gen-`"
                 )));
             }
+        }
+        for (user, rule) in self.submit_rules.iter().flatten() {
+            rule.validate(user)?;
         }
         if self.depth == 0 || self.depth > 1_000_000 {
             return Err(Error::config(format!("broker.depth is {}; use 1 to 1000000", self.depth)));

@@ -23,7 +23,7 @@ pub(crate) use numbers::check as check_numbers;
 pub use outcome::{JobError, Outcome, RetryAdvice};
 pub use payload::Payload;
 pub use repeating::{Misfire, NewSchedule, Overlap, SCHEDULE, SCHEDULED_AT, ScheduleSpec};
-pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO};
+pub use reply::{CORRELATION_ID, EVENT_QUEUE, REPLY_OF, REPLY_QUEUE, REPLY_TO, SENT_BY};
 pub(crate) use reply::{is_direct, is_reserved_by_broker};
 pub use retry::{RetryPolicy, parse_duration};
 pub use schedule::Schedule;

@@ -14,6 +14,8 @@ pub const REPLY_QUEUE: &str = "jobwright.reply";
 pub const REPLY_TO: &str = "replyTo";
 /// Header of a reply: the job whose result it is.
 pub const REPLY_OF: &str = "jobId";
+/// Header of a job that was submitted over the broker: who sent it, as the broker knows its users. Producers can't write it themselves.
+pub const SENT_BY: &str = "sentBy";
 /// Header of a job: what its result is to be recognised by.
 pub const CORRELATION_ID: &str = "correlationId";
 

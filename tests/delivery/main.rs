@@ -47,6 +47,7 @@ mod poison;
 mod raw;
 mod relay;
 mod running;
+mod senders;
 mod sending;
 mod site;
 mod soak;

@@ -39,6 +39,9 @@ pub(super) struct Section {
     pub(super) keys: &'static [(&'static str, Kind)],
 }
 
+/// By the broker's users.
+pub(super) const SUBMIT_RULES: &str = "submit.rules";
+
 /// Everything that can be set.
 pub(super) const SECTIONS: &[Section] = &[
     Section {
@@ -75,6 +78,11 @@ pub(super) const SECTIONS: &[Section] = &[
             ("confirm_timeout", Kind::Duration),
             ("heartbeat", Kind::Duration),
         ],
+    },
+    Section {
+        name: SUBMIT_RULES,
+        named: true,
+        keys: &[("kinds", Kind::Words), ("queues", Kind::Words), ("tenants", Kind::Words)],
     },
     Section {
         name: "executor",

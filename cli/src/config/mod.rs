@@ -19,7 +19,7 @@ use jobwright::{BrokerConfig, Config, DEFAULT_QUEUE, DatabaseConfig, ExecutorCon
 
 use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
-use self::keys::Value;
+use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
 pub(crate) use self::sources::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
 use self::sources::{apply_environment, apply_file, shout};
@@ -119,8 +119,16 @@ impl Settings {
     /// A section was there, even if it was empty.
     fn mention(&mut self, section: &str, name: &str) {
         match section {
+            "queues" | "handlers" if name.is_empty() => {}
             "queues" => drop(self.queues.entry(name.to_owned()).or_default()),
             "seal_keys" => drop(self.seal_draft.keys.entry(name.to_owned()).or_default()),
+            SUBMIT_RULES => {
+                let rules = self.broker.submit_rules.get_or_insert_default();
+                // Without one that is named nobody may submit.
+                if !name.is_empty() {
+                    rules.entry(name.to_owned()).or_default();
+                }
+            }
             "handlers" => drop(self.drafts.entry(name.to_owned()).or_default()),
             _ => {}
         }
@@ -131,6 +139,7 @@ impl Settings {
         let known: Vec<&String> = match section {
             "queues" => self.queues.keys().collect(),
             "seal_keys" => self.seal_draft.keys.keys().collect(),
+            SUBMIT_RULES => self.broker.submit_rules.iter().flatten().map(|(user, _)| user).collect(),
             _ => self.drafts.keys().collect(),
         };
         known.into_iter().find(|name| shout(name) == shouted).cloned().unwrap_or_else(|| shouted.to_ascii_lowercase())
@@ -173,6 +182,15 @@ impl Settings {
             ("broker", "connect_timeout", Value::Duration(limit)) => broker.connect_timeout = limit,
             ("broker", "confirm_timeout", Value::Duration(limit)) => broker.confirm_timeout = limit,
             ("broker", "heartbeat", Value::Duration(interval)) => broker.heartbeat = interval,
+            (SUBMIT_RULES, key, Value::Words(words)) => {
+                let rule = broker.submit_rules.get_or_insert_default().entry(name.to_owned()).or_default();
+                let list = match key {
+                    "kinds" => &mut rule.kinds,
+                    "queues" => &mut rule.queues,
+                    _ => &mut rule.tenants,
+                };
+                *list = Some(words);
+            }
             ("queues", key, value) => self.queues.entry(name.to_owned()).or_default().set(key, value)?,
             ("handlers", key, value) => self.drafts.entry(name.to_owned()).or_default().set(key, value)?,
             ("seal", key, value) => self.seal_draft.set(key, value)?,
@@ -198,10 +216,14 @@ impl Settings {
             user.is_some_and(|user| user.contains(':')) || url.contains("password=")
         };
         urls.clone().any(password)
+            || self.seal_draft.holds_secret()
             || self.drafts.values().filter_map(Draft::url).any(|url| password(url) || url.expose().contains('?'))
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
+        for (user, rule) in self.broker.submit_rules.iter().flatten() {
+            rule.validate(user)?;
+        }
         for (name, queue) in &mut self.queues {
             queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
         }

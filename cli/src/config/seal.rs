@@ -40,6 +40,11 @@ impl Draft {
         Ok(())
     }
 
+    /// A key itself was given, and not the file that it is in.
+    pub(super) fn holds_secret(&self) -> bool {
+        self.keys.values().any(|key| key.secret.is_some())
+    }
+
     /// `None`: nothing is sealed.
     pub(super) fn finish(self) -> Result<Option<Seal>, String> {
         let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Settings;
-use super::keys::{SECTIONS, Section, nearest, section};
+use super::keys::{SECTIONS, SUBMIT_RULES, Section, nearest, section};
 use crate::failure::Failure;
 
 const PREFIX: &str = "JOBWRIGHT_";
@@ -53,7 +53,8 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         Failure::Usage(format!("{shown}, line {line}: {}", error.message()))
     })?;
-    for (name, content) in &table {
+    for (name, content) in rooted(&table, &shown.to_string())? {
+        let (name, content) = (name.as_str(), content);
         let unknown = |what: &str, meant: Option<&str>| {
             Failure::Usage(format!("unknown {what} in {shown}; did you mean `{}`?", meant.unwrap_or_default()))
         };
@@ -66,6 +67,7 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
             |path: &str| Failure::Usage(format!("`{path}` in {shown} is not a section: write `[{name}{example}]`"));
         let content = content.as_table().ok_or_else(|| not_a_table(name))?;
         if section.named {
+            settings.mention(section.name, "");
             for (own, content) in content {
                 let path = format!("{name}.{own}");
                 let content = content.as_table().ok_or_else(|| not_a_table(&path))?;
@@ -76,6 +78,28 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
         }
     }
     Ok(())
+}
+
+/// The sections of a file by their names, of which one has two parts.
+fn rooted<'a>(table: &'a toml::Table, file: &str) -> Result<Vec<(String, &'a toml::Value)>, Failure> {
+    let mut sections = Vec::new();
+    for (name, content) in table {
+        match SUBMIT_RULES.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.')) {
+            None => sections.push((name.clone(), content)),
+            Some(inner) => {
+                let Some(inside) = content.as_table() else {
+                    let what = format!("`{name}` in {file} is not a section: write `[{SUBMIT_RULES}.USER]`");
+                    return Err(Failure::Usage(what));
+                };
+                if let Some(other) = inside.keys().find(|key| *key != inner) {
+                    let what = format!("unknown key `{name}.{other}` in {file}; did you mean `{SUBMIT_RULES}`?");
+                    return Err(Failure::Usage(what));
+                }
+                sections.extend(inside.values().map(|content| (SUBMIT_RULES.to_owned(), content)));
+            }
+        }
+    }
+    Ok(sections)
 }
 
 fn apply_section(

@@ -25,7 +25,7 @@ pub(crate) use self::delivery::{delivery, read_delivery};
 pub(crate) use self::envelope::{event, external, reply};
 pub(crate) use self::refused::{again, dead, death, rejected, rejected_report};
 pub(crate) use self::report::report;
-pub(crate) use self::submission::submission;
+pub(crate) use self::submission::{allowed, submission};
 use super::{Incoming, Names, Outgoing};
 use crate::error::Error;
 use crate::job::{Fence, JobId, Payload, RetryAdvice};

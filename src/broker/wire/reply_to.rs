@@ -2,7 +2,7 @@
 
 use super::Names;
 use super::headers::short;
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, allows};
 use crate::job::{is_direct, is_reserved_by_broker};
 
 /// How the queues of every installation end, whatever its prefix.
@@ -34,7 +34,7 @@ pub(super) fn address<'a>(names: &Names, config: &BrokerConfig, to: &'a str) -> 
         return Err("it is a queue of this installation's own");
     }
     let allowed = match &config.reply_to {
-        Some(patterns) => patterns.iter().any(|pattern| matches(pattern, to)),
+        Some(patterns) => allows(patterns, to),
         // Nor in place of another installation that shares the vhost.
         None => !RESERVED_ENDS.iter().any(|end| to.ends_with(end)),
     };
@@ -47,9 +47,4 @@ fn is_ours(names: &Names, queue: &str) -> bool {
         .any(|name| name == queue)
         || queue.starts_with(&names.deliveries(""))
         || queue.starts_with(&names.external(""))
-}
-
-/// A name, or the beginning of one with a `*`.
-fn matches(pattern: &str, name: &str) -> bool {
-    pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }

@@ -11,15 +11,16 @@ use uuid::{Builder, Uuid, Variant, Version};
 use super::fields::{Fields, as_text, bad, quoted};
 use super::headers::is_reserved;
 use super::{Incoming, Refusal, body, digest, priority};
+use crate::config::SubmitRules;
 use crate::job::{
-    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Submission, Terms, Unique,
-    parse_duration,
+    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY, Submission, Terms,
+    Unique, parse_duration,
 };
 
 /// Longest id, in bytes.
 const ID_MAX: usize = 255;
 /// Headers that say what the job is, or described the job they were copied from: not kept as headers.
-const CONSUMED: [&str; 15] = [
+const CONSUMED: [&str; 16] = [
     "jobKind",
     "jobPriority",
     "queue",
@@ -35,6 +36,7 @@ const CONSUMED: [&str; 15] = [
     "attempt",
     "version",
     "headersLeftOut",
+    SENT_BY,
 ];
 /// What JMS clients put into `JMSType` when they mean the class of the message, not what it is about.
 const JMS_CLASSES: [&str; 6] =
@@ -59,7 +61,27 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
     for (name, value) in own_headers(fields, name)? {
         job = job.header(name, value);
     }
-    checked(job, limits)
+    let mut submission = checked(job, limits)?;
+    // Not part of what tells it from others: the same message is the same job, whoever sends it again.
+    if let Some(user) = message.properties.user_id().as_ref().filter(|user| !user.as_str().is_empty()) {
+        submission.message.headers.insert(SENT_BY.to_owned(), user.to_string());
+    }
+    Ok(submission)
+}
+
+/// Refuses what its sender may not submit. The broker has checked who that is.
+pub(crate) fn allowed(submission: &Submission, rules: Option<&SubmitRules>) -> Result<(), Refusal> {
+    let (Some(rules), message) = (rules, &submission.message) else { return Ok(()) };
+    let refused = |text| Err(Refusal::new("not-allowed", text));
+    let Some(user) = message.headers.get(SENT_BY) else {
+        return refused("the message does not say who sends it: set user_id to the user of the connection".to_owned());
+    };
+    let Some(rule) = rules.get(user) else {
+        return refused(format!("the user {} may not submit: `[submit.rules]` does not list it", quoted(user)));
+    };
+    let tenant = message.terms.tenant.as_deref();
+    rule.check(&message.kind, &message.queue, tenant)
+        .or_else(|why| refused(format!("the user {} may not submit this: {why}", quoted(user))))
 }
 
 /// Its id, and the producer's name for it if that is not a UUID.

@@ -75,9 +75,12 @@ async fn take_in<S: Store>(
     held: &mut Held,
 ) {
     let mut aside = Vec::new();
+    let rules = broker.config().submit_rules.as_ref();
     let mut good = Vec::new();
     for message in came {
-        match wire::submission(&message, node.messages.limits).and_then(|submission| encoded(node, submission)) {
+        let read = wire::submission(&message, node.messages.limits);
+        let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
+        match allowed.and_then(|submission| encoded(node, submission)) {
             Ok(submission) => good.push((message, submission)),
             Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
         }

@@ -34,15 +34,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "an-unconfirmed-hand-out-is-not-taken-back",
         "src/executor/broker/external.rs",
-        ".filter(|(_, outcome)| *outcome != Published::Acked)",
-        ".filter(|(_, outcome)| *outcome != Published::Acked && !($on && *outcome == Published::Unknown))",
+        "Fate::Returned | Fate::Later => back.push(job.fence()),",
+        "Fate::Returned | Fate::Later => if !$on { back.push(job.fence()) },",
         "binary(delivery) & test(/a_hand_out_whose_confirm_got_lost/)",
     ),
     of(
         "events-go-before-they-are-confirmed",
         "src/executor/broker/relay.rs",
-        "Published::Acked => self.report(job, Ok(Verdict::Release)).await,",
-        "Published::Acked => self.report(job, Ok(Verdict::Release)).await,\n                Published::Unknown if $on => self.report(job, Ok(Verdict::Release)).await,",
+        "Fate::Later => End::Later,",
+        "Fate::Later => if $on { End::Sent } else { End::Later },",
         "binary(delivery) & test(/an_event_whose_confirm_is_lost/)",
     ),
     of(

@@ -1,0 +1,73 @@
+//! Who may submit what over the broker.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+/// Who may submit: by the names of the broker's users. Whoever is not listed may submit nothing.
+pub type SubmitRules = BTreeMap<String, SubmitRule>;
+
+/// What a user of the broker may submit: names, or beginnings of names such as `invoice-*`. What is not said is not limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SubmitRule {
+    /// Kinds of jobs.
+    pub kinds: Option<Vec<String>>,
+    /// Queues.
+    pub queues: Option<Vec<String>>,
+    /// Tenants; with this, a job needs one.
+    pub tenants: Option<Vec<String>>,
+}
+
+impl SubmitRule {
+    fn lists(&self) -> [(&'static str, Option<&Vec<String>>); 3] {
+        [("kinds", self.kinds.as_ref()), ("queues", self.queues.as_ref()), ("tenants", self.tenants.as_ref())]
+    }
+
+    /// Checks the rule of a user.
+    ///
+    /// # Errors
+    /// When it can't be meant.
+    pub fn validate(&self, user: &str) -> Result<()> {
+        let error = |what: String| Error::config(format!("`[submit.rules]` of the user {user:?}: {what}"));
+        if user.is_empty() {
+            return Err(error("name the user".to_owned()));
+        }
+        for (what, patterns) in self.lists() {
+            let Some(patterns) = patterns else { continue };
+            if patterns.is_empty() {
+                return Err(error(format!("`{what}` allows nothing; name some, or leave it out to allow all")));
+            }
+            if let Some(bad) = patterns.iter().find(|pattern| !is_pattern(pattern)) {
+                return Err(error(format!(
+                    "`{what}` has {bad:?}; use names, or beginnings of names with a * at their end"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what it does not allow, with the reason.
+    pub(crate) fn check(&self, kind: &str, queue: &str, tenant: Option<&str>) -> std::result::Result<(), String> {
+        for ((what, patterns), value) in self.lists().into_iter().zip([Some(kind), Some(queue), tenant]) {
+            let Some(patterns) = patterns else { continue };
+            let Some(value) = value else { return Err(format!("`{what}` is limited, and the job has none")) };
+            if !allows(patterns, value) {
+                return Err(format!("`{what}` does not allow {value:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name, or the beginning of one with a `*` at its end.
+pub(crate) fn is_pattern(pattern: &str) -> bool {
+    !pattern.is_empty() && !pattern.strip_suffix('*').unwrap_or(pattern).contains('*')
+}
+
+/// Whether one of the patterns is this name, or the beginning of it.
+pub(crate) fn allows(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start)))
+}
