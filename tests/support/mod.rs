@@ -94,6 +94,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Writes into a waiting job what no job has, as somebody's own SQL could.
     async fn spoil(&self, id: JobId);
 
+    /// Lets whatever moves this job to those that wait fail, and its transaction with it.
+    async fn refuse(&self, id: JobId);
+
     /// Removes all rules, as somebody's own SQL could: nobody is told.
     async fn lose_rules(&self);
 

@@ -263,6 +263,15 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         self.raw(&format!("update {{schema}}.job set terms = '{{\"tenant\": 5}}' where id = '{id}'")).await;
     }
 
+    async fn refuse(&self, id: JobId) {
+        let create = format!(
+            "create function {{schema}}.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+             create trigger refuse before insert on {{schema}}.job for each row when (new.id = '{id}')
+             execute function {{schema}}.refuse()"
+        );
+        self.raw(&create).await;
+    }
+
     async fn lose_rules(&self) {
         self.raw("delete from {schema}.rule").await;
     }

@@ -158,6 +158,14 @@ impl SqlDb for SqliteDb {
         self.raw(format!("update jobwright_job set headers = '[]' where id = x'{id}'")).await;
     }
 
+    async fn refuse(&self, id: JobId) {
+        let id = id.as_uuid().simple();
+        let create = format!(
+            "create trigger refuse before insert on jobwright_job when new.id = x'{id}' begin select raise(abort, 'refused'); end"
+        );
+        self.raw(create).await;
+    }
+
     async fn lose_rules(&self) {
         self.raw("delete from jobwright_rule").await;
     }
