@@ -425,6 +425,7 @@ conformance! {
             met_one_at_a_time
             met_by_a_delivery
             met_by_a_hand_out
+            met_by_an_admission
             run_again_is_buried_again
             remembered_as_any_dead_letter
         }
