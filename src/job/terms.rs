@@ -50,6 +50,22 @@ impl Terms {
         (!self.is_empty()).then(|| serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned()))
     }
 
+    /// Reads what admission goes by, whatever else may be wrong with them: one job that can't be read must not keep all others waiting. It is
+    /// let through by its own gates, and whoever claims it then finds out.
+    pub(crate) fn of_gates(text: &str) -> Self {
+        Self::from_json(text).unwrap_or_else(|_| {
+            let found: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+            // As the triggers of the schema take it: `terms ->> 'group'`.
+            let text = |name: &str| match found.get(name)? {
+                serde_json::Value::Null => None,
+                serde_json::Value::String(text) => Some(text.clone()),
+                other => Some(other.to_string()),
+            };
+            let ordered = found.get("ordered").and_then(serde_json::Value::as_bool).unwrap_or_default();
+            Self { group: text("group"), ordered, tenant: text("tenant"), limit_key: text("limit"), ..Self::default() }
+        })
+    }
+
     /// Reads what is stored. What this build does not know is left alone; what it can't read is an error and never ignored: a job
     /// without its group would run beside what it must not.
     pub(crate) fn from_json(text: &str) -> Result<Self> {

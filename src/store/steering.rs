@@ -8,10 +8,41 @@ use serde::Serialize;
 
 use super::{JobFilter, JobState, RetryOptions, Steered};
 use crate::error::{Error, Result};
-use crate::job::{Fence, NodeId};
+use crate::job::{Fence, JobId, NodeId};
 
 /// How many jobs one transaction takes: what is to be done to a million is done in many short ones.
 pub(crate) const CHUNK: usize = 5_000;
+
+/// One transaction of an action: which jobs, and where they stand among all that are meant.
+pub(crate) struct Part {
+    pub(crate) filter: JobFilter,
+    /// So many come before them,
+    pub(crate) before: usize,
+    /// of so many.
+    pub(crate) all: usize,
+}
+
+impl Part {
+    /// `None`: there may be more of them than one transaction takes, or their places matter, so they have to be chosen first.
+    pub(crate) fn whole(filter: &JobFilter, action: &Action) -> Option<Vec<Self>> {
+        let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);
+        let counted = matches!(action, Action::Retry { limit, spread } if limit.is_some() || !spread.is_zero());
+        (few && !counted).then(|| vec![Self { filter: filter.clone(), before: 0, all: 0 }])
+    }
+
+    /// Chosen jobs, some thousands at a time. One part even if there are none: that somebody tried is in the audit too.
+    pub(crate) fn cut(filter: &JobFilter, ids: &[JobId]) -> Vec<Self> {
+        let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
+        chunks.resize(chunks.len().max(1), &[]);
+        let all = ids.len();
+        let part = |(place, ids): (usize, &[JobId])| Self {
+            filter: JobFilter { ids: Some(ids.to_vec()), ..filter.clone() },
+            before: place * CHUNK,
+            all,
+        };
+        chunks.into_iter().enumerate().map(part).collect()
+    }
+}
 
 /// How long ahead a due date may be.
 const FARTHEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);

@@ -31,6 +31,7 @@ mod ledger;
 mod limits;
 mod locks;
 mod lost;
+mod many;
 mod misfires;
 mod moving;
 mod nodes;
@@ -415,11 +416,16 @@ conformance! {
         }
     }
     sql {
+        many {
+            run_again_in_many_transactions
+            run_again_one_after_the_other_in_many_transactions
+        }
         unreadable {
             met_by_a_claim
             met_one_at_a_time
             met_by_a_delivery
             met_by_a_hand_out
+            met_by_an_admission
             run_again_is_buried_again
             remembered_as_any_dead_letter
         }

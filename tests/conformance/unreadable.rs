@@ -1,6 +1,6 @@
 //! Rows that somebody's own SQL wrote and no job can be made of: each becomes a dead letter, and its queue goes on.
 
-use jobwright::store::{Action, Ending, HistoryFilter, JobFilter, JobState, Order, Store as _};
+use jobwright::store::{Action, Ending, HistoryFilter, JobFilter, JobState, Order, Rule, Scope, Store as _};
 use jobwright::{JobId, Keep};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
@@ -68,6 +68,26 @@ pub(crate) async fn met_by_a_hand_out<T: SqlDb>(db: &T) {
     let taken = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
     sorted_out(&store, &sent, &taken).await;
     assert_eq!(store.count(JobState::External).await, 3);
+}
+
+/// Its group goes on when it is buried, and so do others.
+pub(crate) async fn met_by_an_admission<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.put_rule(&Rule::new(Scope::Queue, "default").running(10)).await.unwrap();
+    let group = store.send_all(jobs(2).into_iter().map(|job| job.exclusive("group"))).await;
+    let limited = store.send_all(jobs(3)).await;
+    for id in [group[0], limited[0]] {
+        db.spoil(id).await;
+    }
+    store.admit_all().await;
+    assert_eq!(ids(&store.take(node, 10).await), limited[1..]);
+    store.admit_all().await;
+    assert_eq!(ids(&store.take(node, 10).await), group[1..]);
+    for id in [group[0], limited[0]] {
+        assert_eq!(store.state(id).await, Some(JobState::Dead));
+    }
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
 }
 
 /// It is put back as any dead letter, and buried again.

@@ -22,7 +22,7 @@ fn document() -> Payload {
 
 fn job(n: usize) -> NewJob {
     // Not alike, so that the statement of each test is the one it is about.
-    NewJob::new(if n % 2 == 0 { "even" } else { "odd" }, document())
+    NewJob::new(if n.is_multiple_of(2) { "even" } else { "odd" }, document())
 }
 
 fn messages(change: impl Fn(NewJob) -> NewJob) -> Vec<JobMessage> {

@@ -91,8 +91,11 @@ pub(crate) trait SqlDb: TestDb {
     /// The same place as a process opens it that keeps the past.
     async fn remembering(&self, keep: jobwright::Keep) -> Self::Store;
 
-    /// Writes into a waiting job what no job has, as somebody's own SQL could.
+    /// Writes into a waiting or blocked job what no job has, as somebody's own SQL could.
     async fn spoil(&self, id: JobId);
+
+    /// Lets whatever moves this job to those that wait fail, and its transaction with it.
+    async fn refuse(&self, id: JobId);
 
     /// Removes all rules, as somebody's own SQL could: nobody is told.
     async fn lose_rules(&self);

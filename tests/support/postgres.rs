@@ -260,7 +260,19 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn spoil(&self, id: JobId) {
-        self.raw(&format!("update {{schema}}.job set terms = '{{\"tenant\": 5}}' where id = '{id}'")).await;
+        for table in ["job", "blocked_job"] {
+            let set = "terms = coalesce(terms, '{}') || '{\"tenant\": 5}'";
+            self.raw(&format!("update {{schema}}.{table} set {set} where id = '{id}'")).await;
+        }
+    }
+
+    async fn refuse(&self, id: JobId) {
+        let create = format!(
+            "create function {{schema}}.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+             create trigger refuse before insert on {{schema}}.job for each row when (new.id = '{id}')
+             execute function {{schema}}.refuse()"
+        );
+        self.raw(&create).await;
     }
 
     async fn lose_rules(&self) {

@@ -155,7 +155,18 @@ impl SqlDb for SqliteDb {
 
     async fn spoil(&self, id: JobId) {
         let id = id.as_uuid().simple();
-        self.raw(format!("update jobwright_job set headers = '[]' where id = x'{id}'")).await;
+        for table in ["jobwright_job", "jobwright_blocked_job"] {
+            let set = "headers = '[]', terms = json_set(coalesce(terms, '{}'), '$.tenant', 5)";
+            self.raw(format!("update {table} set {set} where id = x'{id}'")).await;
+        }
+    }
+
+    async fn refuse(&self, id: JobId) {
+        let id = id.as_uuid().simple();
+        let create = format!(
+            "create trigger refuse before insert on jobwright_job when new.id = x'{id}' begin select raise(abort, 'refused'); end"
+        );
+        self.raw(create).await;
     }
 
     async fn lose_rules(&self) {

@@ -107,7 +107,7 @@ fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>)> {
             place: if blocked { Place::Blocked } else { Place::Waiting },
             kind: rows::get(row, 4)?,
             queue: rows::get(row, 5)?,
-            terms: rows::terms(row, 6)?,
+            terms: rows::gates(row, 6)?,
             holds: rows::get(row, 7)?,
             gate: rows::get(row, 8)?,
             share: rows::get(row, 9)?,

@@ -1,6 +1,7 @@
 //! Dead letters: what they died of, and how they run again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -10,6 +11,7 @@ use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::groups::{Grouping, SCANNED};
+use crate::store::steering::Part;
 use crate::store::{DeadGroup, DeadGroups, JobFilter, RetryOptions, Steered};
 
 /// What a retry would touch.
@@ -25,24 +27,18 @@ pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &Re
     steered(&rows)
 }
 
-/// Makes them run again.
-pub(super) async fn run(
-    shared: &Arc<Shared>,
-    batch: &Batch,
-    filter: &JobFilter,
-    options: &RetryOptions,
-) -> Result<Steered> {
-    let filter = Filter::from(filter);
-    let (limit, spread, sql) = (limit(options), rows::micros(options.spread), &shared.sql);
-    let rows = if limit.is_none() && spread == 0 {
-        batch.query(&sql.retry, &filter.params(&[])).await?
-    } else {
-        batch.query(&sql.retry_some, &filter.params(&[&limit, &spread])).await?
-    };
-    steered(&rows)
+/// Makes them run again: at once, or one after the other.
+pub(super) async fn run(shared: &Arc<Shared>, batch: &Batch, part: &Part, spread: Duration) -> Result<Steered> {
+    let (filter, sql) = (Filter::from(&part.filter), &shared.sql);
+    if spread.is_zero() {
+        return steered(&batch.query(&sql.retry, &filter.params(&[])).await?);
+    }
+    let (spread, before, all) = (rows::micros(spread), rows::count(part.before), rows::count(part.all.max(1)));
+    steered(&batch.query(&sql.retry_spread, &filter.params(&[&spread, &before, &all])).await?)
 }
 
-fn limit(options: &RetryOptions) -> Option<i64> {
+/// How many at most.
+pub(super) fn limit(options: &RetryOptions) -> Option<i64> {
     options.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX))
 }
 

@@ -83,6 +83,12 @@ pub(super) fn terms(row: &Row, column: usize) -> Result<Terms> {
     text.map_or_else(|| Ok(Terms::default()), |JsonText(text)| Terms::from_json(text))
 }
 
+/// The same, as far as admission goes by it.
+pub(super) fn gates(row: &Row, column: usize) -> Result<Terms> {
+    let text: Option<JsonText<'_>> = get(row, column)?;
+    Ok(text.map_or_else(Terms::default, |JsonText(text)| Terms::of_gates(text)))
+}
+
 /// A `jsonb` column as a value; null gives the default. What does not fit is the default too: a row written by hand must not
 /// stop a whole batch.
 pub(super) fn json<T: serde::de::DeserializeOwned + Default>(row: &Row, column: usize) -> Result<T> {

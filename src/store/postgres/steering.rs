@@ -12,7 +12,7 @@ use super::types::{JsonParam, JsonText};
 use super::{Postgres, retry, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobId, NodeId};
-use crate::store::steering::{CHUNK, check_name, what};
+use crate::store::steering::{Part, check_name, what};
 use crate::store::{
     Action, AuditEntry, AuditFilter, Change, Due, Hint, JobFilter, JobState, JobStore, Order, Released, Steered,
     Steering,
@@ -96,27 +96,25 @@ impl Postgres {
         steered(&self.0.engine_filtered("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
     }
 
-    /// The jobs that are meant, as filters that one transaction each can take.
-    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<JobFilter>> {
-        let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);
-        if few || matches!(action, Action::Retry { .. }) {
-            return Ok(vec![filter.clone()]);
+    /// The jobs that are meant, as one transaction each can take them.
+    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<Part>> {
+        if let Some(whole) = Part::whole(filter, action) {
+            return Ok(whole);
         }
         let states = words(action);
+        let limit = action.retry(false).as_ref().and_then(retry::limit);
         let asked = Filter::from(filter);
-        let rows = self.0.engine_filtered("choose jobs", &self.0.sql.choose, &asked.params(&[&states])).await?;
+        let rows = self.0.engine_filtered("choose jobs", &self.0.sql.choose, &asked.params(&[&states, &limit])).await?;
         let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
-        // One even if there are none: that somebody tried is in the audit too.
-        let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
-        chunks.resize(chunks.len().max(1), &[]);
-        Ok(chunks.into_iter().map(|ids| JobFilter { ids: Some(ids.to_vec()), ..filter.clone() }).collect())
+        Ok(Part::cut(filter, &ids))
     }
 
-    async fn steer_part(&self, batch: &Batch, part: &JobFilter, action: &Action) -> Result<Steered> {
+    async fn steer_part(&self, batch: &Batch, part: &Part, action: &Action) -> Result<Steered> {
         let sql = &self.0.sql;
-        if let Some(options) = action.retry(false) {
-            return retry::run(&self.0, batch, part, &options).await;
+        if let Action::Retry { spread, .. } = action {
+            return retry::run(&self.0, batch, part, *spread).await;
         }
+        let part = &part.filter;
         let statement = match action {
             Action::Change(change) => return self.change(batch, part, change).await,
             Action::Suspend => &sql.suspend,

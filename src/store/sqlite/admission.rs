@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use super::Sqlite;
 use super::failure::Work;
 use super::parts::{Statement, statement};
-use super::rows::{Micros, count, job_id, rank, terms};
+use super::rows::{Micros, count, gates, job_id, rank};
 use crate::error::{Error, Result};
 use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, Wait, plan};
 use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
@@ -178,7 +178,7 @@ fn candidate(row: &Row<'_>, place: Place) -> rusqlite::Result<Candidate> {
         place,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
-        terms: terms(row, "terms")?,
+        terms: gates(row, "terms")?,
         holds: row.get("admitted")?,
         gate: row.get("gate")?,
         share: row.get("share")?,

@@ -11,6 +11,7 @@ use super::failure::Work;
 use super::rows::{Micros, count, job_id, micros, timestamp};
 use crate::error::Result;
 use crate::store::groups::{Grouping, SCANNED};
+use crate::store::steering::Part;
 use crate::store::{DeadGroup, DeadGroups, JobFilter, JobState, RetryOptions, Steered};
 
 const CHOSEN: &str = include_str!("sql/chosen.sql");
@@ -60,27 +61,25 @@ pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOpt
     }
 }
 
-/// Makes them run again.
+/// Makes them run again: at once, or one after the other.
 pub(super) fn run(
     chosen: &Chosen,
     connection: &Connection,
-    limit: Option<u64>,
+    part: &Part,
     spread: Duration,
     now: Micros,
 ) -> Work<Steered> {
-    if limit.is_none() && spread.is_zero() {
+    if spread.is_zero() {
         return chosen.steer(|state| {
             let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
             chosen.execute(connection, copy, state)?;
             chosen.execute(connection, RETRY_REMOVE, state)
         });
     }
-    let rows = first(chosen, connection, limit)?;
-    let step = micros(spread) as f64 / rows.len().max(1) as f64;
-    let mut moved = Vec::with_capacity(rows.len());
-    for (place, row) in rows.into_iter().enumerate() {
-        let due = (!spread.is_zero()).then(|| now.saturating_add((step * place as f64) as Micros));
-        if again(connection, row, due)? {
+    let step = micros(spread) as f64 / part.all.max(1) as f64;
+    let mut moved = Vec::new();
+    for (place, row) in first(chosen, connection, None)?.into_iter().enumerate() {
+        if later(connection, row, now.saturating_add((step * (part.before + place) as f64) as Micros))? {
             moved.push(row);
         }
     }
@@ -118,32 +117,15 @@ fn steered(rows: &[Row]) -> Steered {
     steered
 }
 
-/// Lets one run again: now, or when it is due.
-fn again(connection: &Connection, (seq, state): Row, due: Option<Micros>) -> Work<bool> {
-    let table = if state == JobState::Dead { "jobwright_dead_letter_job" } else { "jobwright_timer_job" };
-    let remove = |always: bool| -> rusqlite::Result<usize> {
-        let sql = if always { super::admin::REMOVE } else { RETRY_REMOVE };
-        let sql = sql.replace("{filter}", "seq = :seq").replace("{table}", table);
-        connection.prepare_cached(&sql)?.execute(named_params! { ":seq": seq })
-    };
-    match (state, due) {
-        (JobState::Dead, Some(due)) => {
-            let params = named_params! { ":seq": seq, ":due_at": due };
-            if connection.prepare_cached(RETRY_DEAD_TO_TIMER)?.execute(params)? == 0 {
-                return Ok(false);
-            }
-            Ok(remove(true)? == 1)
-        }
-        (_, Some(due)) => {
-            let params = named_params! { ":seq": seq, ":due_at": due };
-            Ok(connection.prepare_cached(ADVANCE_TIMER)?.execute(params)? == 1)
-        }
-        (_, None) => {
-            let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
-            connection
-                .prepare_cached(&copy.replace("{filter}", "seq = :seq"))?
-                .execute(named_params! { ":seq": seq })?;
-            Ok(remove(false)? == 1)
-        }
+/// Lets one run again when it is due. A timer never waits longer for it.
+fn later(connection: &Connection, (seq, state): Row, due: Micros) -> Work<bool> {
+    let params = named_params! { ":seq": seq, ":due_at": due };
+    if state != JobState::Dead {
+        return Ok(connection.prepare_cached(ADVANCE_TIMER)?.execute(params)? == 1);
     }
+    if connection.prepare_cached(RETRY_DEAD_TO_TIMER)?.execute(params)? == 0 {
+        return Ok(false);
+    }
+    let remove = super::admin::REMOVE.replace("{filter}", "seq = :seq").replace("{table}", "jobwright_dead_letter_job");
+    Ok(connection.prepare_cached(&remove)?.execute(named_params! { ":seq": seq })? == 1)
 }

@@ -105,6 +105,11 @@ pub(super) fn terms<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<T
         .map_or_else(|| Ok(Terms::default()), |text| Terms::from_json(text).map_err(|e| broken("terms", Type::Text, e)))
 }
 
+/// The same, as far as admission goes by it.
+pub(super) fn gates<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<Terms> {
+    Ok(row.get_ref(column)?.as_str_or_null()?.map_or_else(Terms::default, Terms::of_gates))
+}
+
 /// The job of a row that `claim.sql` returned, with its rank. By position (`part/job_columns.sql`): finding fifteen columns by name cost
 /// more than reading them.
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {

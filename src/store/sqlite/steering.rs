@@ -11,7 +11,7 @@ use super::{Inner, Sqlite, audit, retry};
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
-use crate::store::steering::{CHUNK, check_name, what};
+use crate::store::steering::{Part, check_name, what};
 use crate::store::{
     Action, AuditEntry, AuditFilter, Change, Due, Ending, JobFilter, JobState, JobStore, Order, Released, Steered,
     Steering,
@@ -120,18 +120,17 @@ impl Inner {
         self.query("count jobs", move |connection, _| chosen.count(connection)).await
     }
 
-    /// The jobs that are meant, as filters that one transaction each can take.
-    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<JobFilter>> {
-        let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);
-        if few || matches!(action, Action::Retry { .. }) {
-            return Ok(vec![filter.clone()]);
+    /// The jobs that are meant, as one transaction each can take them.
+    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<Part>> {
+        if let Some(whole) = Part::whole(filter, action) {
+            return Ok(whole);
         }
         let chosen = Chosen::new(filter, action.states());
-        let ids = self.query("choose jobs", move |connection, _| ids(&chosen, connection)).await?;
-        // One even if there are none: that somebody tried is in the audit too.
-        let mut chunks: Vec<&[JobId]> = ids.chunks(CHUNK).collect();
-        chunks.resize(chunks.len().max(1), &[]);
-        Ok(chunks.into_iter().map(|ids| JobFilter { ids: Some(ids.to_vec()), ..filter.clone() }).collect())
+        let mut ids = self.query("choose jobs", move |connection, _| ids(&chosen, connection)).await?;
+        if let Action::Retry { limit: Some(limit), .. } = action {
+            ids.truncate(usize::try_from(*limit).unwrap_or(usize::MAX));
+        }
+        Ok(Part::cut(filter, &ids))
     }
 }
 
@@ -158,8 +157,8 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn apply(&self, part: &JobFilter, action: &Action) -> Work<Steered> {
-        let chosen = Chosen::new(part, action.states());
+    fn apply(&self, part: &Part, action: &Action) -> Work<Steered> {
+        let chosen = Chosen::new(&part.filter, action.states());
         match action {
             Action::Suspend => chosen.steer(|state| self.suspend(&chosen, state)),
             Action::Resume => chosen.steer(|_| self.resume(&chosen)),
@@ -167,8 +166,8 @@ impl Step<'_> {
                 chosen.execute(self.connection, TO_JOB, state)?;
                 chosen.execute(self.connection, REMOVE, state)
             }),
-            Action::Change(change) => self.change(part, &chosen, change),
-            Action::Retry { limit, spread } => retry::run(&chosen, self.connection, *limit, *spread, self.now),
+            Action::Change(change) => self.change(&part.filter, &chosen, change),
+            Action::Retry { spread, .. } => retry::run(&chosen, self.connection, part, *spread, self.now),
             Action::Cancel => self.cancel(&chosen),
             Action::Delete => self.remove(&chosen, Ending::Deleted),
         }

@@ -1,8 +1,8 @@
--- As retry.sql, for at most $11 jobs, the first sent first; with their due dates spread over $12 microseconds, if that is not 0.
+-- As retry.sql, with their due dates spread over $11 microseconds, the first sent first: $12 come before these, of $13.
 -- The chosen rows are found again by their place: one that somebody else has moved meanwhile is not there any more.
 with chosen as materialized (
     select tid, dead,
-           clock_timestamp() + $12::float8 / count(*) over () * (row_number() over (order by seq) - 1) * interval '1 microsecond' as due
+           clock_timestamp() + $11::float8 / $13 * ($12 + row_number() over (order by seq) - 1) * interval '1 microsecond' as due
     from (
         select ctid as tid, seq, true as dead
         from {schema}.dead_letter_job
@@ -13,32 +13,16 @@ with chosen as materialized (
         from {schema}.timer_job
         where ($2::text[] is null or 'timer' = any ($2))
           and {filter}
-        order by seq
-        limit $11
     ) first
 ),
 revived as (
     delete from {schema}.dead_letter_job d using chosen c where d.ctid = c.tid and c.dead returning d.*, c.due
 ),
-hurried as (
-    delete from {schema}.timer_job t using chosen c where t.ctid = c.tid and not c.dead and $12 = 0 returning t.*
-),
 -- A timer never waits longer for it.
 advanced as (
     update {schema}.timer_job t set due_at = least(t.due_at, c.due)
-    from chosen c where t.ctid = c.tid and not c.dead and $12 > 0
+    from chosen c where t.ctid = c.tid and not c.dead
     returning t.id
-),
-moved as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, {renewed}
-    from revived
-    where $12 = 0
-    union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
-    from hurried
-    on conflict (id) do nothing
 ),
 spread as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
@@ -49,9 +33,8 @@ spread as (
                 else terms
            end
     from revived
-    where $12 > 0
     on conflict (id) do nothing
 )
 select 'dead' as state, count(*) from revived
 union all
-select 'timer', (select count(*) from hurried) + (select count(*) from advanced)
+select 'timer', count(*) from advanced
