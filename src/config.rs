@@ -56,6 +56,9 @@ pub struct DatabaseConfig {
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
     pub max_payload: usize,
+    /// What may be done to an embedded database when it is opened. Default [`Access::Create`].
+    #[serde(skip)]
+    pub access: Access,
     /// What is remembered of jobs that end through these connections. In a file it is a section of its own ([`Config::history`]).
     #[serde(skip)]
     pub history: HistoryConfig,
@@ -71,6 +74,7 @@ impl Default for DatabaseConfig {
             call_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             max_payload: 1024 * 1024,
+            access: Access::default(),
             history: HistoryConfig::default(),
         }
     }
@@ -93,6 +97,13 @@ impl DatabaseConfig {
             return match path {
                 "" | ":memory:" => Err(Error::config(
                     "the embedded database needs a file that other connections can open: use `sqlite:FILE`",
+                )),
+                // SQLite would read these as URIs where it is told to. Here they would be files of those names.
+                path if path.starts_with("file:") => Err(Error::config(
+                    "the embedded database is named by its path, not by a `file:` URI: use `sqlite:FILE`",
+                )),
+                path if path.contains('?') => Err(Error::config(
+                    "the URL of the embedded database takes no options: use `sqlite:FILE` without `?` and what follows",
                 )),
                 path => Ok(Backend::Sqlite(path)),
             };
@@ -130,6 +141,18 @@ impl DatabaseConfig {
         }
         self.history.validate()
     }
+}
+
+/// What may be done to an embedded database when it is opened. It says nothing about a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// A file that is not there is made.
+    #[default]
+    Create,
+    /// There has to be a file, and the tables in it, which are brought up to date.
+    Use,
+    /// As [`Use`](Self::Use), but nothing is changed: neither tables nor the journal mode. The file may be anybody's.
+    Look,
 }
 
 /// Which store a URL names.
@@ -274,6 +297,14 @@ mod tests {
         assert!(!backend("postgresql://h/d").unwrap());
         assert!(backend("sqlite::memory:").unwrap_err().to_string().contains("file"));
         assert!(backend("mysql://h/d").unwrap_err().to_string().contains("mysql"));
+        for (url, part) in [
+            ("sqlite:file::memory:", "path"),
+            ("sqlite:file:x.db?mode=ro", "path"),
+            ("sqlite:x.db?mode=ro", "no options"),
+            ("sqlite://x.db?mode=memory&cache=shared", "no options"),
+        ] {
+            assert!(backend(url).unwrap_err().to_string().contains(part), "{url}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 /// Whether an error, or one of its causes, is a lost conflict: `serialization_failure` or `deadlock_detected` of PostgreSQL,
 /// "busy" or "locked" of SQLite.
@@ -21,9 +21,9 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn postgres(error: &(dyn StdError + 'static)) -> bool {
-    error
-        .downcast_ref::<tokio_postgres::Error>()
-        .and_then(tokio_postgres::Error::code)
+    // What the server said is a cause of the driver's error, and may be all that shows of it: `anyhow` hides the type of the first in the chain.
+    let said = error.downcast_ref::<DbError>().map(DbError::code);
+    said.or_else(|| error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code))
         .is_some_and(|code| *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED)
 }
 

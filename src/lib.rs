@@ -106,7 +106,7 @@ pub use message::{
 pub use store::postgres::{PgTransaction, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
-pub use store::{AnyStore, AnyTransaction, JobStore, Store};
+pub use store::{AnyStore, AnyTransaction, JobStore, Rule, Scope, Store};
 
 /// The code in the documents compiles.
 #[cfg(doctest)]

@@ -59,9 +59,11 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 #[test]
 fn no_database_given_is_a_file_here() {
     let place = Place::sqlite();
-    let done = jobwright().args(["send", "x"]).current_dir(place.path()).output().unwrap();
-    Done::from(done).success();
+    let there =
+        |arguments: &[&str]| Done::from(jobwright().args(arguments).current_dir(place.path()).output().unwrap());
+    there(&["migrate"]).success();
     assert!(place.file("jobwright.db").exists());
+    there(&["send", "x"]).success();
 }
 
 #[test]
@@ -134,9 +136,10 @@ fn a_worker_without_a_reader_stops() {
 
 #[test]
 fn the_schema_is_brought_up_on_request_only() {
-    let place = Place::sqlite();
+    let place = Place::without_file();
     let print = place.run(&["migrate", "--print"]).success();
     assert!(print.stdout.contains("create table"), "{print:?}");
+    std::fs::write(place.file("jobs.db"), "").unwrap();
     place.run(&["migrate", "--status"]).code(1).says("run `jobwright migrate`");
     place.run(&["migrate"]).success().says(&format!("{} applied now", MIGRATIONS.len()));
     place.run(&["migrate", "--status"]).success();

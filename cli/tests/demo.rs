@@ -24,7 +24,7 @@ fn check(done: &Done) {
 
 #[test]
 fn embedded() {
-    let place = Place::sqlite();
+    let place = Place::without_file();
     // Its database is a temporary file; what is configured is not touched.
     let mut command = place.command(&["demo", "--jobs", "1000"]);
     let done = Done::from(command.env("TMPDIR", place.path()).output().unwrap()).success();
@@ -48,7 +48,7 @@ fn on_a_server() {
 
 #[test]
 fn stopped_early() {
-    let place = Place::sqlite();
+    let place = Place::without_file();
     let mut command = place.command(&["demo"]);
     let mut child = command.env("TMPDIR", place.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the database", || std::fs::read_dir(place.path()).unwrap().count() > 0);

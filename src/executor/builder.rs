@@ -17,6 +17,7 @@ use crate::config::ExecutorConfig;
 use crate::error::{Error, Result};
 use crate::job::{DEFAULT_QUEUE, Job, JobError, RetryAdvice, RetryPolicy};
 use crate::message::MessageServices;
+use crate::store::postgres::Postgres;
 use crate::store::{NodeInfo, Store};
 
 /// Jobs one queue runs at the same time unless it says otherwise.
@@ -34,7 +35,7 @@ struct Planned<S: Store> {
 
 /// Builds a [`CommandExecutor`].
 #[must_use = "an executor runs after `start`"]
-pub struct ExecutorBuilder<S: Store> {
+pub struct ExecutorBuilder<S: Store = Postgres> {
     pub(super) messages: MessageServices<S>,
     config: ExecutorConfig,
     planned: Vec<Planned<S>>,
@@ -44,6 +45,7 @@ pub struct ExecutorBuilder<S: Store> {
     options: HashMap<String, KindOptions>,
     layers: Vec<Arc<dyn Layer>>,
     failing: Failing,
+    idle: bool,
 }
 
 impl<S: Store> ExecutorBuilder<S> {
@@ -64,6 +66,7 @@ impl<S: Store> ExecutorBuilder<S> {
                 default: RetryPolicy::default(),
                 conflicts: 0,
             },
+            idle: false,
         }
     }
 
@@ -225,6 +228,13 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
+    /// Means it: this executor runs no jobs. It keeps the database in order (timers, schedules, admission, jobs of dead nodes, what is old), and, with a broker, takes
+    /// submissions in and sends events and replies. Without this, one with neither a handler nor an external queue is refused.
+    pub fn without_handlers(mut self) -> Self {
+        self.idle = true;
+        self
+    }
+
     /// Registers the node and starts to run jobs.
     ///
     /// # Errors
@@ -237,7 +247,8 @@ impl<S: Store> ExecutorBuilder<S> {
     /// Checks everything, and gives the handlers their state.
     pub(super) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options, layers, mut failing } = self;
+        let Self { messages, config, planned, states, mut queues, external, mut options, layers, mut failing, idle } =
+            self;
         let layers: Arc<[_]> = layers.into();
         failing.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
@@ -276,6 +287,18 @@ impl<S: Store> ExecutorBuilder<S> {
         }
         if let Some((name, n)) = queues.iter().find(|(_, n)| **n == 0 || **n > 1_000_000) {
             return Err(Error::config(format!("the concurrency of queue {name:?} is {n}; use 1 to 1000000")));
+        }
+        match (registry.is_empty() && external.is_empty(), idle) {
+            (true, false) => {
+                return Err(Error::config(
+                    "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
+                     or say `without_handlers()` if it is there for upkeep and the broker only",
+                ));
+            }
+            (false, true) => {
+                return Err(Error::config("`without_handlers()` is said of an executor that has something to run"));
+            }
+            _ => {}
         }
         let host = host_name();
         let pid = std::process::id();

@@ -27,6 +27,9 @@ use crate::message::MessageServices;
 use crate::message::local::{LocalExecutor, Offer};
 use crate::store::{Hint, JobStore, Store};
 
+/// How long a node that has nothing in hand waits for the database to note that it leaves.
+const IDLE: Duration = Duration::from_secs(1);
+
 /// What all tasks of one incarnation share.
 pub(super) struct Incarnation<S: Store> {
     pub(super) id: NodeId,
@@ -136,11 +139,15 @@ impl<S: Store> Incarnation<S> {
         abort.abort();
         drop(node);
         let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
-        if end == End::Stopped {
-            retire(&store, id, &in_flight, completed).await;
+        // With nothing in hand it has nothing to give back that is known of: nobody waits long for a database that does not answer.
+        let patience = if completed && in_flight.len() == 0 { IDLE } else { Duration::MAX };
+        if end == End::Stopped
+            && tokio::time::timeout(patience, retire(&store, id, &in_flight, completed)).await.is_err()
+        {
+            tracing::warn!(node = %id, "left without waiting for the database to note it; others will when the lease of this idle node ends");
         }
         let hopeless = heart.hopeless();
-        heart.stop().await;
+        let _ = tokio::time::timeout(patience, heart.stop()).await;
         hopeless.map_or(Ok(end), Err)
     }
 

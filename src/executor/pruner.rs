@@ -83,7 +83,8 @@ fn may<'k>(removed: crate::Result<u64>, key: &'k str, told: &mut BTreeSet<&'k st
     })
 }
 
-#[cfg(all(test, feature = "sqlite"))]
+#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;

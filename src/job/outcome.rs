@@ -43,10 +43,10 @@ pub enum RetryAdvice {
 
 /// Why a handler failed, and whether trying again makes sense.
 ///
-/// Any error converts into one that is retried by policy, so `?` works in handlers; [`JobError::fatal`] and
-/// [`JobError::retry_after`] say otherwise. One whose cause is a conflict in the database (a serialization failure or a deadlock
-/// of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`] by itself. It is not itself a [`std::error::Error`]: that is what allows the conversion
-/// (the same choice as in `anyhow`).
+/// Any error converts into one that is retried by policy, so `?` works in handlers: on whatever becomes a boxed error that is [`Send`] and [`Sync`], such as
+/// `anyhow::Error`; [`JobError::fatal`] and [`JobError::retry_after`] say otherwise. One whose cause is a conflict in the database (a serialization failure or a deadlock
+/// of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`] by itself. It is not itself a [`std::error::Error`], and becomes no
+/// boxed one by `?`: that is what allows the conversion (the same choice as in `anyhow`).
 #[derive(Clone)]
 pub struct JobError {
     message: String,
@@ -90,8 +90,8 @@ impl JobError {
         self
     }
 
-    /// Any error with its causes, retried by policy, or at once if it is a conflict in the database. `?` does this by itself, except for boxed errors:
-    /// `.map_err(|e| JobError::from_error(&*e))`.
+    /// Any error with its causes, retried by policy, or at once if it is a conflict in the database. `?` does this by itself, except for those
+    /// that can't go from thread to thread: `.map_err(|e| JobError::from_error(&e))`.
     pub fn from_error(error: &(dyn StdError + 'static)) -> Self {
         let mut causes = String::new();
         let mut source = error.source();
@@ -124,16 +124,10 @@ impl JobError {
     }
 }
 
-impl<E: StdError + 'static> From<E> for JobError {
+/// Errors, boxed errors, `anyhow::Error` and its like, and texts.
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
-        Self::from_error(&error)
-    }
-}
-
-/// For `?` in functions that return a boxed error; the advice is lost on the way.
-impl From<JobError> for Box<dyn StdError + Send + Sync> {
-    fn from(error: JobError) -> Self {
-        error.message.into()
+        Self::from_error(&*error.into())
     }
 }
 
@@ -176,7 +170,29 @@ mod tests {
 
         let boxed: Box<dyn StdError> = "plain".into();
         assert_eq!(JobError::from_error(&*boxed).message(), "plain");
-        let back = || -> Result<(), Box<dyn StdError + Send + Sync>> { Err(JobError::new("back"))? };
-        assert_eq!(back().unwrap_err().to_string(), "back");
+    }
+
+    /// As `anyhow::Error`, `eyre::Report` and their like are made: no error themselves, but something that becomes a boxed one.
+    #[test]
+    fn what_becomes_a_boxed_error_converts_with_its_causes() {
+        struct Report(crate::Error);
+        impl From<Report> for Box<dyn StdError + Send + Sync> {
+            fn from(report: Report) -> Self {
+                report.0.into()
+            }
+        }
+        let cause = || "x".parse::<i32>().unwrap_err();
+        let source = || crate::Error::new(crate::ErrorKind::Database, "no total").with_source(cause());
+        let report = || -> Result<Outcome, JobError> { Err(Report(source()))? };
+        let boxed = || -> Result<Outcome, JobError> { Err(Box::<dyn StdError + Send + Sync>::from(source()))? };
+        for error in [report().unwrap_err(), boxed().unwrap_err()] {
+            assert!(error.message().contains("no total"), "{error}");
+            assert_eq!(error.detail_text(), Some("caused by: invalid digit found in string\n"));
+        }
+        let text = || -> Result<Outcome, JobError> { Err("plain")? };
+        assert_eq!(text().unwrap_err().message(), "plain");
+        // A failure of a handler stays what it is.
+        let same = || -> Result<Outcome, JobError> { Err(JobError::fatal("no"))? };
+        assert_eq!(same().unwrap_err().advice(), RetryAdvice::Never);
     }
 }

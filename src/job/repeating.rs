@@ -140,7 +140,13 @@ impl NewSchedule {
     pub(crate) fn validate(self, limits: Limits) -> Result<ScheduleSpec> {
         let Self { name, schedule, job, misfire, overlap, until, times } = self;
         check_name("schedule's name", &name)?;
-        if times.is_some_and(|times| times == 0 || i64::try_from(times).is_err()) {
+        if let Some(times) = times.filter(|times| i64::try_from(*times).is_err()) {
+            return Err(Error::invalid(format!(
+                "the schedule {name:?} is to send {times} jobs: use at most {}, or set no number for as long as it is there",
+                i64::MAX
+            )));
+        }
+        if times == Some(0) {
             return Err(Error::invalid(format!("the schedule {name:?} is to send no job at all: use 1 or more times")));
         }
         if misfire == Misfire::All && overlap == Overlap::Forbid {
@@ -273,6 +279,7 @@ mod tests {
             (put(job().queue("")), "queue is empty"),
             (put(many), "65 headers"),
             (put(job()).times(0), "1 or more"),
+            (put(job()).times(u64::MAX), "at most 9223372036854775807"),
             (put(job()).misfire(Misfire::All).overlap(Overlap::Forbid), "no overlap"),
         ] {
             let error = bad.validate(Limits::default()).expect_err(why);

@@ -10,7 +10,7 @@ use super::{
 use crate::admin::Admin;
 use crate::broker::Broker;
 use crate::codec::{Codec, Codecs};
-use crate::config::{BrokerConfig, Config, DatabaseConfig};
+use crate::config::{Access, BrokerConfig, Config, DatabaseConfig};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{IntoJob, Job, JobId, Limits, NewJob};
@@ -274,7 +274,7 @@ impl MessageServices<AnyStore> {
     pub async fn connect(config: &Config) -> Result<Self> {
         let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
         let services = Self::new(AnyStore::connect(&database).await?, &database);
-        if services.store.is_embedded() {
+        if services.store.is_embedded() && database.access != Access::Look {
             services.migrate().await?;
         }
         services.with_broker(&config.broker).await

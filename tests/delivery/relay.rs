@@ -21,7 +21,7 @@ async fn an_event_is_published_if_its_context_commits() {
     let all = client.listen(&names.events(), "#").await;
     let paid = client.listen(&names.events(), &names.event("paid")).await;
     let elsewhere = site.messages().await;
-    let executor = CommandExecutor::builder(elsewhere).config(patient()).start().await.unwrap();
+    let executor = CommandExecutor::builder(elsewhere).config(patient()).without_handlers().start().await.unwrap();
 
     let mut rolled_back = producer.begin();
     rolled_back.transaction().await.unwrap().execute("select 1", &[]).await.unwrap();
@@ -54,8 +54,8 @@ async fn two_relays_publish_each_event_once() {
     let heard = client.listen(&site.names().events(), "#").await;
     let (first, second) = (site.messages().await, site.messages().await);
     let executors = [
-        CommandExecutor::builder(first).config(patient()).start().await.unwrap(),
-        CommandExecutor::builder(second).config(patient()).start().await.unwrap(),
+        CommandExecutor::builder(first).config(patient()).without_handlers().start().await.unwrap(),
+        CommandExecutor::builder(second).config(patient()).without_handlers().start().await.unwrap(),
     ];
     for _ in 0..20 {
         let mut cx = producer.begin();
@@ -81,7 +81,8 @@ async fn two_relays_publish_each_event_once() {
 async fn an_event_nobody_listens_to_is_gone() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let messages = site.messages().await;
-    let executor = CommandExecutor::builder(messages.clone()).config(patient()).start().await.unwrap();
+    let executor =
+        CommandExecutor::builder(messages.clone()).config(patient()).without_handlers().start().await.unwrap();
     messages.send(NewJob::event("ignored", &1)).await.unwrap();
     site.db.drained().await;
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 1);
@@ -164,7 +165,7 @@ async fn an_event_whose_confirm_is_lost_is_published_again() {
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let heard = client.listen(&site.names().events(), "#").await;
-    let executor = CommandExecutor::builder(messages.clone()).config(brisk()).start().await.unwrap();
+    let executor = CommandExecutor::builder(messages.clone()).config(brisk()).without_handlers().start().await.unwrap();
     for confirms in [Confirms::Lost, Confirms::Nacked] {
         frames.confirms(confirms);
         let id = messages.send(NewJob::event("doubtful", &1)).await.unwrap();
@@ -189,7 +190,7 @@ async fn events_wait_for_the_broker() {
     let proxy = crate::support::proxy::Proxy::start(site.address()).await;
     proxy.down();
     let elsewhere = site.messages_with(&site.broker_by(proxy.address)).await;
-    let executor = CommandExecutor::builder(elsewhere).config(patient()).start().await.unwrap();
+    let executor = CommandExecutor::builder(elsewhere).config(patient()).without_handlers().start().await.unwrap();
     for n in 0..10 {
         producer.send(NewJob::event("late", &n)).await.unwrap();
     }

@@ -200,6 +200,7 @@ cases! {
         a_missing_state_is_said
         two_handlers_for_one_kind_are_refused
         impossible_settings_are_refused
+        nothing_to_run_is_refused_unless_it_is_meant
         a_missing_schema_is_said
     }
     stopping {

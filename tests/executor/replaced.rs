@@ -69,6 +69,6 @@ async fn a_copy_in_its_place_ends_it() {
 async fn one_that_was_told_to_stop_has_no_error() {
     let db = SqliteDb::with_ledger().await.unwrap();
     let executor =
-        CommandExecutor::builder(db.messages().await).config(quick()).queue("default", 1).start().await.unwrap();
+        CommandExecutor::builder(db.messages().await).config(quick()).without_handlers().start().await.unwrap();
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

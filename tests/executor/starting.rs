@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use jobwright::store::Store;
+use jobwright::store::{JobState, Store};
 use jobwright::{
     Command, CommandExecutor, ErrorKind, ExecutorConfig, JobContext, JobError, KindOptions, MessageServices, NewJob,
     Outcome,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::support::world::{World, at_once};
+use crate::support::world::{World, at_once, quick};
 
 #[derive(Serialize, Deserialize)]
 struct Needy;
@@ -78,10 +78,25 @@ pub(crate) async fn impossible_settings_are_refused<W: World>(db: &W) {
     }
 }
 
+/// One that would run nothing is a mistake, unless that is what it is for.
+pub(crate) async fn nothing_to_run_is_refused_unless_it_is_meant<W: World>(db: &W) {
+    refused(db, &["no handler", "without_handlers()"], |builder| builder).await;
+    refused(db, &["no handler"], |builder| builder.queue("default", 5).state(Thing)).await;
+    refused(db, &["without_handlers()", "something to run"], |builder| {
+        builder.without_handlers().handle("k", |_| async { Ok(Outcome::Done) })
+    })
+    .await;
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone()).config(quick()).without_handlers().start().await.unwrap();
+    let later = messages.send(NewJob::json("k", &()).delay(Duration::from_millis(1))).await.unwrap();
+    db.reaches(later, JobState::Waiting).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 pub(crate) async fn a_missing_schema_is_said<W: World>(_: &W) {
     let empty = W::create_empty().await.unwrap();
     let messages = MessageServices::new(empty.store(), &empty.config());
-    let error = CommandExecutor::builder(messages).start().await.err().expect("it started");
+    let error = CommandExecutor::builder(messages).without_handlers().start().await.err().expect("it started");
     assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
     assert!(error.to_string().contains("migrate"), "{error}");
 }

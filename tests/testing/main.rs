@@ -55,6 +55,7 @@ cases! {
     running {
         a_drain_runs_what_waits_and_what_that_sends
         failures_are_told_and_recorded
+        a_job_that_was_tried_again_is_done
         what_no_handler_takes_is_told
         jobs_that_send_each_other_for_ever_are_found_out
         a_job_that_comes_back_for_ever_is_found_out

@@ -40,8 +40,37 @@ pub(crate) async fn failures_are_told_and_recorded<S: Kit>(db: &TestDatabase<S>)
     assert_eq!(committed(db).await, 0);
     let told = std::panic::catch_unwind(|| summary.expect_done().done()).unwrap_err();
     let told = told.downcast_ref::<String>().unwrap();
-    assert!(told.contains("3 of 3 attempts did not end with `Done`"), "{told}");
+    assert!(told.contains("3 of 3 jobs did not end with `Done`"), "{told}");
     assert!(told.contains("note (attempt 1 of 10): FAILED, again after 60s: no connection"), "{told}");
+}
+
+/// What counts is how a job ended, unless a test says that it must not have failed on the way.
+pub(crate) async fn a_job_that_was_tried_again_is_done<S: Kit>(db: &TestDatabase<S>) {
+    let mut runner = db
+        .runner(|executor| {
+            executor.handle("third", |job: Job| async move {
+                if job.attempt < 3 { Err(JobError::new("not yet")) } else { Ok(Outcome::Done) }
+            })
+        })
+        .await
+        .unwrap();
+    let panics = |work: &dyn Fn()| {
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_err();
+        told.downcast_ref::<String>().unwrap().clone()
+    };
+    send(db.messages(), NewJob::json("third", &())).await;
+    let summary = runner.drain().await.unwrap();
+    let told = panics(&|| {
+        summary.expect_done();
+    });
+    assert!(told.contains("1 of 1 jobs did not end with `Done`"), "its next attempt is not due: {told}");
+    send(db.messages(), NewJob::json("third", &())).await;
+    let summary = runner.drain_through(Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(summary.expect_done().done(), 2);
+    let told = panics(&|| {
+        summary.expect_first_try();
+    });
+    assert!(told.contains("attempts did not end with `Done`"), "{told}");
 }
 
 /// An executor would leave them too: the test has to hear of it.

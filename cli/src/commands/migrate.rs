@@ -1,8 +1,8 @@
 //! `jobwright migrate`.
 
-use jobwright::config::Backend;
+use jobwright::config::{Access, Backend};
 use jobwright::store::MigrationStatus;
-use jobwright::{AnyStore, Postgres, Store as _};
+use jobwright::{AnyStore, DatabaseConfig, Postgres, Store as _};
 
 use crate::args::MigrateArgs;
 use crate::config::Settings;
@@ -13,7 +13,8 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     if args.print {
         return print(script(settings)?);
     }
-    let store = AnyStore::connect(&settings.database).await?.jobs();
+    let access = if args.status { Access::Look } else { Access::Create };
+    let store = AnyStore::connect(&DatabaseConfig { access, ..settings.database.clone() }).await?.jobs();
     let before = store.migration_status().await?;
     let steps = if args.status { before.clone() } else { store.migrate().await? };
     match args.output.output {

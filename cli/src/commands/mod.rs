@@ -22,20 +22,32 @@ pub(crate) mod signals;
 pub(crate) mod status;
 pub(crate) mod worker;
 
-use jobwright::{AnyStore, BrokerConfig, Config, MessageServices};
+use jobwright::config::Access;
+use jobwright::{AnyStore, BrokerConfig, Config, DatabaseConfig, MessageServices};
 
 use self::patience::patiently;
 use crate::config::Settings;
 use crate::failure::Failure;
 
-/// Connects to the configured database, and to the broker if there is one. The schema of an embedded one is brought up, since nobody else would.
+/// Connects to the configured database, which has to be there, and to the broker if there is one. The schema of an embedded one is brought up, since nobody
+/// else would.
 pub(crate) async fn connect(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
     Ok(connect_database(settings).await?.with_broker(&settings.broker).await?)
 }
 
+/// As [`connect`], but an embedded database that is not there is made.
+pub(crate) async fn connect_or_create(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
+    Ok(open(settings, Access::Create).await?.with_broker(&settings.broker).await?)
+}
+
 /// Connects to the configured database alone, for what needs no broker.
 pub(crate) async fn connect_database(settings: &Settings) -> Result<MessageServices<AnyStore>, Failure> {
-    let config = Config { broker: BrokerConfig::default(), ..settings.core() };
+    open(settings, Access::Use).await
+}
+
+async fn open(settings: &Settings, access: Access) -> Result<MessageServices<AnyStore>, Failure> {
+    let database = DatabaseConfig { access, ..settings.database.clone() };
+    let config = Config { database, broker: BrokerConfig::default(), ..settings.core() };
     let messages = patiently(settings, MessageServices::connect(&config)).await?;
     Ok(match &settings.seal {
         Some(seal) => messages.with_codec(seal.clone()),

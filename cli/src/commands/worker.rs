@@ -9,7 +9,7 @@ use jobwright::{
     AnyStore, CommandExecutor, DEFAULT_QUEUE, EVENT_QUEUE, ExecutorStats, ExternalQueue, MessageServices, REPLY_QUEUE,
 };
 
-use super::connect;
+use super::connect_or_create;
 use super::drained::{Scope, drained};
 use super::signals::Signals;
 use crate::args::WorkerArgs;
@@ -115,7 +115,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
 async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
     let mut delay = FIRST_DELAY;
     loop {
-        match connect(settings).await {
+        match connect_or_create(settings).await {
             Err(Failure::Library(error)) if wait && error.is_retryable() => {
                 tracing::warn!("not connected yet, trying again in {delay:?}: {error}");
                 tokio::time::sleep(delay).await;

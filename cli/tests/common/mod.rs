@@ -41,6 +41,13 @@ pub(crate) struct Place {
 impl Place {
     /// With an embedded database.
     pub(crate) fn sqlite() -> Self {
+        let place = Self::without_file();
+        place.run(&["migrate"]).success();
+        place
+    }
+
+    /// The same before there is a database.
+    pub(crate) fn without_file() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self { directory, url: "sqlite:jobs.db".to_owned(), schema: None, rabbit: None }
     }

@@ -30,7 +30,7 @@ pub const MIGRATIONS: &[Migration] = &[
 const LONGEST: Duration = Duration::from_secs(600);
 
 const CREATE_MIGRATION: &str = include_str!("sql/create_migration.sql");
-const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
+pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
 const APPLIED: &str = include_str!("sql/applied.sql");
 const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
 

@@ -65,7 +65,7 @@ use super::{
     JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
     ServerIdentity, Settlement, StatusReport, Store,
 };
-use crate::config::{Backend, DatabaseConfig, HistoryConfig};
+use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
@@ -106,7 +106,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Sqlite {
-    /// Opens the file that the URL `sqlite:FILE` names, and creates it if there is none; its directory must exist. The
+    /// Opens the file that the URL `sqlite:FILE` names, and creates it if there is none and [`DatabaseConfig::access`] lets it; its directory must exist. The
     /// tables are not created: see [`JobStore::migrate`].
     ///
     /// # Errors
@@ -121,13 +121,15 @@ impl Sqlite {
         // Absolute, so that a later connection opens the same file whatever the working directory is by then.
         let path = std::path::absolute(file)
             .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
-        Self::open_path(path, None, config.call_timeout, config.connect_timeout, config.history.clone()).await
+        Self::open_path(path, None, config.access, config.call_timeout, config.connect_timeout, config.history.clone())
+            .await
     }
 
-    /// `same`: the file that it has to be; otherwise one is made if there is none.
+    /// `same`: the file that it has to be.
     async fn open_path(
         path: PathBuf,
         same: Option<Identity>,
+        access: Access,
         call_timeout: Duration,
         connect_timeout: Duration,
         history: HistoryConfig,
@@ -138,7 +140,7 @@ impl Sqlite {
             if let Some(same) = same {
                 same.still_at(&file)?;
             }
-            let writer = open::open_writer(&file, &name, same.is_none(), deadline)?;
+            let writer = open::open_writer(&file, &name, access, deadline)?;
             let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
             let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
             // Afterwards: all three have the file that has the name now, or whoever replaced it is found out.
@@ -231,7 +233,9 @@ impl JobStore for Sqlite {
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
         let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
         let same = Some(*identity);
-        Ok(Arc::new(Self::open_path(path.clone(), same, *call_timeout, *connect_timeout, history.clone()).await?))
+        Ok(Arc::new(
+            Self::open_path(path.clone(), same, Access::Use, *call_timeout, *connect_timeout, history.clone()).await?,
+        ))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags};
 
 use super::failure::{explain, is_busy};
+use super::migrate::HAS_MIGRATIONS;
+use crate::config::Access;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Set on each connection. FULL, because "committed" must survive a power failure. Foreign keys off, as in SQLite itself:
@@ -18,8 +20,15 @@ const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pr
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
 /// Opens the connection that writes, and creates the file if there is none and it may.
-pub(super) fn open_writer(path: &Path, place: &str, create: bool, deadline: Instant) -> Result<Connection> {
+pub(super) fn open_writer(path: &Path, place: &str, access: Access, deadline: Instant) -> Result<Connection> {
     check_path(path)?;
+    let create = access == Access::Create;
+    if !create && !path.exists() {
+        return Err(Error::config(format!(
+            "there is no database at {}; `jobwright migrate` or `jobwright worker` creates it",
+            path.display()
+        )));
+    }
     if create {
         keep_private(path);
     }
@@ -29,6 +38,11 @@ pub(super) fn open_writer(path: &Path, place: &str, create: bool, deadline: Inst
             ErrorKind::ReadOnly,
             format!("{place} can't be written: check the permissions of the file, its owner and its file system"),
         ));
+    }
+    match access {
+        Access::Look => return Ok(connection),
+        Access::Use => is_ours(&connection, path, place, deadline)?,
+        Access::Create => {}
     }
     use_wal(&connection, place, deadline)?;
     Ok(connection)
@@ -62,6 +76,18 @@ fn keep_private(path: &Path) {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let _ = options.open(path);
+}
+
+/// Whoever mistyped a path may have named the file of another application.
+fn is_ours(connection: &Connection, path: &Path, place: &str, deadline: Instant) -> Result<()> {
+    let ours = patiently(deadline, || connection.query_row(HAS_MIGRATIONS, [], |row| row.get::<_, bool>(0)));
+    if ours.map_err(|error| explain(error, "look for the tables", place))? {
+        return Ok(());
+    }
+    Err(Error::config(format!(
+        "the database {} has no tables of jobwright; `jobwright migrate` or `jobwright worker` creates them",
+        path.display()
+    )))
 }
 
 /// Finds the mistakes that SQLite would only call "unable to open database file".

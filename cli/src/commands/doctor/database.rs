@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use jobwright::config::Backend;
-use jobwright::{AnyStore, MessageServices, Store as _};
+use jobwright::config::{Access, Backend};
+use jobwright::{AnyStore, DatabaseConfig, MessageServices, Store as _};
 
 use super::{Finding, engine, postgres, sqlite};
 use crate::commands::patience::patiently;
@@ -20,10 +20,11 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         return vec![Finding::warn(
             "database",
             format!("the file {path} does not exist"),
-            "the first command that needs it makes it; is it the right place?",
+            "`jobwright migrate` or `jobwright worker` makes it; is it the right place?",
         )];
     }
-    let store = match patiently(settings, AnyStore::connect(&settings.database)).await {
+    let look = DatabaseConfig { access: Access::Look, ..settings.database.clone() };
+    let store = match patiently(settings, AnyStore::connect(&look)).await {
         Ok(store) => store,
         Err(error) => {
             let todo =
