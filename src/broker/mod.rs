@@ -179,11 +179,6 @@ impl Broker {
         self.hub.config.depth
     }
 
-    /// As it was given.
-    pub(crate) fn config(&self) -> &BrokerConfig {
-        &self.hub.config
-    }
-
     /// What and where, for people: no password.
     pub fn describe(&self) -> String {
         self.hub.addresses.to_string()

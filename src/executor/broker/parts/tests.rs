@@ -127,6 +127,6 @@ fn what_came_before_is_taken_by_itself_and_after_the_rest() {
 
 #[test]
 fn the_larger_messages_may_be_the_fewer_are_in_hand() {
-    let of = |payload| prefetch(Limits { payload });
+    let of = |payload| prefetch(Limits { payload, ..Limits::default() });
     assert_eq!([of(1024), of(1024 * 1024), of(100 * 1024 * 1024), of(0)], [500, 64, 10, 500]);
 }
