@@ -32,8 +32,7 @@ fn has_nul(value: &serde_json::Value) -> bool {
 /// strings has at least as many digits as its exponent says.
 fn written_out(text: &str) -> usize {
     let (mut length, mut in_string, mut escaped) = (0, false, false);
-    let mut rest = text.char_indices();
-    while let Some((at, c)) = rest.next() {
+    for (at, c) in text.char_indices() {
         match c {
             _ if escaped => escaped = false,
             '\\' if in_string => escaped = true,

@@ -55,8 +55,8 @@ pub(super) fn from_json(json: Payload) -> Payload {
 }
 
 /// `plain`: what was encoded, if the codecs left it alone.
-pub(super) fn to_text(plain: String, content: Payload) -> String {
-    if content == Payload::text(&plain) {
+pub(super) fn to_text(plain: String, content: &Payload) -> String {
+    if *content == Payload::text(&plain) {
         return plain;
     }
     let content_type = content.content_type();
@@ -85,14 +85,14 @@ mod tests {
         {
             let json = to_json(content.clone()).unwrap();
             assert_eq!(from_json(Payload::Json(json)), content);
-            let text = to_text("plain".to_owned(), content.clone());
+            let text = to_text("plain".to_owned(), &content);
             assert_eq!(from_text(&text), Some(content));
         }
         for plain in ["1", r#"{"jobwright:encoded":1}"#, r#"{"jobwright:encoded":{"contentType":"a/b"}}"#] {
             let json = Payload::json_text(plain).unwrap();
             assert_eq!(from_json(json.clone()), json);
         }
-        assert_eq!(to_text("plain".to_owned(), Payload::text("plain")), "plain");
+        assert_eq!(to_text("plain".to_owned(), &Payload::text("plain")), "plain");
         assert_eq!(from_text("[encoded nothing"), None);
     }
 }

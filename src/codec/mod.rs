@@ -240,8 +240,7 @@ impl Codecs {
             let label = Label::new(Part::Error, kind).queue(queue);
             let keep = |text: String| {
                 self.encode(Payload::text(&text), label)
-                    .map(|kept| carriers::to_text(text, kept))
-                    .unwrap_or_else(|error| error.to_string())
+                    .map_or_else(|error| error.to_string(), |kept| carriers::to_text(text, &kept))
             };
             settlement.error = settlement.error.map(keep);
             settlement.detail = settlement.detail.map(keep);

@@ -65,10 +65,8 @@ impl<S: Store> ScheduleService<'_, S> {
 
     async fn put_if(&self, schedule: NewSchedule, seen: Option<i64>) -> Result<Put> {
         let spec = schedule.validate(self.messages.limits)?;
-        let stored = match self.messages.codecs.is_empty() {
-            true => None,
-            false => schedules::get(self.jobs(), &spec.name).await?,
-        };
+        let stored =
+            if self.messages.codecs.is_empty() { None } else { schedules::get(self.jobs(), &spec.name).await? };
         let spec = self.messages.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
         let mut put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
         put.schedule = self.messages.codecs.plain_schedule(put.schedule);
