@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod content;
+mod program;
 mod text;
 mod wire;
 
@@ -32,6 +33,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sealed", check: content::sealed, seeds: content::sealed_seeds, longest: 1024 },
     Target { name: "schedule", check: text::schedule, seeds: text::schedule_seeds, longest: 128 },
     Target { name: "duration", check: text::duration, seeds: text::duration_seeds, longest: 64 },
+    Target { name: "config", check: program::config, seeds: program::config_seeds, longest: 512 },
+    Target { name: "filters", check: program::filters, seeds: program::filter_seeds, longest: 256 },
     Target { name: "url", check: text::url, seeds: text::url_seeds, longest: 256 },
 ];
 

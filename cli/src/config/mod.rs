@@ -22,7 +22,7 @@ pub(crate) use self::handler::{Action, Handler};
 use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
 pub(crate) use self::sources::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
-use self::sources::{apply_environment, apply_file, shout};
+use self::sources::{apply_environment, apply_file, apply_text, shout};
 use crate::failure::Failure;
 
 /// Read if it exists and no other is named.
@@ -71,18 +71,38 @@ impl Settings {
             apply_file(&mut settings, file)?;
             settings.file = Some((file.to_owned(), settings.holds_secret()));
         }
-        apply_environment(&mut settings, environment)?;
-        settings.set_urls(database_url, amqp_url);
-        if settings.urls_withheld && settings.database.url.expose() == DatabaseConfig::default().url.expose() {
+        settings.and(environment, database_url, amqp_url)
+    }
+
+    /// As from a file of this text.
+    pub(crate) fn from_text(
+        text: &str,
+        environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+    ) -> Result<Self, Failure> {
+        let mut settings = Self::default();
+        apply_text(&mut settings, text, DEFAULT_FILE)?;
+        settings.and(environment, None, None)
+    }
+
+    /// What comes behind the file, and the checks of all of it.
+    fn and(
+        mut self,
+        environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+        database_url: Option<String>,
+        amqp_url: Option<String>,
+    ) -> Result<Self, Failure> {
+        apply_environment(&mut self, environment)?;
+        self.set_urls(database_url, amqp_url);
+        if self.urls_withheld && self.database.url.expose() == DatabaseConfig::default().url.expose() {
             return Err(Failure::Usage(
                 "no database is configured, and this is called by the handler of a job, whose worker keeps its URLs to itself: \
                  set `pass_urls = true` in its section `[handlers.KIND]`, or name the database in a configuration file"
                     .to_owned(),
             ));
         }
-        settings.database.backend()?;
-        settings.finish()?;
-        Ok(settings)
+        self.database.backend()?;
+        self.finish()?;
+        Ok(self)
     }
 
     /// The library's part.

@@ -1,7 +1,9 @@
 //! `[seal]` and `[seal_keys.ID]`: payloads encrypted at rest.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use jobwright::Secret;
 use jobwright::codec::{Seal, SealKey};
@@ -83,11 +85,18 @@ impl KeyDraft {
     fn finish(self, id: &str) -> Result<SealKey, String> {
         let text = match (self.secret, self.file) {
             (Some(secret), None) => secret.expose().to_owned(),
-            (None, Some(path)) => std::fs::read_to_string(&path)
+            (None, Some(path)) => read(&path)
                 .map_err(|error| format!("names the file {}, which can't be read: {error}", path.display()))?,
             (None, None) => return Err("has neither `secret` nor `file`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `secret` and `file`: remove one of them".to_owned()),
         };
         SealKey::from_base64(id, &text).map_err(|error| format!("can't be used: {error}"))
     }
+}
+
+/// Of a key file, no more than it can need: the path may name anything.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(4096).read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -48,12 +48,17 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("the configuration file {shown} can't be read: {error}")))?;
+    apply_text(settings, &text, &shown.to_string())
+}
+
+/// Reads the text of a file that is called `shown`.
+pub(super) fn apply_text(settings: &mut Settings, text: &str, shown: &str) -> Result<(), Failure> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         // Not the error's own text: it quotes the line, which may hold a password.
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         Failure::Usage(format!("{shown}, line {line}: {}", error.message()))
     })?;
-    for (name, content) in rooted(&table, &shown.to_string())? {
+    for (name, content) in rooted(&table, shown)? {
         let (name, content) = (name.as_str(), content);
         let unknown = |what: &str, meant: Option<&str>| {
             Failure::Usage(format!("unknown {what} in {shown}; did you mean `{}`?", meant.unwrap_or_default()))
@@ -71,10 +76,10 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
             for (own, content) in content {
                 let path = format!("{name}.{own}");
                 let content = content.as_table().ok_or_else(|| not_a_table(&path))?;
-                apply_section(settings, section, Some(own), content, &shown.to_string())?;
+                apply_section(settings, section, Some(own), content, shown)?;
             }
         } else {
-            apply_section(settings, section, None, content, &shown.to_string())?;
+            apply_section(settings, section, None, content, shown)?;
         }
     }
     Ok(())

@@ -1,0 +1,112 @@
+//! The command line of jobwright: `jobwright --help`. A library only so that what it reads can be tested from outside.
+
+#[cfg(not(unix))]
+compile_error!(
+    "the command line knows process groups and signals the Unix way: on other systems, run it in a container or in WSL"
+);
+
+mod args;
+mod commands;
+mod config;
+mod demo;
+mod failure;
+mod handlers;
+mod output;
+#[doc(hidden)]
+pub mod testing;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::commands::{audit, broker, doctor, jobs, migrate, nodes, queues, rules, schedules, send, status, worker};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::output::say;
+
+/// The program.
+pub fn main() -> ExitCode {
+    if let Some(code) = handlers::leash::enter() {
+        return code;
+    }
+    let cli = Cli::parse();
+    start_logging(&cli);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            say(format!("error: the program can't start its threads: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(cli));
+    // Not a plain drop, which would wait for a read of the terminal that nobody answers.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    match ended {
+        Ok(code) => code,
+        Err(failure) => {
+            if !matches!(failure, Failure::OutputClosed) {
+                say(format!("error: {}", output::harmless(&failure.to_string())));
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
+    match cli.command {
+        // Only servers that were named on purpose: the tour must not end up in one that is in use.
+        Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
+        Command::Migrate(args) => migrate::run(&load()?, &args).await,
+        Command::Worker(args) => worker::run(&load()?, &args).await,
+        Command::Send(args) => send::run(&load()?, args, cli.quiet).await,
+        Command::Status(args) => status::run(&load()?, &args).await,
+        Command::Jobs(command) => jobs::run(&load()?, command).await,
+        Command::Schedules(command) => schedules::run(&load()?, command).await,
+        Command::Queues(command) => queues::run(&load()?, command).await,
+        Command::Rules(command) => rules::run(&load()?, command).await,
+        Command::Nodes(command) => nodes::run(&load()?, command).await,
+        Command::Locks(command) => nodes::locks(&load()?, command).await,
+        Command::Audit(command) => audit::run(&load()?, command).await,
+        Command::Broker(command) => broker::run(&load()?, &command).await,
+        // It says by its code what it found.
+        Command::Doctor(args) => return doctor::run(load(), &args).await,
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo and the doctor
+/// explain themselves.
+fn start_logging(cli: &Cli) {
+    let default = match (&cli.command, cli.quiet, cli.verbose) {
+        // What `status` and `broker` show says it.
+        (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
+        (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
+        (Command::Worker(_), _, 0) => "info",
+        (_, _, 0) => "warn",
+        (_, _, 1) => "jobwright=debug,info",
+        _ => "jobwright=trace,debug",
+    };
+    let filter = if cli.quiet || cli.verbose > 0 {
+        EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
+    } else {
+        // Not the AMQP client's own log: it calls it an error when a queue that was looked for is not there.
+        let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.trim().is_empty());
+        asked
+            .and_then(|asked| EnvFilter::try_new(asked).ok())
+            .unwrap_or_else(|| EnvFilter::new(format!("{default},lapin=off")))
+    };
+    let logging = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::is_interactive())
+        .with_target(false)
+        // Its complaint about a closed stderr would be a panic.
+        .log_internal_errors(false)
+        .finish();
+    // Fails only if there is one already.
+    let _ = tracing::subscriber::set_global_default(logging);
+}

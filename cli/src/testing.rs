@@ -1,0 +1,23 @@
+//! For this project's own tests: not part of any API.
+
+use clap::Parser as _;
+
+use crate::args::Cli;
+use crate::config::Settings;
+
+/// Reads a configuration file of this text, and variables of the environment. Gives what is said if it is refused.
+///
+/// # Errors
+/// With the text for people.
+pub fn settings(file: &str, variables: &[(String, String)]) -> Result<(), String> {
+    let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+    Settings::from_text(file, variables).map(drop).map_err(|failure| failure.to_string())
+}
+
+/// Reads the words of a command line, and looks at what they mean as far as that can be done without a database.
+///
+/// # Errors
+/// With the text for people.
+pub fn words(words: &[String]) -> Result<(), String> {
+    Cli::try_parse_from(words).map(drop).map_err(|error| error.to_string())
+}
