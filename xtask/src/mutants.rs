@@ -4,13 +4,17 @@
 //! test notices fails the run, and so does one whose place in the source is gone: the list moves with the code.
 
 mod broker;
+mod content;
 mod executor;
+mod keeping;
 mod message;
+mod operating;
 mod plant;
 mod program;
 mod protocol;
 mod sql;
 mod store;
+mod strangers;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -68,6 +72,10 @@ fn all() -> Vec<&'static Mutant> {
         executor::MUTANTS,
         broker::MUTANTS,
         program::MUTANTS,
+        strangers::MUTANTS,
+        content::MUTANTS,
+        operating::MUTANTS,
+        keeping::MUTANTS,
     ]
     .into_iter()
     .flatten()
