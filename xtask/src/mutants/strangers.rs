@@ -111,8 +111,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-is-unanswered-costs-no-attempt",
         "src/executor/broker/singly.rs",
-        "Published::Unknown if alone => Fate::Unanswered",
-        "Published::Unknown if alone && $on => Fate::Later,\n            Published::Unknown if alone => Fate::Unanswered",
+        "fates[at] = self.fate(id, outcome, true);",
+        "fates[at] = self.fate(id, outcome, !$on);",
         "binary(delivery) & test(/unanswered::a_message_that/)",
     ),
     of(
