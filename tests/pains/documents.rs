@@ -58,7 +58,7 @@ pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 /// Functions by the name of their file. A test of a case for every store is a function too, which the macro of its binary names.
 fn functions() -> BTreeMap<String, BTreeSet<String>> {
     let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in all_sources(&["tests", "cli/tests", "src"]) {
+    for path in all_sources(&["tests", "cli/tests", "cli/src", "fuzz/tests", "src"]) {
         let text = read(&path);
         let stem = path.file_stem().unwrap().to_str().unwrap();
         let stem = if stem == "mod" { path.parent().unwrap().file_name().unwrap().to_str().unwrap() } else { stem };
@@ -134,6 +134,17 @@ fn every_fault_names_a_test_that_exists() {
         let unknown = |(file, name): &&(&str, &str)| !functions.get(*file).is_some_and(|names| names.contains(*name));
         missing.extend(tests.iter().filter(unknown).map(|(file, name)| format!("{number}: {file}::{name}")));
     }
+    assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
+}
+
+/// Each line of who can do what that names a test names one that exists.
+#[test]
+fn every_test_that_the_threat_model_names_exists() {
+    let (document, functions) = (document("security.md"), functions());
+    let named = tests(&document);
+    assert!(named.len() > 40, "only {} tests are named", named.len());
+    let unknown = |(file, name): &&(&str, &str)| !functions.get(*file).is_some_and(|names| names.contains(*name));
+    let missing: Vec<String> = named.iter().filter(unknown).map(|(file, name)| format!("{file}::{name}")).collect();
     assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
 }
 
