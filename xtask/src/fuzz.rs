@@ -48,13 +48,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // A target folder of its own: nothing else is built like that. `--target` keeps build scripts and macros out of it.
     let folder = run::workspace().join("target/fuzz");
     let mut build = run::cargo(["build", "--release", "--package", "jobwright-fuzz", "--features", "libfuzzer"]);
-    build.args(["--bins", "--target", &host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", INSTRUMENTED);
+    build
+        .args(["--bin", "jobwright-fuzz", "--target", &host, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", INSTRUMENTED);
     run::run(&mut build, run::CARGO)?;
-    let bin = |name: &str| folder.join(&host).join("release").join(name);
-    let known = run::capture(
-        std::process::Command::new(bin("jobwright-fuzz-seeds")).arg(folder.join("seeds")),
-        Duration::from_secs(60),
-    )?;
+    let program = folder.join(&host).join("release/jobwright-fuzz");
+    // Not instrumented: what counts the ways is in the fuzzer alone.
+    let mut seeds =
+        run::cargo(["run", "--quiet", "--package", "jobwright-fuzz", "--bin", "jobwright-fuzz-seeds", "--"]);
+    let known = run::capture(seeds.arg(folder.join("seeds")), run::CARGO)?;
     let known: Vec<(&str, &str)> = known.lines().filter_map(|line| line.split_once(' ')).collect();
     if let Some(name) = options.targets.iter().find(|name| !known.iter().any(|(known, _)| known == name)) {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -64,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         known.iter().filter(|(name, _)| options.targets.is_empty() || options.targets.iter().any(|n| n == name));
     let mut failed = Vec::new();
     for (name, longest) in chosen {
-        if let Err(why) = one(&bin("jobwright-fuzz"), &folder, name, longest, options.runs) {
+        if let Err(why) = one(&program, &folder, name, longest, options.runs) {
             eprintln!("fuzz: {why}");
             failed.push(*name);
         }
