@@ -43,7 +43,8 @@ async fn who_submits_is_known_and_may_only_what_the_rules_say() {
     let messages = site.messages_with(&BrokerConfig { submit_rules: Some(rules), ..site.broker() }).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
-    let executor = CommandExecutor::builder(messages.clone()).config(patient()).start().await.unwrap();
+    let executor =
+        CommandExecutor::builder(messages.clone()).config(patient()).without_handlers().start().await.unwrap();
     let submit = site.names().submit();
     let reader = site.client().await;
     let shop = Client::connect(&server.url_as("shop", "geheim", "%2f")).await;

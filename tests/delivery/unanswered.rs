@@ -142,7 +142,8 @@ async fn a_submission_with_a_name_of_the_broker_is_put_aside() {
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let error = messages.send(NewJob::json("add", &1).reply_to("amq.rabbitmq.reply-to", "c")).await.unwrap_err();
     assert!(error.is_invalid(), "{error}");
-    let executor = CommandExecutor::builder(site.messages().await).config(patient()).start().await.unwrap();
+    let executor =
+        CommandExecutor::builder(site.messages().await).config(patient()).without_handlers().start().await.unwrap();
     let properties = BasicProperties::default().with_message_id(JobId::new().to_string().as_str().into());
     let table = headers([("jobKind", "add"), ("replyTo", "amq.rabbitmq.reply-to")]);
     assert!(client.publish("", &site.names().submit(), properties.with_headers(table), b"1").await);
