@@ -51,7 +51,8 @@ pub(crate) fn url(input: &[u8]) {
     const SECRET: &str = "hunter2";
     let Ok(text) = std::str::from_utf8(input) else { return };
     // What a user means as the password is what stands before the last `@`; a host or a database of that name is shown, rightly.
-    let Some((credentials, place)) = text.rsplit_once('@') else {
+    // The path of a file is no secret.
+    let Some((credentials, place)) = text.rsplit_once('@').filter(|_| !text.trim_start().starts_with("sqlite:")) else {
         let _ = Secret::new(text).redacted();
         return;
     };

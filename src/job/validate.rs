@@ -140,6 +140,8 @@ pub(super) fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
     }
     if name.len() > max {
         let start: String = name.chars().take(20).collect();
+        // Escaped: whoever reads this is not to be steered by what a stranger wrote.
+        let start = start.escape_debug();
         return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the most", name.len())));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
