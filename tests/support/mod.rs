@@ -110,6 +110,9 @@ pub(crate) trait SqlDb: TestDb {
     /// ends then.
     async fn write_ahead(&self, by: Duration);
 
+    /// What is kept of starts under rates, the oldest first: their keys, and how many.
+    async fn starts(&self) -> Vec<(String, i64)>;
+
     /// The jobs that were admitted and have not ended since.
     async fn admitted(&self) -> std::collections::BTreeSet<JobId>;
 

@@ -342,6 +342,11 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         self.aside().await.batch_execute(&all).await.unwrap();
     }
 
+    async fn starts(&self) -> Vec<(String, i64)> {
+        let sql = "select key, n::int8 from rate_log order by at, key";
+        self.aside().await.query(sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
     async fn admitted(&self) -> BTreeSet<JobId> {
         let sql = "select id from job where admitted union select id from external_job where admitted";
         let rows = self.aside().await.query(sql, &[]).await.unwrap();

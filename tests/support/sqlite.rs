@@ -230,6 +230,13 @@ impl SqlDb for SqliteDb {
         .await;
     }
 
+    async fn starts(&self) -> Vec<(String, i64)> {
+        let connection = self.connection();
+        let mut statement = connection.prepare("select key, n from jobwright_rate_log order by at, key").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
     async fn admitted(&self) -> BTreeSet<JobId> {
         let connection = self.connection();
         let mut statement = connection

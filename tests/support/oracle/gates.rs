@@ -19,6 +19,10 @@ impl Admission for Oracle {
         Ok(0)
     }
 
+    async fn prune_rates(&self, _: usize) -> Result<u64> {
+        Ok(0)
+    }
+
     async fn slot_faults(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
