@@ -49,6 +49,7 @@ mod schema;
 mod sending;
 mod settling;
 mod snapshots;
+mod spoiled;
 mod steering;
 mod submissions;
 mod timers;
@@ -507,6 +508,10 @@ conformance! {
             changes_of_a_rule_do_not_undo_each_other
             what_waits_long_is_raised
             an_admitted_job_is_not_held_for_its_delivery
+        }
+        spoiled {
+            a_schedule_that_can_not_be_read_stops_no_other
+            shares_that_can_not_be_read_divide_nothing
         }
         rates {
             starts_close_to_each_other_are_counted_as_one

@@ -94,6 +94,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Writes into a waiting or blocked job what no job has, as somebody's own SQL could.
     async fn spoil(&self, id: JobId);
 
+    /// Runs somebody's own SQL; `{}` stands in front of the tables' names.
+    async fn change(&self, sql: &str);
+
     /// Lets whatever moves this job to those that wait fail, and its transaction with it.
     async fn refuse(&self, id: JobId);
 

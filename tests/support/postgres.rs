@@ -266,6 +266,10 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         }
     }
 
+    async fn change(&self, sql: &str) {
+        self.raw(&sql.replace("{}", "{schema}.")).await;
+    }
+
     async fn refuse(&self, id: JobId) {
         let create = format!(
             "create function {{schema}}.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;

@@ -161,6 +161,10 @@ impl SqlDb for SqliteDb {
         }
     }
 
+    async fn change(&self, sql: &str) {
+        self.raw(sql.replace("{}", "jobwright_")).await;
+    }
+
     async fn refuse(&self, id: JobId) {
         let id = id.as_uuid().simple();
         let create = format!(
