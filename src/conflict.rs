@@ -30,9 +30,9 @@ fn postgres(error: &(dyn StdError + 'static)) -> bool {
 #[cfg(feature = "sqlite")]
 fn sqlite(error: &(dyn StdError + 'static)) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
-    error
-        .downcast_ref::<rusqlite::Error>()
-        .and_then(rusqlite::Error::sqlite_error_code)
+    // As above: SQLite's own code is a cause of the driver's error.
+    let said = error.downcast_ref::<rusqlite::ffi::Error>().map(|error| error.code);
+    said.or_else(|| error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code))
         .is_some_and(|code| matches!(code, DatabaseBusy | DatabaseLocked))
 }
 
@@ -57,6 +57,17 @@ mod tests {
         assert!(is_conflict(&busy()));
         let wrapped = Error::new(ErrorKind::Busy, "can't begin").with_source(busy());
         assert_eq!(JobError::from(wrapped).advice(), RetryAdvice::Conflict);
+    }
+
+    #[test]
+    fn a_conflict_inside_an_anyhow_error_is_one() {
+        let busy = || anyhow::Error::from(sqlite_error(rusqlite::ffi::SQLITE_BUSY));
+        for error in [busy(), busy().context("can't book"), busy().context("can't book").context("can't pay")] {
+            let fails = || -> Result<(), JobError> { Err(error)? };
+            assert_eq!(fails().unwrap_err().advice(), RetryAdvice::Conflict);
+        }
+        let other = anyhow::Error::from(sqlite_error(rusqlite::ffi::SQLITE_CONSTRAINT)).context("can't book");
+        assert_eq!(JobError::from(other).advice(), RetryAdvice::ByPolicy);
     }
 
     #[test]

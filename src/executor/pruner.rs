@@ -1,5 +1,5 @@
 //! Removes what nobody needs any more: old history, results whose time is over, progress of jobs that are gone,
-//! ids of submissions, and, where that is asked for, old dead letters and the old audit.
+//! ids of submissions, starts that no rate counts any more, and, where that is asked for, old dead letters and the old audit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,6 +50,7 @@ async fn round(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&s
     let results = store.prune_results(BATCH).await?;
     let progress = store.prune_progress(BATCH).await?;
     let submissions = store.prune_submissions(REMEMBERED, BATCH).await?;
+    let starts = store.prune_rates(BATCH).await?;
     // These two last: they need rights that not every executor is given, and nothing else is to wait for that.
     let dead_letters = match kept.dead_letters {
         Some(age) => may(store.prune_dead_letters(age, BATCH).await, "history.dead_letters", told),
@@ -68,7 +69,7 @@ async fn round(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&s
         tracing::info!(entries = audit, "removed entries of the audit that were older than `history.audit`");
         counters.audit_removed.fetch_add(audit, Ordering::Relaxed);
     }
-    Ok([history, results, progress, submissions, dead_letters, audit]
+    Ok([history, results, progress, submissions, starts, dead_letters, audit]
         .into_iter()
         .any(|removed| removed >= BATCH as u64))
 }
@@ -142,5 +143,24 @@ mod tests {
         let ages = [1, 364, 366];
         assert_eq!(left(config(None, Some(2 * DAY)), &ages).await, (vec![1], vec![1, 364, 366]));
         assert_eq!(left(config(Some(2 * DAY), Some(365 * DAY)), &ages).await, (vec![1, 364], vec![1]));
+    }
+
+    #[tokio::test]
+    async fn starts_that_no_rate_counts_are_forgotten() {
+        let path = std::env::temp_dir().join(format!("jobwright-{}.db", uuid::Uuid::new_v4()));
+        let store = Sqlite::open(&DatabaseConfig::url(format!("sqlite:{}", path.display()))).await.unwrap();
+        store.migrate().await.unwrap();
+        let file = Connection::open(&path).unwrap();
+        file.execute(
+            "insert into jobwright_rate_log (key, at, n) values ('q:a', 1, 5), ('q:b', unixepoch() * 1000000, 5)",
+            [],
+        )
+        .unwrap();
+        round(&store, &Counters::default(), &mut BTreeSet::new()).await.unwrap();
+        let left: String =
+            file.query_row("select group_concat(key) from jobwright_rate_log", [], |row| row.get(0)).unwrap();
+        assert_eq!(left, "q:b");
+        drop((store, file));
+        let _ = std::fs::remove_file(path);
     }
 }

@@ -70,6 +70,7 @@ pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares}
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
+pub use self::unreadable::RowFault;
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, RowPlace, Submission};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::unreadable::{RowFault, is_news};
 use crate::error::{Error, Result};
 
 /// What a rule goes by.
@@ -266,6 +267,17 @@ pub(crate) fn named(rules: Vec<Rule>, scope: Scope, name: &str) -> Rule {
     rules.find(|rule| rule.scope == scope && rule.name == name).unwrap_or_else(|| Rule::new(scope, name))
 }
 
+/// Says what can't be read of rules, once.
+pub(crate) fn tell(faults: &[RowFault]) {
+    for fault in faults.iter().filter(|fault| is_news("rule", fault, 0)) {
+        tracing::error!(
+            rule = fault.name,
+            why = fault.why,
+            "a rule can't be read as a whole; what can be read of it holds"
+        );
+    }
+}
+
 /// Keeps rules.
 #[async_trait]
 pub trait Rules: Send + Sync {
@@ -296,6 +308,9 @@ pub trait Rules: Send + Sync {
     /// As [`put_rule`](Self::put_rule).
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule>;
 
-    /// All rules, by scope and name.
+    /// All rules, by scope and name. Where the shares of one can't be read, the rest of it holds, and its places are not divided.
     async fn rules(&self) -> Result<Vec<Rule>>;
+
+    /// Rules of which something can't be read.
+    async fn rule_faults(&self) -> Result<Vec<RowFault>>;
 }

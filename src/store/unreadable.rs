@@ -1,6 +1,8 @@
-//! What is said of a row that no job can be made of.
+//! What is said of rows that can't be read: somebody's own SQL wrote them, or a later build.
 
+use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::{Mutex, PoisonError};
 
 use super::clip;
 
@@ -21,4 +23,28 @@ pub(crate) fn reason(error: &dyn Error) -> String {
         cause = inner.source();
     }
     format!("{BEGINNING}{}", clip(&why, LONGEST))
+}
+
+/// A schedule or a rule that can't be read as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFault {
+    /// Its name; of a rule with its scope in front.
+    pub name: String,
+    /// What can't be read, for people.
+    pub why: String,
+}
+
+/// What was told last of each, by table and name.
+static TOLD: Mutex<BTreeMap<(&str, String), (i64, String)>> = Mutex::new(BTreeMap::new());
+/// More than a log should say; then it may say some again.
+const MOST: usize = 1000;
+
+/// Whether the log has yet to say this: such rows are met at each look, and it says so once for each change of them.
+pub(crate) fn is_news(table: &'static str, fault: &RowFault, version: i64) -> bool {
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.len() >= MOST {
+        told.clear();
+    }
+    let now = (version, fault.why.clone());
+    told.insert((table, fault.name.clone()), now.clone()) != Some(now)
 }

@@ -41,6 +41,7 @@ mod owned;
 mod past;
 mod payloads;
 mod progressing;
+mod rates;
 mod recovery;
 mod refused;
 mod schedules;
@@ -48,6 +49,7 @@ mod schema;
 mod sending;
 mod settling;
 mod snapshots;
+mod spoiled;
 mod steering;
 mod submissions;
 mod timers;
@@ -506,6 +508,16 @@ conformance! {
             changes_of_a_rule_do_not_undo_each_other
             what_waits_long_is_raised
             an_admitted_job_is_not_held_for_its_delivery
+        }
+        spoiled {
+            a_schedule_that_can_not_be_read_stops_no_other
+            shares_that_can_not_be_read_divide_nothing
+        }
+        rates {
+            starts_close_to_each_other_are_counted_as_one
+            what_is_counted_as_one_breaks_no_rate
+            what_is_counted_as_one_does_not_grow_for_ever
+            what_no_rate_reaches_back_to_is_forgotten
         }
         overlaps {
             no_overlap_while_the_job_is_blocked

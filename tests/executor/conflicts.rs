@@ -4,9 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, ExecutorConfig, JobError, KindOptions, NewJob, Outcome, RetryAdvice, RetryPolicy};
+use jobwright::{
+    CommandExecutor, ExecutorConfig, JobError, KindOptions, NewJob, Outcome, PgTransaction, RetryAdvice, RetryPolicy,
+};
 
+use crate::support::TestDb as _;
 use crate::support::postgres::Pg;
 use crate::support::world::{World, at_once, quick};
 
@@ -172,6 +176,60 @@ async fn disturbed(isolation: &'static str, work: &'static str, disturbance: &'s
 async fn a_serialization_failure_of_a_statement_is_run_again() {
     let somebody = "update account set balance = 5 where id = 1";
     disturbed("repeatable read", "update account set balance = balance + 1 where id = 1", somebody).await;
+}
+
+/// The driver's error, as an application wraps it.
+async fn book(transaction: &PgTransaction, context: bool) -> anyhow::Result<()> {
+    let booked = transaction.batch_execute("update account set balance = balance + 1 where id = 1").await;
+    if context { booked.context("can't book") } else { Ok(booked?) }
+}
+
+/// `anyhow` hides what the outermost error is; with and without words of the application's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_serialization_failure_inside_an_anyhow_error_is_run_again() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    db.raw(
+        "create table {schema}.account (id int primary key, balance int); insert into {schema}.account values (1, 5)",
+    )
+    .await;
+    let db = Arc::new(db);
+    let messages = db.messages().await;
+    let (place, runs) = (db.clone(), Arc::new(AtomicU32::new(0)));
+    let counted = runs.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("transfer", move |cx| {
+            let (place, counted) = (place.clone(), counted.clone());
+            Box::pin(async move {
+                let run = counted.fetch_add(1, Ordering::Relaxed);
+                let transaction = cx.transaction().await?;
+                let schema = place.schema();
+                transaction
+                    .batch_execute(&format!(
+                        "set transaction isolation level repeatable read; set local search_path = \"{schema}\"; \
+                         select balance from account"
+                    ))
+                    .await?;
+                if run < 2 {
+                    place.client().await.batch_execute("update account set balance = 5").await?;
+                }
+                book(transaction, run == 1).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .handle("refused", |_| async { Err(anyhow::anyhow!("no such customer").context("can't book"))? })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("transfer", &()).max_attempts(1)).await.unwrap();
+    db.gone(id).await;
+    let refused = messages.send(NewJob::json("refused", &()).max_attempts(1)).await.unwrap();
+    db.reaches(refused, JobState::Dead).await;
+    let error = db.jobs().detail(refused).await.errors.remove(0);
+    assert_eq!(error.error, "can't book");
+    assert!(error.detail.is_some_and(|causes| causes.contains("no such customer")));
+    let stats = executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!((runs.load(Ordering::Relaxed), stats.conflicts, stats.done), (3, 2, 1));
 }
 
 /// The server finds out when the handler is done: the commit is refused.

@@ -94,6 +94,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Writes into a waiting or blocked job what no job has, as somebody's own SQL could.
     async fn spoil(&self, id: JobId);
 
+    /// Runs somebody's own SQL; `{}` stands in front of the tables' names.
+    async fn change(&self, sql: &str);
+
     /// Lets whatever moves this job to those that wait fail, and its transaction with it.
     async fn refuse(&self, id: JobId);
 
@@ -109,6 +112,9 @@ pub(crate) trait SqlDb: TestDb {
     /// Makes everything look as if it had been written by a clock that was ahead by this much, and is right again: what happened, happens or
     /// ends then.
     async fn write_ahead(&self, by: Duration);
+
+    /// What is kept of starts under rates, the oldest first: their keys, and how many.
+    async fn starts(&self) -> Vec<(String, i64)>;
 
     /// The jobs that were admitted and have not ended since.
     async fn admitted(&self) -> std::collections::BTreeSet<JobId>;

@@ -266,6 +266,10 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         }
     }
 
+    async fn change(&self, sql: &str) {
+        self.raw(&sql.replace("{}", "{schema}.")).await;
+    }
+
     async fn refuse(&self, id: JobId) {
         let create = format!(
             "create function {{schema}}.refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
@@ -340,6 +344,11 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         );
         // One transaction.
         self.aside().await.batch_execute(&all).await.unwrap();
+    }
+
+    async fn starts(&self) -> Vec<(String, i64)> {
+        let sql = "select key, n::int8 from rate_log order by at, key";
+        self.aside().await.query(sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
     async fn admitted(&self) -> BTreeSet<JobId> {

@@ -161,6 +161,10 @@ impl SqlDb for SqliteDb {
         }
     }
 
+    async fn change(&self, sql: &str) {
+        self.raw(sql.replace("{}", "jobwright_")).await;
+    }
+
     async fn refuse(&self, id: JobId) {
         let id = id.as_uuid().simple();
         let create = format!(
@@ -228,6 +232,13 @@ impl SqlDb for SqliteDb {
              commit"
         ))
         .await;
+    }
+
+    async fn starts(&self) -> Vec<(String, i64)> {
+        let connection = self.connection();
+        let mut statement = connection.prepare("select key, n from jobwright_rate_log order by at, key").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
     }
 
     async fn admitted(&self) -> BTreeSet<JobId> {

@@ -83,6 +83,10 @@ pub trait Admission: Send + Sync {
     /// many were raised.
     async fn age_jobs(&self, limit: usize) -> Result<u64>;
 
+    /// Forgets at most `limit` counts of starts that no rate reaches back to. Returns how many. Not part of a round: all admission waits for
+    /// one.
+    async fn prune_rates(&self, limit: usize) -> Result<u64>;
+
     /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something waits
     /// behind a gate of any kind that nobody holds and nobody will open. Empty when all is well and nobody is at work. For tests and
     /// `doctor`: it reads everything.

@@ -6,6 +6,9 @@ use super::super::rules::{EACH, Rate, Rule, Scope, ShareBy};
 use super::group_key;
 use crate::job::{JobId, Terms};
 
+/// Of the period of a rate: see [`part`].
+const PARTS: i64 = 1000;
+
 /// Where a candidate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -107,10 +110,25 @@ fn micros(rate: Rate) -> i64 {
     i64::try_from(rate.period.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Starts under a rate are counted together that lie within the same part of its period, so that a key has about a thousand rows, whatever
+/// its rate. All of them count until the last one is over: a rate is never broken by that. In microseconds.
+fn part(rate: Rate) -> i64 {
+    (micros(rate) / PARTS).max(1)
+}
+
 /// Counts the places that a share of a queue has. Nothing waits for it.
 fn share_key(queue: &str, share: &str) -> String {
     // No name contains a control character, so no two pairs make one key.
     format!("s:{queue}\u{1}{share}")
+}
+
+/// Starts to be counted under a rate.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Starts {
+    pub(crate) key: String,
+    pub(crate) n: u64,
+    /// With those before them of the same such part of time, which begins at a multiple of it since 1970. In microseconds.
+    pub(crate) part: i64,
 }
 
 /// What is taken at the moment.
@@ -165,8 +183,7 @@ pub(crate) struct Opening {
 pub(crate) struct Plan {
     pub(crate) admit: Vec<Admit>,
     pub(crate) wait: Vec<Wait>,
-    /// Starts to be counted under a rate.
-    pub(crate) rates: Vec<(String, u64)>,
+    pub(crate) rates: Vec<Starts>,
     pub(crate) openings: Vec<Opening>,
 }
 
@@ -207,7 +224,8 @@ struct Round<'a> {
     rules: &'a RuleBook,
     usage: Usage,
     plan: Plan,
-    starts: BTreeMap<String, u64>,
+    /// By key: how many, and the part of time that they are counted in.
+    starts: BTreeMap<String, (u64, i64)>,
     /// When a rate allows more, and how many then at most.
     late: BTreeMap<String, (i64, i64)>,
 }
@@ -282,8 +300,8 @@ impl Round<'_> {
             if rule.running.is_some() {
                 keys.push(key.clone());
             }
-            if rule.rate.is_some() {
-                *self.starts.entry(key.clone()).or_default() += 1;
+            if let Some(rate) = rule.rate {
+                self.starts.entry(key.clone()).or_insert((0, part(rate))).0 += 1;
                 let now = self.usage.now;
                 self.usage.rates.entry(key.clone()).or_insert((0, now)).0 += 1;
             }
@@ -330,7 +348,7 @@ impl Round<'_> {
     }
 
     fn finish(mut self) -> Plan {
-        self.plan.rates = self.starts.into_iter().collect();
+        self.plan.rates = self.starts.into_iter().map(|(key, (n, part))| Starts { key, n, part }).collect();
         self.plan.openings.extend(self.late.into_iter().map(|(key, (at, n))| Opening { key, at: Some(at), n }));
         self.plan
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::plan::{Candidate, Opened, Opening, Place, Plan, RuleBook, Usage, plan};
+use super::plan::{Candidate, Opened, Opening, Place, Plan, RuleBook, Starts, Usage, plan};
 use crate::job::{JobId, Terms};
 use crate::store::rules::{Rule, Scope, ShareBy};
 
@@ -159,7 +159,7 @@ fn a_rate_says_when_it_allows_more() {
     usage.rates.insert("q:default".to_owned(), (2, 95 * SECOND));
     let plan = decide(&rules, &jobs, usage);
     assert_eq!(admitted(&plan), [jobs[0].id]);
-    assert_eq!(plan.rates, [("q:default".to_owned(), 1)]);
+    assert_eq!(plan.rates, [Starts { key: "q:default".to_owned(), n: 1, part: SECOND / 100 }]);
     assert_eq!(plan.openings[0].at, Some(105 * SECOND));
 
     // All of them in this round: it opens a period from now.

@@ -50,6 +50,11 @@ impl Admission for Postgres {
         Ok(raised)
     }
 
+    async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        let rows = self.0.engine("forget old starts", &self.0.sql.prune_rate_log, &[&rows::count(limit)]).await?;
+        super::history::count(&rows)
+    }
+
     async fn slot_faults(&self) -> Result<Vec<String>> {
         let rows = self.0.engine("check the slots", &self.0.sql.slot_faults, &[]).await?;
         rows.iter().map(|row| rows::get(row, 0)).collect()
@@ -152,7 +157,9 @@ async fn apply(batch: &Batch, shared: &Shared, plan: &Plan) -> Result<Admitted> 
     let parked_ids: Vec<Uuid> = parked.iter().map(|wait| wait.id.into()).collect();
     let parked_gates: Vec<&str> = parked.iter().map(|wait| wait.gate.as_str()).collect();
     let parked_shares: Vec<&str> = parked.iter().map(|wait| wait.share.as_str()).collect();
-    let (rate_keys, starts): (Vec<&str>, Vec<i32>) = plan.rates.iter().map(|(key, n)| (key.as_str(), int(*n))).unzip();
+    let rate_keys: Vec<&str> = plan.rates.iter().map(|starts| starts.key.as_str()).collect();
+    let starts: Vec<i32> = plan.rates.iter().map(|starts| int(starts.n)).collect();
+    let parts: Vec<i64> = plan.rates.iter().map(|starts| starts.part).collect();
     let keys: Vec<&str> = plan.openings.iter().map(|opening| opening.key.as_str()).collect();
     let at: Vec<Option<Timestamp>> =
         plan.openings.iter().map(|opening| opening.at.and_then(|at| Timestamp::from_microsecond(at).ok())).collect();
@@ -174,15 +181,13 @@ async fn apply(batch: &Batch, shared: &Shared, plan: &Plan) -> Result<Admitted> 
                 &parked_shares,
                 &rate_keys,
                 &starts,
+                &parts,
                 &keys,
                 &at,
                 &n,
             ],
         )
         .await?;
-    if !plan.rates.is_empty() {
-        batch.query(&shared.sql.prune_rate_log, &[]).await?;
-    }
     let row = rows::single(&rows)?;
     let queues: Option<Vec<String>> = rows::get(row, 1)?;
     Ok(Admitted {

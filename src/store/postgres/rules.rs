@@ -9,11 +9,11 @@ use super::batch::Batch;
 use super::client::Params;
 use super::nodes::ids;
 use super::statements::Statement;
-use super::types::JsonParam;
+use super::types::{JsonParam, JsonText};
 use super::{Postgres, rows};
 use crate::error::{Error, Result};
-use crate::store::rules::{edited, named};
-use crate::store::{Hint, JobStore, Rate, Rule, RuleEdit, Rules, Scope};
+use crate::store::rules::{edited, named, tell};
+use crate::store::{Hint, JobStore, Rate, RowFault, Rule, RuleEdit, Rules, Scope};
 
 /// How soon a node is looked at again that had claims under way: they take a few milliseconds.
 const UNDER_WAY: Duration = Duration::from_millis(10);
@@ -40,6 +40,10 @@ impl Rules for Postgres {
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         read(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<RowFault>> {
+        Ok(read_all(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)?.1)
     }
 }
 
@@ -119,8 +123,17 @@ impl Postgres {
 
 /// Rules from their rows.
 pub(super) fn read(rows: &[Row]) -> Result<Vec<Rule>> {
+    let (rules, faults) = read_all(rows)?;
+    tell(&faults);
+    Ok(rules)
+}
+
+/// With what can't be read of them. That must not stop all others, and least of all let more start than it allows.
+fn read_all(rows: &[Row]) -> Result<(Vec<Rule>, Vec<RowFault>)> {
+    let mut faults = Vec::new();
     let duration = |micros: i64| Duration::from_micros(micros.max(0).unsigned_abs());
-    rows.iter()
+    let rules = rows
+        .iter()
         .map(|row| {
             let mut rule = Rule::new(rows::get::<&str>(row, 0)?.parse()?, rows::get::<String>(row, 1)?);
             rule.paused = rows::get(row, 2)?;
@@ -131,8 +144,15 @@ pub(super) fn read(rows: &[Row]) -> Result<Vec<Rule>> {
             }
             rule.aging = rows::get::<Option<i64>>(row, 6)?.map(duration);
             rule.depth = rows::get::<Option<i64>>(row, 7)?.map(i64::unsigned_abs);
-            rule.shares = rows::json(row, 8)?;
+            rule.shares = rows::get::<Option<JsonText<'_>>>(row, 8)?.and_then(|JsonText(text)| {
+                let read = serde_json::from_str(text).map_err(|error| {
+                    let name = format!("{} {}", rule.scope, rule.name);
+                    faults.push(RowFault { name, why: format!("its shares: {error}") });
+                });
+                read.ok()
+            });
             Ok(rule)
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    Ok((rules, faults))
 }

@@ -19,8 +19,8 @@ use super::types::JsonParam;
 use super::{Postgres, Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
-use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
-use crate::store::{Note, UnitOfWork};
+use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which, tell};
+use crate::store::{Note, RowFault, UnitOfWork};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -47,12 +47,20 @@ impl Schedules for Postgres {
             let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
             match info(row, &name) {
                 Ok(info) => found.push(info),
-                Err(error) => {
-                    tracing::error!(%error, schedule = name, "a schedule can't be read here; left to other nodes");
-                }
+                Err(error) => tell(&RowFault { name, why: error.to_string() }, rows::get(row, 2)?),
             }
         }
         Ok((now, found))
+    }
+
+    async fn schedule_faults(&self) -> Result<Vec<RowFault>> {
+        let rows = self.0.engine("read schedules", &self.0.sql.schedule_page, &[&"", &i64::MAX]).await?;
+        let mut faults = Vec::new();
+        for row in &rows {
+            let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
+            faults.extend(info(row, &name).err().map(|error| RowFault { name, why: error.to_string() }));
+        }
+        Ok(faults)
     }
 
     async fn write_schedule(

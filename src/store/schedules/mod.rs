@@ -18,6 +18,7 @@ pub use self::due::{Fate, Firing, MISFIRE_GRACE};
 pub use self::ops::{
     BACKFILL_MAX, Backfilled, Fired, Put, PutOutcome, backfill, delete, fire_due, get, pause, put, resume, run_now,
 };
+use super::unreadable::{RowFault, is_news};
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, ScheduleSpec};
 use crate::store::Note;
@@ -59,6 +60,13 @@ pub enum Which<'a> {
     Due(usize),
 }
 
+/// Says that a schedule can't be read, once for each change of it.
+pub(crate) fn tell(fault: &RowFault, version: i64) {
+    if is_news("schedule", fault, version) {
+        tracing::error!(schedule = fault.name, why = fault.why, "a schedule can't be read here; left to other nodes");
+    }
+}
+
 /// The repeating jobs of a store. Each method is one transaction and has a deadline; all of them may be repeated.
 #[async_trait]
 pub trait Schedules: Send + Sync {
@@ -67,8 +75,11 @@ pub trait Schedules: Send + Sync {
     async fn next_schedule(&self) -> Result<Option<Duration>>;
 
     /// Reads schedules, and the database's clock. A row that this build can't read (a zone that is not known here) is left out,
-    /// and logged.
+    /// and logged once.
     async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)>;
+
+    /// Those that this build can't read.
+    async fn schedule_faults(&self) -> Result<Vec<RowFault>>;
 
     /// Writes a schedule: a new one if `seen` is `None`, else in place of the version seen. `false`: there is one already, or it
     /// was changed since. The version that is written is the one seen, raised by one; that of a new one is 0.

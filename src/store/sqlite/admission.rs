@@ -11,7 +11,7 @@ use super::failure::Work;
 use super::parts::{Statement, statement};
 use super::rows::{Micros, count, gates, job_id, rank};
 use crate::error::{Error, Result};
-use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, Wait, plan};
+use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Starts, Usage, Wait, plan};
 use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
 
 const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
@@ -30,6 +30,7 @@ const TAKE_SLOT: &str = include_str!("sql/take_slot.sql");
 const TURN_BLOCKED: &str = include_str!("sql/turn_blocked.sql");
 const JOB_TO_BLOCKED: &str = include_str!("sql/job_to_blocked.sql");
 const REMOVE_WAITING: &str = include_str!("sql/remove_waiting.sql");
+const ADD_STARTS: &str = include_str!("sql/add_starts.sql");
 const COUNT_STARTS: &str = include_str!("sql/count_starts.sql");
 const WRITE_OPENING: &str = include_str!("sql/write_opening.sql");
 const PRUNE_RATE_LOG: &str = include_str!("sql/prune_rate_log.sql");
@@ -72,6 +73,15 @@ impl Admission for Sqlite {
 
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
         self.inner.age_jobs(limit).await
+    }
+
+    async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        self.inner
+            .write("forget old starts", move |connection, now| {
+                let params = named_params! { ":now": now, ":limit": count(limit) };
+                Ok(connection.prepare_cached(PRUNE_RATE_LOG)?.execute(params)? as u64)
+            })
+            .await
     }
 
     async fn slot_faults(&self) -> Result<Vec<String>> {
@@ -227,12 +237,13 @@ fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<
     for wait in &plan.wait {
         turn(connection, wait)?;
     }
-    for (key, n) in &plan.rates {
-        let params = named_params! { ":key": key, ":now": now, ":n": count(usize::try_from(*n).unwrap_or(usize::MAX)) };
-        connection.prepare_cached(COUNT_STARTS)?.execute(params)?;
-    }
-    if !plan.rates.is_empty() {
-        connection.prepare_cached(PRUNE_RATE_LOG)?.execute(named_params! { ":now": now })?;
+    for Starts { key, n, part } in &plan.rates {
+        let n = i64::try_from(*n).unwrap_or(i64::MAX);
+        let params = named_params! { ":key": key, ":now": now, ":n": n, ":since": now / part * part };
+        if connection.prepare_cached(ADD_STARTS)?.execute(params)? == 0 {
+            let params = named_params! { ":key": key, ":now": now, ":n": n };
+            connection.prepare_cached(COUNT_STARTS)?.execute(params)?;
+        }
     }
     for opening in &plan.openings {
         let params = named_params! { ":key": opening.key, ":at": opening.at.unwrap_or(0), ":n": opening.n };

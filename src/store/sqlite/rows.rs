@@ -73,7 +73,7 @@ pub(super) fn rank(row: &Row<'_>) -> rusqlite::Result<i16> {
 
 /// The priority that a rank stands for.
 fn priority(rank: i64) -> rusqlite::Result<i16> {
-    i16::try_from(-rank).map_err(|e| broken("rank", Type::Integer, e))
+    i16::try_from(rank.saturating_neg()).map_err(|e| broken("rank", Type::Integer, e))
 }
 
 /// From the columns payload, body and content type.
@@ -131,21 +131,27 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     })
 }
 
+/// As near as it can be said: what is only looked at is shown, whatever somebody else wrote there.
+fn nearest(micros: Micros) -> Timestamp {
+    Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
+}
+
 /// The columns that `list.sql` and `show.sql` have in common.
 pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSummary> {
+    let attempts = |column: &str| row.get::<_, i64>(column).map(|n| n.clamp(0, u32::MAX.into()) as u32);
     Ok(JobSummary {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
         state,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
-        priority: priority(row.get("rank")?)?,
-        attempt: row.get("attempt")?,
-        max_attempts: row.get("max_attempts")?,
-        created_at: timestamp(row.get("created_at")?)?,
-        due_at: optional_timestamp(row.get(8)?)?,
+        priority: row.get::<_, i64>("rank")?.saturating_neg().clamp(i16::MIN.into(), i16::MAX.into()) as i16,
+        attempt: attempts("attempt")?,
+        max_attempts: attempts("max_attempts")?,
+        created_at: nearest(row.get("created_at")?),
+        due_at: row.get::<_, Option<Micros>>(8)?.map(nearest),
         owner: row.get::<_, Option<i64>>(9)?.map(NodeId),
-        claimed_at: optional_timestamp(row.get(10)?)?,
+        claimed_at: row.get::<_, Option<Micros>>(10)?.map(nearest),
         last_error: row.get(11)?,
     })
 }
@@ -165,7 +171,7 @@ pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
         payload: payload(row, ["payload", "body", "content_type"])?,
         terms: terms(row, "terms").unwrap_or_default(),
         gate: row.get("gate")?,
-        dead: dead_at.map(|at| Ok::<_, rusqlite::Error>((timestamp(at)?, reason.unwrap_or_default()))).transpose()?,
+        dead: dead_at.map(|at| (nearest(at), reason.unwrap_or_default())),
     })
 }
 

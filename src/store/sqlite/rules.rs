@@ -12,8 +12,8 @@ use super::rows::{Micros, broken, count, micros, terms};
 use super::{Sqlite, audit};
 use crate::error::{Error, Result};
 use crate::job::Terms;
-use crate::store::rules::{edited, named};
-use crate::store::{Rate, Rule, RuleEdit, Rules, Scope};
+use crate::store::rules::{edited, named, tell};
+use crate::store::{Rate, RowFault, Rule, RuleEdit, Rules, Scope};
 
 const RULES: &str = include_str!("sql/rules.sql");
 const PUT_RULE: &str = include_str!("sql/put_rule.sql");
@@ -39,6 +39,10 @@ impl Rules for Sqlite {
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         self.inner.query("read the rules", |connection, _| Ok(read(connection)?)).await
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<RowFault>> {
+        self.inner.query("read the rules", |connection, _| Ok(read_all(connection)?.1)).await
     }
 }
 
@@ -114,25 +118,41 @@ fn subject(scope: Scope, queue: String, kind: String, terms: Terms) -> Option<St
 
 /// All rules.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<Rule>> {
-    connection.prepare_cached(RULES)?.query_map([], rule)?.collect()
+    let (rules, faults) = read_all(connection)?;
+    tell(&faults);
+    Ok(rules)
 }
 
-fn rule(row: &Row<'_>) -> rusqlite::Result<Rule> {
+/// With what can't be read of them. That must not stop all others, and least of all let more start than it allows.
+fn read_all(connection: &Connection) -> rusqlite::Result<(Vec<Rule>, Vec<RowFault>)> {
+    let mut faults = Vec::new();
+    let mut statement = connection.prepare_cached(RULES)?;
+    let rules = statement.query_map([], |row| rule(row, &mut faults))?.collect::<rusqlite::Result<_>>()?;
+    Ok((rules, faults))
+}
+
+fn rule(row: &Row<'_>, faults: &mut Vec<RowFault>) -> rusqlite::Result<Rule> {
     let scope: String = row.get("scope")?;
     let scope = scope.parse().map_err(|error: Error| broken("scope", Type::Text, error))?;
     let duration = |micros: Micros| Duration::from_micros(micros.max(0).unsigned_abs());
     let mut rule = Rule::new(scope, row.get::<_, String>("name")?);
     rule.paused = row.get("paused")?;
-    rule.running = row.get("running")?;
-    let rate: (Option<u32>, Option<Micros>) = (row.get("rate")?, row.get("period")?);
+    // More than we count to is as good as that.
+    let number = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    rule.running = row.get::<_, Option<i64>>("running")?.map(number);
+    let rate: (Option<u32>, Option<Micros>) = (row.get::<_, Option<i64>>("rate")?.map(number), row.get("period")?);
     if let (Some(starts), Some(period)) = rate {
         rule.rate = Some(Rate { starts, period: duration(period) });
     }
     rule.aging = row.get::<_, Option<Micros>>("aging")?.map(duration);
     rule.depth = row.get::<_, Option<i64>>("depth")?.map(i64::unsigned_abs);
     let shares: Option<String> = row.get("shares")?;
-    rule.shares = shares
-        .map(|text| serde_json::from_str(&text).map_err(|error| broken("shares", Type::Text, error)))
-        .transpose()?;
+    rule.shares = shares.and_then(|text| {
+        let read = serde_json::from_str(&text).map_err(|error| {
+            faults
+                .push(RowFault { name: format!("{} {}", rule.scope, rule.name), why: format!("its shares: {error}") });
+        });
+        read.ok()
+    });
     Ok(rule)
 }

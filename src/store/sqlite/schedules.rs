@@ -13,8 +13,8 @@ use super::insert::{content, headers, insert};
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
-use crate::store::Note;
-use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which, tell};
+use crate::store::{Note, RowFault};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
 const NAMED: &str = include_str!("sql/schedule_named.sql");
@@ -63,6 +63,17 @@ impl Schedules for Sqlite {
                 self.inner.check(tried, work).await
             }
         }
+    }
+
+    async fn schedule_faults(&self) -> Result<Vec<RowFault>> {
+        self.inner
+            .query("read schedules", |connection, _| {
+                let mut faults = Vec::new();
+                let params = named_params! { ":after": "", ":limit": i64::MAX };
+                read_each(connection, PAGE, params, |fault, _| faults.push(fault))?;
+                Ok(faults)
+            })
+            .await
     }
 
     async fn write_schedule(
@@ -205,6 +216,17 @@ fn read(
     now: Micros,
     params: &[(&str, &dyn ToSql)],
 ) -> Work<(Timestamp, Vec<ScheduleInfo>)> {
+    let found = read_each(connection, sql, params, |fault, version| tell(&fault, version))?;
+    Ok((timestamp(now)?, found))
+}
+
+/// Those that can be read; of each other one its name and version, and why.
+fn read_each(
+    connection: &Connection,
+    sql: &str,
+    params: &[(&str, &dyn ToSql)],
+    mut other: impl FnMut(RowFault, i64),
+) -> Work<Vec<ScheduleInfo>> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
@@ -212,13 +234,14 @@ fn read(
         match info(row) {
             Ok(info) => found.push(info),
             Err(failure) => {
-                let name: String = row.get("name")?;
-                let error = failure.explain("read a schedule", &name);
-                tracing::error!(%error, schedule = name, "a schedule can't be read here; left to other nodes");
+                let name = String::from_utf8_lossy(row.get_ref("name")?.as_bytes().map_err(rusqlite::Error::from)?)
+                    .into_owned();
+                let why = failure.explain("read a schedule", &name).to_string();
+                other(RowFault { name, why }, row.get("version")?);
             }
         }
     }
-    Ok((timestamp(now)?, found))
+    Ok(found)
 }
 
 fn info(row: &Row<'_>) -> Work<ScheduleInfo> {

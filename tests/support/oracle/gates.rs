@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use jobwright::Result;
 use jobwright::store::{
-    Admission, AdmitRequest, Admitted, Ahead, Backlog, Clock, Expired, Expiring, FullQueue, Overdue, Rule, RuleEdit,
-    Rules, Scope, Upkeep,
+    Admission, AdmitRequest, Admitted, Ahead, Backlog, Clock, Expired, Expiring, FullQueue, Overdue, RowFault, Rule,
+    RuleEdit, Rules, Scope, Upkeep,
 };
 
 use super::Oracle;
@@ -16,6 +16,10 @@ impl Admission for Oracle {
     }
 
     async fn age_jobs(&self, _: usize) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn prune_rates(&self, _: usize) -> Result<u64> {
         Ok(0)
     }
 
@@ -46,6 +50,10 @@ impl Rules for Oracle {
 
     async fn rules(&self) -> Result<Vec<Rule>> {
         Ok(self.lock().rules.clone())
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<RowFault>> {
+        Ok(Vec::new())
     }
 }
 

@@ -20,6 +20,10 @@ impl Schedules for Oracle {
         Ok(next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default()))
     }
 
+    async fn schedule_faults(&self) -> Result<Vec<jobwright::store::RowFault>> {
+        Ok(Vec::new())
+    }
+
     async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
         let now = Timestamp::now();
         let state = self.lock();

@@ -1,8 +1,8 @@
 -- Writes down what a round decided. Slots are taken only for rows that are still there: whatever else may remove one waits for this,
 -- or was before it.
 -- $1, $2: blocked jobs that are admitted, and waiting ones. $3, $4: a job and a key it takes. $5 to $8: a blocked job, its gate, its share,
--- the group it holds from now on. $9 to $11: a waiting job that a rule covers, its gate, its share. $12, $13: starts under a rate.
--- $14 to $16: openings, with their moment (null = now).
+-- the group it holds from now on. $9 to $11: a waiting job that a rule covers, its gate, its share. $12 to $14: a key, its
+-- starts under a rate, and within which part of time they are counted together. $15 to $17: openings, with their moment (null = now).
 with gone as (
     delete from {schema}.blocked_job where id = any ($1::uuid[]) returning *
 ),
@@ -47,13 +47,30 @@ taken as (
     select id, hold from turned where hold is not null
     on conflict do nothing
 ),
+starts as materialized (
+    -- One at a time admits, so nobody else counts. All of a part count until the last of them is over.
+    select s.key, s.n, (
+        select l.ctid
+        from {schema}.rate_log l
+        where l.key = s.key
+          and l.at >= 'epoch'::timestamptz + (extract(epoch from statement_timestamp()) * 1000000)::int8 / s.part * s.part * interval '1 microsecond'
+          -- Room for what is added.
+          and l.n < 1000000000
+        order by l.at desc
+        limit 1
+    ) as tid
+    from unnest($12::text[], $13::int4[], $14::int8[]) as s(key, n, part)
+),
+added as (
+    update {schema}.rate_log l set n = l.n + s.n, at = statement_timestamp() from starts s where l.ctid = s.tid
+),
 counted as (
-    insert into {schema}.rate_log (key, n) select * from unnest($12::text[], $13::int4[])
+    insert into {schema}.rate_log (key, at, n) select key, statement_timestamp(), n from starts where tid is null
 ),
 opened as (
     insert into {schema}.opening (key, opens_at, n)
     select o.key, coalesce(o.at, clock_timestamp()), o.n
-    from unnest($14::text[], $15::timestamptz[], $16::int4[]) as o(key, at, n)
+    from unnest($15::text[], $16::timestamptz[], $17::int4[]) as o(key, at, n)
     -- One that comes earlier says the same.
     where o.at is null or not exists (select from {schema}.opening e where e.key = o.key and e.opens_at <= o.at)
 )

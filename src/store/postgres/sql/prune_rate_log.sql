@@ -1,4 +1,20 @@
--- Forgets starts that no period reaches back to. A minute more than that, for rounds under way.
-delete from {schema}.rate_log
-where at < statement_timestamp() - interval '1 minute'
-           - coalesce((select max(period) from {schema}.rule), 0) * interval '1 microsecond'
+-- Forgets starts that the rate of their key does not reach back to: its own rule's, or that of all without one; and those of keys
+-- that have none. A minute more than that, for rounds under way. $1: at most so many.
+with rules as materialized (
+    select case scope when 'key' then 'l:' else left(scope, 1) || ':' end as prefix, name, coalesce(period, 0) as period
+    from {schema}.rule
+),
+gone as (
+    delete from {schema}.rate_log
+    where ctid = any (array(
+        select l.ctid
+        from {schema}.rate_log l
+        left join rules own on own.prefix || own.name = l.key
+        left join rules each on each.prefix = left(l.key, 2) and each.name = '*'
+        where l.at < statement_timestamp() - interval '1 minute' - coalesce(own.period, each.period, 0) * interval '1 microsecond'
+        limit $1
+        for update of l skip locked
+    ))
+    returning 1
+)
+select count(*) from gone

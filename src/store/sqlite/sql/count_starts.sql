@@ -1,2 +1,2 @@
--- As many as one round admitted.
+-- The first ones of a part of time.
 insert into jobwright_rate_log (key, at, n) values (:key, :now, :n)

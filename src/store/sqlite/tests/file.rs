@@ -29,6 +29,37 @@ async fn what_is_wrong_with_the_file_is_said() {
     }
 }
 
+/// Somebody's own SQL wrote what no job has: it is shown as near as it can be, and all others with it.
+#[tokio::test]
+async fn what_is_out_of_range_is_listed() {
+    let place = Place::new();
+    let store = place.store().await;
+    let file = rusqlite::Connection::open(place.0.join("jobs.db")).unwrap();
+    let far = [("9223372036854775807", "5000000000"), ("-9223372036854775808", "-1"), ("0", "1")];
+    for (seq, (moment, number)) in far.iter().enumerate() {
+        file.execute_batch(&format!(
+            "insert into jobwright_dead_letter_job
+             (seq, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason)
+             values ({seq}, 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', 'no');
+             insert into jobwright_timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue, payload)
+             values ({seq} + 10, 1, {moment}, {moment}, randomblob(16), {number}, {number}, {moment}, 'k', 'q', '1')"
+        ))
+        .unwrap();
+    }
+    let jobs = store.jobs();
+    let page = crate::store::Page { after: None, limit: 100 };
+    let all = jobs.list(&JobFilter::default(), &page).await.unwrap();
+    let seen: Vec<_> = all.iter().map(|job| (job.seq, job.priority, job.attempt)).collect();
+    let (low, high) = (i16::MIN, i16::MAX);
+    let expected = [(0, low, u32::MAX), (1, high, 0), (2, 0, 1), (10, low, u32::MAX), (11, high, 0), (12, 0, 1)];
+    assert_eq!(seen, expected);
+    assert_eq!((all[0].created_at, all[4].due_at), (jiff::Timestamp::MAX, Some(jiff::Timestamp::MIN)));
+    for job in &all {
+        let shown = jobs.show(job.id).await.unwrap().unwrap().summary;
+        assert_eq!(format!("{shown:?}"), format!("{job:?}"));
+    }
+}
+
 /// A superuser may write everything, so there it says nothing.
 #[cfg(unix)]
 #[tokio::test]
