@@ -116,7 +116,7 @@ fn an_external_worker_gets_the_job_and_says_how_it_ended() {
     assert_eq!(now["queues"][0]["external"], 1, "{now}");
     let headers = job.properties.headers().clone().unwrap();
     let mut back = FieldTable::default();
-    for name in ["jobId", "version"] {
+    for name in ["jobId", "version", "reportToken"] {
         back.insert(name.into(), headers.inner()[name].clone());
     }
     back.insert("status".into(), AMQPValue::LongString("done".into()));

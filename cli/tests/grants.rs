@@ -44,7 +44,8 @@ impl Roles {
         assert!(grants.lines().filter(|line| line.starts_with("grant ")).count() > 20, "{grants}");
         for line in grants.lines() {
             let statement = line.split("--").next().unwrap().trim();
-            let Some((what, role)) = statement.strip_suffix(';').and_then(|text| text.rsplit_once(" to ")) else {
+            let word = if statement.starts_with("revoke ") { " from " } else { " to " };
+            let Some((what, role)) = statement.strip_suffix(';').and_then(|text| text.rsplit_once(word)) else {
                 assert!(statement.is_empty(), "not a grant: {line}");
                 continue;
             };
@@ -52,7 +53,7 @@ impl Roles {
             let what = what
                 .replace("schema jobwright", &format!("schema {schema}"))
                 .replace("jobwright.", &format!("{schema}."));
-            let _ = writeln!(sql, "{what} to \"{name}\";");
+            let _ = writeln!(sql, "{what}{word}\"{name}\";");
         }
         let roles = Self { place, names };
         owner(&sql).unwrap();
@@ -257,4 +258,35 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
         let why = attack(function, table, event).unwrap_err();
         assert!(why.contains("is for the tables of"), "{function}: {why}");
     }
+}
+
+/// Whoever has it may report as any external worker, on jobs that it sees in the database.
+#[test]
+fn the_key_of_reports_is_for_executors_alone() {
+    let Some(roles) = Roles::create() else { return };
+    let schema = roles.place.schema().unwrap();
+    let look = |role: &str| {
+        let name = &roles.names.iter().find(|(known, _)| *known == role).unwrap().1;
+        let sees = owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
+        (owner(&format!("set role \"{name}\"; select key from {schema}.report_key")), sees)
+    };
+    assert!(look("executor").0.is_ok());
+    for role in ["sender", "operator"] {
+        let (key, _) = look(role);
+        let why = key.expect_err("it has the key");
+        assert!(why.contains("permission denied for table report_key"), "{role}: {why}");
+    }
+    assert!(look("operator").1.is_ok(), "it sees what the token is made over");
+    let keys = "select 1 / (count(*) = 1 and min(octet_length(key)) = 32)::int";
+    owner(&format!("{keys} from {schema}.report_key")).unwrap();
+
+    // As after an upgrade: what to grant is said before anything fails.
+    let (_, executor) = &roles.names[1];
+    owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
+    let said = |done: Output| String::from_utf8(done.stdout).unwrap();
+    let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
+    assert!(doctor.contains("select on report_key"), "{doctor}");
+    owner(&format!("grant select on {schema}.report_key to \"{executor}\"")).unwrap();
+    let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
+    assert!(!doctor.contains("report_key"), "{doctor}");
 }

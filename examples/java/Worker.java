@@ -18,7 +18,8 @@ import java.util.concurrent.TimeUnit;
  * message-driven bean would. Three things keep it correct:
  * <ul>
  * <li>the report is confirmed by the broker before the job is acknowledged, so a crash in between means twice, not never;</li>
- * <li>the report names the version of this hand-out, so a late one of an earlier attempt is refused;</li>
+ * <li>the report names the version of this hand-out, so a late one of an earlier attempt is refused, and brings its token back, so nobody else
+ *     can report on the job;</li>
  * <li>what takes long asks for a longer lease, or somebody else gets the job.</li>
  * </ul>
  * So a job can be done twice, and has to be made for that: see {@code jobId}, which stays the same.
@@ -120,6 +121,7 @@ public final class Worker {
         Map<String, Object> report = new HashMap<>();
         report.put("jobId", headers.get("jobId"));
         report.put("version", headers.get("version"));
+        report.put("reportToken", headers.get("reportToken"));
         return report;
     }
 

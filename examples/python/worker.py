@@ -4,7 +4,8 @@
 The work is in `on_message`, which either returns a result or raises. Three things keep it correct:
 
 * the report is confirmed by the broker before the job is acknowledged, so a crash in between means twice, not never;
-* the report names the version of this hand-out, so a late one of an earlier attempt is refused;
+* the report names the version of this hand-out, so a late one of an earlier attempt is refused, and brings its token back, so nobody else can
+  report on the job;
 * what takes long asks for a longer lease, or somebody else gets the job.
 
 So a job can be done twice, and has to be made for that: see `jobId`, which stays the same.
@@ -34,6 +35,11 @@ class TryLater(Exception):
         self.after = after
 
 
+def about(headers: dict) -> dict:
+    """Which hand-out of which job, and that it was handed to us: goes back as it came."""
+    return {name: headers[name] for name in ("jobId", "version", "reportToken")}
+
+
 class Worker:
     def __init__(self, channel, prefix: str):
         self.channel = channel
@@ -58,7 +64,7 @@ class Worker:
     def handle(self, method, properties, body: bytes) -> None:
         """One job: done, reported, acknowledged."""
         headers = properties.headers
-        report = {"jobId": headers["jobId"], "version": headers["version"]}
+        report = about(headers)
         result = None
         try:
             result = self.on_message(headers["jobKind"], body, headers)
@@ -81,7 +87,7 @@ class Worker:
 
     def extend(self, headers: dict) -> None:
         """Asks to keep the job, from now on as long as its lease was. A header "lease" would say how long."""
-        self.send({"jobId": headers["jobId"], "version": headers["version"], "status": "extend"}, b"")
+        self.send(about(headers) | {"status": "extend"}, b"")
         print("extend", headers["jobId"], flush=True)
 
     def send(self, headers: dict, body: bytes) -> None:

@@ -39,6 +39,9 @@ pub struct BrokerConfig {
     /// Send results also to clients that wait without a queue of their own (direct reply-to): once, to who is still there. Senders need it
     /// too. Default `false`.
     pub direct_reply: bool,
+    /// Take reports of external workers only with the token that their job came with (header `reportToken`). `false`: from anybody who may write to
+    /// the queue for them, for the time of a change. Default `true`.
+    pub report_tokens: bool,
     /// Where results may go: names of queues, or beginnings of names such as `answers.*`. Default: to any queue that is not named like one
     /// of an installation's own, by `.submit`, `.reply`, `.dead` or `.rejected` at its end.
     pub reply_to: Option<Vec<String>>,
@@ -73,6 +76,7 @@ impl Default for BrokerConfig {
             submit_bytes: 1024 * 1024 * 1024,
             intake: true,
             direct_reply: false,
+            report_tokens: true,
             reply_to: None,
             intake_rate: 0,
             intake_bytes: 0,

@@ -28,6 +28,7 @@ pub mod migration;
 mod outage;
 pub mod postgres;
 mod progress;
+mod report_key;
 mod rules;
 pub mod schedules;
 mod settle;
@@ -66,6 +67,7 @@ pub use self::outage::Outage;
 pub use self::postgres::{Postgres, Primary};
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
+pub use self::report_key::ReportKey;
 pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
@@ -397,6 +399,9 @@ pub trait JobStore:
     /// Moves up to `limit` waiting jobs of a queue, best first, into the hands of external workers, each with a lease; gives
     /// them this number as `version`, and raises their `attempt`.
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>>;
+
+    /// What the tokens are made with that go out with jobs for external workers, the same for all who use this database.
+    async fn report_key(&self) -> Result<ReportKey>;
 
     /// Makes jobs wait again that were handed out and did not arrive; their attempt is given back.
     async fn take_back(&self, fences: &[Fence]) -> Result<u64>;

@@ -1,5 +1,6 @@
 //! A plain AMQP client: what anybody else at the broker can do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -53,6 +54,13 @@ impl Message {
     /// Of which hand-out, or of which claim.
     pub(crate) fn version(&self) -> i64 {
         self.header("version").expect("it has no header version").parse().unwrap()
+    }
+
+    /// What an external worker sends back with what it reports on this job.
+    pub(crate) fn about_it(&self) -> FieldTable {
+        let came = self.properties.headers().as_ref().expect("it has no headers").inner();
+        let known = came.iter().filter(|(name, _)| ["jobId", "version", "reportToken"].contains(&name.as_str()));
+        known.map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>().into()
     }
 
     /// Property `type`.

@@ -7,9 +7,9 @@ use jobwright::{
     CommandExecutor, ExternalQueue, JobId, KindOptions, MessageServices, NewJob, RetryAdvice, RetryPolicy,
 };
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::types::{AMQPValue, ShortString};
 
-use crate::client::{Client, Message, Tap, headers};
+use crate::client::{Client, Message, Tap};
 use crate::frames::{Confirms, Frames};
 use crate::site::Site;
 use crate::support::postgres::Pg;
@@ -17,15 +17,15 @@ use crate::support::world::{PATIENCE, World as _, quick};
 use crate::support::{TestDb, eventually};
 
 /// A node that hands out the jobs of the queue `paint`, and a worker's connection.
-struct Paint {
-    site: Site,
-    messages: MessageServices,
-    executor: CommandExecutor,
-    client: Client,
+pub(crate) struct Paint {
+    pub(crate) site: Site,
+    pub(crate) messages: MessageServices,
+    pub(crate) executor: CommandExecutor,
+    pub(crate) client: Client,
 }
 
 impl Paint {
-    async fn open(queue: ExternalQueue) -> Option<Self> {
+    pub(crate) async fn open(queue: ExternalQueue) -> Option<Self> {
         let site = Site::<Pg<false>>::open().await?;
         site.uses("paint");
         let messages = site.messages().await;
@@ -36,48 +36,47 @@ impl Paint {
         Some(Self { site, messages, executor, client })
     }
 
-    async fn tap(&self, prefetch: u16) -> Tap {
+    pub(crate) async fn tap(&self, prefetch: u16) -> Tap {
         self.client.tap(&self.site.names().external("paint"), prefetch).await
     }
 
-    async fn send(&self, n: i64) -> JobId {
+    pub(crate) async fn send(&self, n: i64) -> JobId {
         self.messages.send(paint(n)).await.unwrap()
     }
 
     /// Reports on a job as `broker/README.md` says it.
-    async fn report(&self, message: &Message, status: &str, more: &[(&str, &str)]) {
+    pub(crate) async fn report(&self, message: &Message, status: &str, more: &[(&str, &str)]) {
         self.report_with(message, status, more, None).await;
     }
 
     async fn report_with(&self, message: &Message, status: &str, more: &[(&str, &str)], body: Option<&str>) {
-        let (properties, body) = report(message.job(), message.version(), status, more, body);
+        let (properties, body) = report(message, status, more, body);
         assert!(self.client.publish("", &self.site.names().reply(), properties, &body).await);
     }
 
-    async fn reported(&self, count: u64) {
+    pub(crate) async fn reported(&self, count: u64) {
         eventually(PATIENCE, async || self.executor.stats().reported == count).await;
     }
 }
 
-fn paint(n: i64) -> NewJob {
+pub(crate) fn paint(n: i64) -> NewJob {
     NewJob::json("paint", &n).queue("paint").header("tenant", "acme").max_attempts(3)
 }
 
-fn lease(seconds: u64) -> ExternalQueue {
+pub(crate) fn lease(seconds: u64) -> ExternalQueue {
     ExternalQueue::new("paint").lease(Duration::from_secs(seconds))
 }
 
-fn report(
-    id: JobId,
-    version: i64,
+pub(crate) fn report(
+    about: &Message,
     status: &str,
     more: &[(&str, &str)],
     body: Option<&str>,
 ) -> (BasicProperties, Vec<u8>) {
-    let text = id.to_string();
-    let mut table: FieldTable =
-        headers([("jobId", text.as_str()), ("status", status)].into_iter().chain(more.iter().copied()));
-    table.insert("version".into(), AMQPValue::LongLongInt(version));
+    let mut table = about.about_it();
+    for (name, value) in [("status", status)].into_iter().chain(more.iter().copied()) {
+        table.insert(name.into(), AMQPValue::LongString(value.into()));
+    }
     let mut properties = BasicProperties::default().with_headers(table);
     if body.is_some() {
         properties = properties.with_content_type("application/json".into());
@@ -119,7 +118,7 @@ async fn reported_failures_follow_the_policies() {
     ] {
         let id = messages.send(job).await.unwrap();
         let message = tap.next().await;
-        let (properties, body) = report(message.job(), message.version(), "failed", more, None);
+        let (properties, body) = report(&message, "failed", more, None);
         assert!(client.publish("", &site.names().reply(), properties, &body).await);
         tap.ack(&message).await;
         let Some(hours) = hours else {
@@ -172,7 +171,7 @@ async fn nothing_is_handed_out_without_a_worker() {
     let id = paint.send(1).await;
     // It has looked: something else that it does came after.
     paint.report(&Message::about(JobId::new(), 1), "done", &[]).await;
-    eventually(PATIENCE, async || paint.executor.stats().reports_refused == 1).await;
+    eventually(PATIENCE, async || paint.executor.stats().messages_refused == 1).await;
     assert_eq!(paint.site.db.jobs().state(id).await, Some(JobState::Waiting));
     assert_eq!(paint.executor.stats().handed_out, 0);
     let mut tap = paint.tap(0).await;
@@ -325,7 +324,7 @@ async fn hand_outs_that_are_refused_are_taken_back() {
     tap.ack(&refused).await;
     assert_eq!((refused.job(), refused.header("attempt").unwrap().as_str()), (id, "1"));
     let reply = site.names().reply();
-    let (properties, _) = report(id, refused.version(), "done", &[], None);
+    let (properties, _) = report(&refused, "done", &[], None);
     assert!(client.publish("", &reply, properties, b"").await);
     eventually(PATIENCE, async || executor.stats().reports_refused == 1).await;
     frames.confirms(Confirms::Pass);
@@ -335,7 +334,7 @@ async fn hand_outs_that_are_refused_are_taken_back() {
         tap.ack(&message).await;
         assert_eq!((message.job(), message.header("attempt").unwrap().as_str()), (id, "1"));
         assert_ne!(message.version(), refused.version());
-        let (properties, _) = report(id, message.version(), "done", &[], None);
+        let (properties, _) = report(&message, "done", &[], None);
         assert!(client.publish("", &reply, properties, b"").await);
     }
     site.db.drained().await;
@@ -366,7 +365,7 @@ async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
     assert_eq!((second.job(), second.header("attempt").unwrap().as_str()), (id, "1"));
     assert_ne!(second.version(), first.version());
     for message in [&first, &second] {
-        let (properties, _) = report(id, message.version(), "done", &[], None);
+        let (properties, _) = report(message, "done", &[], None);
         assert!(client.publish("", &site.names().reply(), properties, b"").await);
     }
     site.db.drained().await;

@@ -7,7 +7,6 @@ use jobwright::{
     BrokerConfig, CommandExecutor, DatabaseConfig, ExecutorConfig, ExternalQueue, JobId, MessageServices, NewJob,
 };
 
-use crate::client::headers;
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
 use crate::site::{Site, brisk, note, noting, send};
@@ -366,10 +365,7 @@ async fn a_report_that_was_not_recorded_goes_back() {
     tap.ack(&message).await;
     eventually(PATIENCE, async || executor.stats().handed_out == 1).await;
     proxy.down();
-    let text = id.to_string();
-    let mut table = headers([("jobId", text.as_str()), ("status", "done")]);
-    table.insert("version".into(), lapin::types::AMQPValue::LongLongInt(message.version()));
-    let properties = lapin::BasicProperties::default().with_headers(table);
+    let properties = lapin::BasicProperties::default().with_headers(message.about_it()).with_type("done".into());
     assert!(client.publish("", &reply, properties, b"").await);
     eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
     // Time to do it wrong: acks go out in batches.

@@ -51,4 +51,5 @@ mod senders;
 mod sending;
 mod site;
 mod soak;
+mod tokens;
 mod unanswered;

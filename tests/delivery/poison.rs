@@ -126,10 +126,8 @@ async fn a_poisonous_report_takes_no_good_ones_with_it() {
     for _ in 0..6 {
         let job = tap.next().await;
         tap.ack(&job).await;
-        let id = job.job().to_string();
-        let mut table = headers([("jobId", id.as_str()), ("status", "done")]);
-        table.insert("version".into(), AMQPValue::LongLongInt(job.version()));
-        reports.push((job.job(), (BasicProperties::default().with_headers(table), Vec::new())));
+        let properties = BasicProperties::default().with_headers(job.about_it()).with_type("done".into());
+        reports.push((job.job(), (properties, Vec::new())));
     }
     first.shutdown(Duration::ZERO).await.unwrap();
     let poison = reports[1].0;

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use jobwright::Fence;
+use jobwright::broker::wire_testing;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::broker::{Broker, text};
 use crate::site::{HERE, Site, THERE};
 use crate::support::world::{PATIENCE, World as _};
-use crate::support::{amqp_url, eventually};
+use crate::support::{TestDb as _, amqp_url, eventually};
 
 /// What is published: which reason it is refused for, its properties, its headers, its body.
 type Case = (&'static str, BasicProperties, Vec<(&'static str, AMQPValue)>, Vec<u8>);
@@ -91,10 +93,11 @@ async fn each_bad_submission_is_rejected_with_its_reason_and_good_ones_go_on() {
     broker.clear().await;
 }
 
-fn bad_reports() -> Vec<Case> {
+fn bad_reports(token: &str) -> Vec<Case> {
     let json = || BasicProperties::default().with_content_type("application/json".into());
     let about = |more: &[(&'static str, &str)]| {
-        let mut headers = vec![("jobId", text(UUID)), ("version", AMQPValue::LongLongInt(1))];
+        let mut headers =
+            vec![("jobId", text(UUID)), ("version", AMQPValue::LongLongInt(1)), ("reportToken", text(token))];
         headers.extend(more.iter().map(|(name, value)| (*name, text(value))));
         headers
     };
@@ -102,6 +105,9 @@ fn bad_reports() -> Vec<Case> {
         ("missing-id", json(), vec![("status", text("done"))], vec![]),
         ("bad-id", json(), vec![("jobId", text("4711")), ("version", text("1")), ("status", text("done"))], vec![]),
         ("missing-version", json(), vec![("jobId", text(UUID)), ("status", text("done"))], vec![]),
+        ("bad-token", json(), vec![("jobId", text(UUID)), ("version", text("1")), ("status", text("done"))], vec![]),
+        ("bad-token", json(), about(&[("status", "done"), ("reportToken", &"A".repeat(22))]), vec![]),
+        ("bad-token", json(), about(&[("status", "done"), ("version", "2")]), vec![]),
         ("bad-status", json(), about(&[]), vec![]),
         ("bad-status", json(), about(&[("status", "finished")]), vec![]),
         ("bad-header", json(), about(&[("status", "failed"), ("retry", "after")]), vec![]),
@@ -119,12 +125,15 @@ async fn each_bad_report_is_kept_aside_and_good_ones_go_on() {
     let broker = Broker::connect(url).await;
     let site = Site::set(&broker).await;
     let node = site.hands_out(std::time::Duration::from_secs(300)).await;
-    let cases = bad_reports();
+    let key = site.db.jobs().report_key().await.unwrap();
+    let token = wire_testing::report_token(&key, Fence::new(UUID.parse().unwrap(), 1));
+    let cases = bad_reports(&token);
     publish(&broker, &broker.names.reply(), &cases).await;
     // A good one, of a job that is nobody's.
     let headers = FieldTable::from(BTreeMap::from([
         ("jobId".into(), text(UUID)),
         ("version".into(), text("1")),
+        ("reportToken".into(), text(&token)),
         ("status".into(), text("done")),
     ]));
     let good = BasicProperties::default().with_headers(headers);

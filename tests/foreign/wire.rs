@@ -36,6 +36,7 @@ async fn a_handed_out_job_looks_as_documented() {
     let job = job.tenant("Zürich").exclusive("customer-7").header("groupId", "not this one");
     // Names that are the broker's, JMS's or ours do not travel.
     let job = job.header("x-match", "any").header("JMSXGroupID", "no").header("CC", "elsewhere").header("version", "7");
+    let job = job.header("reportToken", "mine");
     let before = jiff::Timestamp::now();
     let id = site.messages.send(job).await.unwrap().to_string();
     let message = next().await;
@@ -60,11 +61,14 @@ async fn a_handed_out_job_looks_as_documented() {
     assert_eq!(message.properties, expected);
     let version = headers(&message)["version"].clone();
     assert!(matches!(version, LongLongInt(token) if (1..1 << 53).contains(&token)), "{version:?}");
+    let token = headers(&message)["reportToken"].clone();
+    assert!(token.as_long_string().is_some_and(|token| token.len() == 22), "{token:?}");
     let told: Headers = [
         ("jobId", text(&id)),
         ("jobKind", text("print")),
         ("queue", text(THERE)),
         ("version", version),
+        ("reportToken", token),
         ("attempt", LongLongInt(1)),
         ("maxAttempts", LongLongInt(3)),
         ("JMSType", text("TextMessage")),

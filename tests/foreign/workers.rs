@@ -35,7 +35,7 @@ pub(crate) async fn reads_what_we_send_and_reports(stage: &Stage) {
     );
     let mut reports = Vec::new();
     for (properties, body) in broker.take(&reply, 5).await {
-        reports.push(wire_testing::report(properties, body).unwrap());
+        reports.push(wire_testing::report_on_external(properties, body).unwrap());
     }
     let result: Value = reports[0].result.as_ref().unwrap().decode().unwrap();
     assert_eq!(result["bytes"], print.payload.as_bytes().len());

@@ -81,7 +81,7 @@ async fn work(prefix: String) -> Result<()> {
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery?;
         let mut headers = FieldTable::default();
-        for name in ["jobId", "version"] {
+        for name in ["jobId", "version", "reportToken"] {
             let given = delivery.properties.headers().as_ref().and_then(|headers| headers.inner().get(name)).cloned();
             headers.insert(ShortString::from(name), given.unwrap_or(AMQPValue::Void));
         }

@@ -71,6 +71,7 @@ pub(super) const SECTIONS: &[Section] = &[
             ("submit_bytes", Kind::Number),
             ("intake", Kind::Flag),
             ("direct_reply", Kind::Flag),
+            ("report_tokens", Kind::Flag),
             ("reply_to", Kind::Words),
             ("intake_rate", Kind::Number),
             ("intake_bytes", Kind::Number),

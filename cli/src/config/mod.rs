@@ -198,6 +198,7 @@ impl Settings {
             ("broker", "intake_bytes", Value::Number(n)) => broker.intake_bytes = times(n)?,
             ("broker", "intake", Value::Flag(on)) => broker.intake = on,
             ("broker", "direct_reply", Value::Flag(on)) => broker.direct_reply = on,
+            ("broker", "report_tokens", Value::Flag(on)) => broker.report_tokens = on,
             ("broker", "reply_to", Value::Words(names)) => broker.reply_to = Some(names),
             ("broker", "connect_timeout", Value::Duration(limit)) => broker.connect_timeout = limit,
             ("broker", "confirm_timeout", Value::Duration(limit)) => broker.confirm_timeout = limit,

@@ -163,7 +163,7 @@ fn users_of_the_broker_are_bound_by_rules_that_make_sense() {
 #[test]
 fn the_broker_is_configured_like_the_database() {
     let file = "[broker]\nurl = \"amqp://file\"\nprefix = \"p\"\nqueue_type = \"classic\"\ndepth = 9\nrequired = true\n\
-                declare = false\nintake = false\ndirect_reply = true\nreply_to = [\"answers.*\"]\n\
+                declare = false\nintake = false\ndirect_reply = true\nreport_tokens = false\nreply_to = [\"answers.*\"]\n\
                 connect_timeout = \"1s\"\nconfirm_timeout = \"2s\"\nheartbeat = \"3s\"";
     let url = |environment: &[(&str, &str)]| {
         let settings = load(file, environment, None).unwrap();
@@ -175,6 +175,7 @@ fn the_broker_is_configured_like_the_database() {
     let broker = load(file, &[("JOBWRIGHT_BROKER_DEPTH", "8")], None).unwrap().broker;
     assert_eq!((broker.prefix.as_str(), broker.depth, broker.queue_type.as_str()), ("p", 8, "classic"));
     assert_eq!((broker.required, broker.declare, broker.intake), (true, false, false));
+    assert!(!broker.report_tokens && load("", &[], None).unwrap().broker.report_tokens);
     assert_eq!((broker.direct_reply, broker.reply_to), (true, Some(vec!["answers.*".to_owned()])));
     let seconds = [broker.connect_timeout, broker.confirm_timeout, broker.heartbeat].map(|limit| limit.as_secs());
     assert_eq!(seconds, [1, 2, 3]);

@@ -8,16 +8,19 @@ use lapin::BasicProperties;
 use super::delivery::PERSISTENT;
 use super::headers::{Headers, short};
 use super::reply_to::{Way, address};
+use super::report::REPORT_TOKEN;
 use super::{Names, Outgoing, Reply, priority};
 use crate::config::BrokerConfig;
 use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms, is_reserved_by_broker};
+use crate::store::ReportKey;
 
 /// A whole job for an external worker.
-pub(crate) fn external(names: &Names, job: &Job) -> Outgoing {
+pub(crate) fn external(names: &Names, job: &Job, key: &ReportKey) -> Outgoing {
     let headers = Headers::default()
         .number("attempt", job.attempt.into())
         .number("maxAttempts", job.max_attempts.into())
         .number("version", job.version)
+        .text(REPORT_TOKEN, &key.token(job.fence()))
         .text("queue", &job.queue);
     let mut properties = envelope(job, &job.id.to_string(), headers);
     // With one of the broker's own names it would not take the message, and end the channel: rows from before they were refused may have one.

@@ -7,15 +7,24 @@ use super::fields::{Fields, bad, quoted};
 use super::submission::duration;
 use super::{ExternalReport, Incoming, Refusal, body};
 use crate::job::{Fence, Limits, NewJob, Payload, RetryAdvice};
+use crate::store::ReportKey;
 use crate::store::broker::LONGEST_LEASE;
 
+/// Shows that who reports was handed the job.
+pub(super) const REPORT_TOKEN: &str = "reportToken";
+const BAD_TOKEN: &str = "bad-token";
 /// The longest delay before another attempt.
 const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What an external worker reports.
-pub(crate) fn report(message: &Incoming, limits: Limits) -> Result<ExternalReport, Refusal> {
+///
+/// With a key it has to have the token that its job came with: `None` takes it from anybody who knows job and version.
+pub(crate) fn report(message: &Incoming, limits: Limits, key: Option<&ReportKey>) -> Result<ExternalReport, Refusal> {
     let fields = Fields { properties: &message.properties };
-    let fence = which(fields)?;
+    let (fence, token) = which(fields)?;
+    if let Some(key) = key {
+        was_handed_out(key, fence, token)?;
+    }
     let status = match fields.filled("status")? {
         Some(status) => Some(status),
         None => fields.properties.kind().as_ref().map(|kind| kind.as_str().to_owned()),
@@ -36,16 +45,42 @@ pub(crate) fn report(message: &Incoming, limits: Limits) -> Result<ExternalRepor
     }
 }
 
-/// Headers `jobId` and `version`; for who can't set headers, `correlation_id` as `jobId:version`.
-fn which(fields: Fields<'_>) -> Result<Fence, Refusal> {
+/// Headers `jobId`, `version` and `reportToken`; for who can't set headers, `correlation_id` as `jobId:version:reportToken`.
+fn which(fields: Fields<'_>) -> Result<(Fence, Option<String>), Refusal> {
     if !fields.has("jobId")
-        && let Some((id, version)) =
-            fields.properties.correlation_id().as_ref().and_then(|id| id.as_str().rsplit_once(':'))
-        && let (Ok(id), Ok(version)) = (job_id(id), version.parse())
+        && let Some(correlation) = fields.properties.correlation_id()
+        && let Some(named) = named(correlation.as_str())
     {
-        return Ok(Fence::new(id, version));
+        return Ok(named);
     }
-    fence(fields)
+    Ok((fence(fields)?, fields.filled(REPORT_TOKEN)?))
+}
+
+fn named(correlation: &str) -> Option<(Fence, Option<String>)> {
+    let of = |text: &str| {
+        let (id, version) = text.rsplit_once(':')?;
+        Some(Fence::new(job_id(id).ok()?, version.parse().ok()?))
+    };
+    if let Some(fence) = of(correlation) {
+        return Some((fence, None));
+    }
+    let (rest, token) = correlation.rsplit_once(':')?;
+    Some((of(rest)?, Some(token.to_owned())))
+}
+
+fn was_handed_out(key: &ReportKey, fence: Fence, token: Option<String>) -> Result<(), Refusal> {
+    match token {
+        Some(token) if key.fits(fence, &token) => Ok(()),
+        Some(_) => Err(Refusal::new(
+            BAD_TOKEN,
+            "header reportToken is not the one of this hand-out: send jobId, version and reportToken back as they came with the job",
+        )),
+        None => Err(Refusal::new(
+            BAD_TOKEN,
+            "header reportToken is missing: send it back as it came with the job. What an earlier version of jobwright handed out has none, and \
+             is handed out again when its lease is over",
+        )),
+    }
 }
 
 /// The body, if there is one: checked like a payload, since it is stored as one on its way to who asked for it.

@@ -10,6 +10,7 @@ use uuid::{Builder, Uuid, Variant, Version};
 
 use super::fields::{Fields, as_text, bad, quoted};
 use super::headers::is_reserved;
+use super::report::REPORT_TOKEN;
 use super::{Incoming, Refusal, body, digest, priority};
 use crate::config::SubmitRules;
 use crate::job::{
@@ -20,7 +21,7 @@ use crate::job::{
 /// Longest id, in bytes.
 const ID_MAX: usize = 255;
 /// Headers that say what the job is, or described the job they were copied from: not kept as headers.
-const CONSUMED: [&str; 16] = [
+const CONSUMED: [&str; 17] = [
     "jobKind",
     "jobPriority",
     "queue",
@@ -35,6 +36,7 @@ const CONSUMED: [&str; 16] = [
     "jobId",
     "attempt",
     "version",
+    REPORT_TOKEN,
     "headersLeftOut",
     SENT_BY,
 ];

@@ -7,6 +7,7 @@ use lapin::BasicProperties;
 use super::{ExternalReport, Refusal};
 use crate::broker::{Incoming, Names, Outgoing, Tag};
 use crate::job::{Fence, Job, Limits, Payload, Submission};
+use crate::store::ReportKey;
 
 /// Why a message is refused: the word for programs, and the text for people.
 pub type Refused = (&'static str, String);
@@ -35,12 +36,29 @@ pub fn submission(properties: BasicProperties, body: Vec<u8>) -> Result<Submissi
     super::submission(&incoming(properties, body), Limits::default()).map_err(words)
 }
 
-/// Reads a report.
+/// Reads a report, whoever it is from.
 ///
 /// # Errors
 /// When it is refused.
 pub fn report(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refused> {
-    let report = super::report(&incoming(properties, body), Limits::default()).map_err(words)?;
+    read_report(properties, body, None)
+}
+
+/// Reads a report on a job that [`external`] wrote.
+///
+/// # Errors
+/// When it is refused: without the token of that job, too.
+pub fn report_on_external(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refused> {
+    read_report(properties, body, Some(&key()))
+}
+
+/// The token that a worker has to send back.
+pub fn report_token(key: &ReportKey, fence: Fence) -> String {
+    key.token(fence)
+}
+
+fn read_report(properties: BasicProperties, body: Vec<u8>, key: Option<&ReportKey>) -> Result<Report, Refused> {
+    let report = super::report(&incoming(properties, body), Limits::default(), key).map_err(words)?;
     Ok(match report {
         ExternalReport::Done { fence, result } => Report { fence, status: "done", result, error: None },
         ExternalReport::Failed { fence, error, .. } => {
@@ -52,8 +70,12 @@ pub fn report(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refu
 
 /// Writes a job for an external worker.
 pub fn external(names: &Names, job: &Job) -> Message {
-    let Outgoing { exchange, routing_key, properties, body, .. } = super::external(names, job);
+    let Outgoing { exchange, routing_key, properties, body, .. } = super::external(names, job, &key());
     (exchange, routing_key, properties, body)
+}
+
+pub(super) fn key() -> ReportKey {
+    ReportKey::new([7; 32])
 }
 
 fn words(refusal: Refusal) -> Refused {

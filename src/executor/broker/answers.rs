@@ -5,25 +5,28 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::key::Key;
 use super::refuse::{Aside, Shelf};
 use super::{BATCH, Incarnation, alive, parts};
+use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
-use crate::error::Result;
+use crate::error::{Result, warn_of};
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
 use crate::job::{Fence, Job, JobError, REPLY_QUEUE, RowPlace};
-use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
+use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, ReportKey, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = record(&node, &broker) => {}
+        () = record(&node, &broker, &key) => {}
     }
 }
 
-async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
+async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, key: &Key) {
+    let key = if broker.config().report_tokens { Some(read(key, node).await) } else { None };
     let limits = node.messages.limits;
     let mut subscription = broker.subscribe_carefully(broker.names().reply(), parts::prefetch(limits), limits.payload);
     let acks = subscription.acks();
@@ -31,8 +34,20 @@ async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
     let shelf = Shelf::new(broker.clone(), acks.clone());
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
         for some in parts::batches(std::mem::take(&mut buffer)) {
-            take(node, broker, some, &acks, &shelf).await;
+            take(node, broker, some, key, (&acks, &shelf)).await;
         }
+    }
+}
+
+/// Until it is there, reports wait in the broker.
+async fn read<'k, S: Store>(key: &'k Key, node: &Incarnation<S>) -> &'k ReportKey {
+    let mut delays = Reconnect::new(Duration::from_secs(5));
+    loop {
+        match key.get(node).await {
+            Ok(key) => return key,
+            Err(error) => warn_of!(error, "reports of external workers can't be taken; trying again"),
+        }
+        tokio::time::sleep(delays.next_delay()).await;
     }
 }
 
@@ -40,14 +55,14 @@ async fn take<S: Store>(
     node: &Arc<Incarnation<S>>,
     broker: &Arc<Broker>,
     came: Vec<Incoming>,
-    acks: &Acks,
-    shelf: &Shelf,
+    key: Option<&ReportKey>,
+    (acks, shelf): (&Acks, &Shelf),
 ) {
     let mut aside = Vec::new();
     let mut messages = Vec::new();
     let mut reports = Reports::default();
     for message in came {
-        match wire::report(&message, node.messages.limits) {
+        match wire::report(&message, node.messages.limits, key) {
             Ok(report) => {
                 reports.add(messages.len(), report);
                 messages.push(message);

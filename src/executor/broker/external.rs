@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::key::Key;
 use super::singly::{Fate, Singly, UNANSWERED, pause};
 use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
@@ -69,9 +70,9 @@ impl ExternalQueue {
 }
 
 /// Hands out until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue) {
+pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
-    let mut feed = Feed { node, broker, queue, singly: Singly::default() };
+    let mut feed = Feed { node, broker, queue, key, singly: Singly::default() };
     let mut delays = Reconnect::new(Duration::from_secs(5));
     while !stop.is_cancelled() {
         // Only waits are cut short by a stop: what was handed out must be published, or taken back.
@@ -108,6 +109,7 @@ struct Feed<S: Store> {
     node: Arc<Incarnation<S>>,
     broker: Arc<Broker>,
     queue: ExternalQueue,
+    key: Arc<Key>,
     singly: Singly,
 }
 
@@ -124,6 +126,8 @@ impl<S: Store> Feed<S> {
     async fn round(&mut self) -> Result<Round> {
         let ExternalQueue { name, lease, depth } = &self.queue;
         let names = self.broker.names();
+        // Before anything is handed out: without it nobody could report.
+        let key = self.key.get(&self.node).await?;
         self.broker.ensure(&Lane::External(name.clone())).await?;
         let room = match self.broker.depth(&names.external(name)).await? {
             // A lease runs from the moment a job is handed out: none is before there is somebody to take it.
@@ -138,7 +142,7 @@ impl<S: Store> Feed<S> {
         if jobs.is_empty() {
             return Ok(Round::Empty);
         }
-        let messages = jobs.iter().map(|job| (job.id, wire::external(names, job))).collect();
+        let messages = jobs.iter().map(|job| (job.id, wire::external(names, job, key))).collect();
         let fates = self.singly.publish(&self.broker, messages).await;
         // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
         let (mut back, mut unanswered) = (Vec::new(), Vec::new());

@@ -15,6 +15,7 @@ mod answers;
 mod deliveries;
 mod external;
 mod intake;
+mod key;
 mod pace;
 mod parts;
 mod refuse;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::external::ExternalQueue;
+use self::key::Key;
 use super::incarnation::Incarnation;
 use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
@@ -59,11 +61,12 @@ pub(super) fn start<S: Store>(
     if node.messages.intake {
         tasks.spawn(intake::run(node.clone(), broker.clone()));
     }
+    let key = Arc::new(Key::default());
     for queue in external {
-        tasks.spawn(external::run(node.clone(), broker.clone(), queue.clone()));
+        tasks.spawn(external::run(node.clone(), broker.clone(), queue.clone(), key.clone()));
     }
     if !external.is_empty() {
-        tasks.spawn(answers::run(node.clone(), broker.clone()));
+        tasks.spawn(answers::run(node.clone(), broker.clone(), key));
     }
 }
 

@@ -11,11 +11,11 @@ use super::range::Ranges;
 use super::types::JsonParam;
 use super::unreadable::clear_away;
 use super::{Shared, rows};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::weight::Room;
-use crate::store::{Extension, ExternalDone, Released, ScanPart, Settlement};
+use crate::store::{Extension, ExternalDone, Released, ReportKey, ScanPart, Settlement};
 
 pub(super) async fn hand_out(
     shared: &Arc<Shared>,
@@ -39,6 +39,14 @@ pub(super) async fn hand_out(
         }
     };
     queued(shared, None, &rows).await
+}
+
+pub(super) async fn report_key(shared: &Arc<Shared>) -> Result<ReportKey> {
+    let rows = shared.engine("read the key of reports", &shared.sql.report_key, &[]).await?;
+    let key = rows::get::<&[u8]>(rows::single(&rows)?, 0)?;
+    key.try_into()
+        .map(ReportKey::new)
+        .map_err(|_| Error::new(ErrorKind::Schema, "the key in the table report_key is not 32 bytes long"))
 }
 
 pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<u64> {

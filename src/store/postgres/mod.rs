@@ -66,8 +66,8 @@ use super::migration::MigrationStatus;
 use super::outage::Outage;
 use super::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ServerIdentity, Settlement,
-    StatusReport, Store,
+    JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ReportKey, ServerIdentity,
+    Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -318,6 +318,10 @@ impl JobStore for Postgres {
 
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
         external::hand_out(&self.0, queue, limit, lease, token).await
+    }
+
+    async fn report_key(&self) -> Result<ReportKey> {
+        external::report_key(&self.0).await
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

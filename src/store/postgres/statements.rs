@@ -165,6 +165,7 @@ statements! {
     server: [],
     report_broker: [INT8, TEXT],
     hand_out: [TEXT, INT8, INT8, INT8],
+    report_key: [],
     take_back: [UUID_ARRAY, INT8_ARRAY],
     complete_external: [UUID_ARRAY, INT8_ARRAY, UUID_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, TEXT, INT4],
     settle_external: [UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],

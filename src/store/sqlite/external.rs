@@ -20,7 +20,7 @@ use crate::job::{
     REPLY_OF, REPLY_QUEUE, REPLY_TO, Terms,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Ending, Extension, ExternalDone, Released, Settlement, Verdict};
+use crate::store::{Ending, Extension, ExternalDone, Released, ReportKey, Settlement, Verdict};
 
 static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
 static HAND_OUT: Statement = statement!("sql/hand_out.sql");
@@ -32,6 +32,7 @@ const TO_JOB: &str = include_str!("sql/external_to_job.sql");
 const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
 const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
 const REMOVE: &str = include_str!("sql/remove_external.sql");
+const REPORT_KEY: &str = include_str!("sql/report_key.sql");
 const EXTEND: &str = include_str!("sql/extend_external.sql");
 
 impl Inner {
@@ -72,6 +73,13 @@ impl Inner {
             Ok(jobs)
         })
         .await
+    }
+
+    pub(super) async fn report_key(&self) -> Result<ReportKey> {
+        let read = |connection: &Connection, _: i64| {
+            Ok(connection.prepare_cached(REPORT_KEY)?.query_row((), |row| row.get::<_, [u8; 32]>(0))?)
+        };
+        self.query("read the key of reports", read).await.map(ReportKey::new)
     }
 
     pub(super) async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

@@ -24,6 +24,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "liveness", sql: include_str!("../../../migrations/sqlite/0009_liveness.sql") },
     Migration { version: 10, name: "endings", sql: include_str!("../../../migrations/sqlite/0010_endings.sql") },
     Migration { version: 11, name: "forgetting", sql: include_str!("../../../migrations/sqlite/0011_forgetting.sql") },
+    Migration { version: 12, name: "report key", sql: include_str!("../../../migrations/sqlite/0012_report_key.sql") },
 ];
 
 /// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.

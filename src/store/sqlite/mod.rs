@@ -62,7 +62,7 @@ pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
+    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ReportKey,
     ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
@@ -343,6 +343,10 @@ impl JobStore for Sqlite {
 
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
         self.inner.hand_out(queue, limit, lease, token).await
+    }
+
+    async fn report_key(&self) -> Result<ReportKey> {
+        self.inner.report_key().await
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

@@ -11,6 +11,7 @@ use crate::job::Limits;
 const NAMES: &[&str] = &[
     "jobId",
     "version",
+    "reportToken",
     "jobKind",
     "jobPriority",
     "queue",
@@ -160,7 +161,8 @@ proptest! {
         let limits = Limits { payload: 60, ..Limits::default() };
         let refusals = [
             read_delivery(&message).err(),
-            report(&message, limits).err(),
+            report(&message, limits, None).err(),
+            report(&message, limits, Some(&key())).err(),
             submission(&message, limits).err(),
         ];
         for why in refusals.into_iter().flatten() {
@@ -196,7 +198,7 @@ proptest! {
     ) {
         let payload = Payload::bytes(content_type, bytes);
         let job = Job { kind, priority, attempt, version, payload, headers: own, ..job(&[]) };
-        let sent = external(&names(), &job);
+        let sent = external(&names(), &job, &key());
         prop_assert!((1..=9).contains(&sent.properties.priority().unwrap()));
         prop_assert_eq!(read_delivery(&arrived(&sent)).map(|(fence, _)| fence).ok(), (!job.kind.is_empty()).then(|| job.fence()));
     }

@@ -11,7 +11,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
 use super::Refusal;
-use super::testing::incoming;
+use super::testing::{incoming, key};
 use crate::broker::{Incoming, Names, Outgoing};
 use crate::job::{Job, Payload, RowPlace, Terms};
 

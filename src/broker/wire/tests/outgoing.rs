@@ -37,7 +37,7 @@ fn deliveries_that_are_none_are_refused() {
 fn an_external_worker_gets_the_whole_job() {
     let job =
         job(&[("tenant", "acme"), ("replyTo", "answers"), ("correlationId", "c-1"), ("groupId", "g"), ("JMSX", "no")]);
-    let sent = external(&names(), &job);
+    let sent = external(&names(), &job, &key());
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.x.billing"));
     assert!(sent.mandatory);
     assert_eq!(sent.body, br#"{"order":42}"#);
@@ -60,6 +60,7 @@ fn an_external_worker_gets_the_whole_job() {
             ("attempt", AMQPValue::LongLongInt(2)),
             ("maxAttempts", AMQPValue::LongLongInt(10)),
             ("version", AMQPValue::LongLongInt(3)),
+            ("reportToken", text("K7Ph4MwZxItN5iDdqQILig")),
             ("JMSType", text("TextMessage")),
             ("JMSMessageID", text(&format!("ID:{id}"))),
             ("JMSTimestamp", AMQPValue::LongLongInt(1_795_262_400_250)),
@@ -80,7 +81,7 @@ fn bytes_are_sent_as_they_are_and_only_text_says_utf8() {
         (Payload::bytes("x".repeat(300), [1]), None),
     ] {
         let job = Job { payload, kind: "k".repeat(400), ..job(&[("replyTo", &"q".repeat(300))]) };
-        let sent = external(&names(), &job);
+        let sent = external(&names(), &job, &key());
         assert_eq!(sent.body, job.payload.as_bytes());
         assert_eq!(sent.properties.content_encoding().as_ref().map(lapin::types::ShortString::as_str), encoding);
         assert_eq!(sent.properties.reply_to(), &None);
@@ -95,7 +96,7 @@ fn events_go_to_the_exchange_by_kind() {
         ("jobwright.event", "jobwright.event.send-invoice")
     );
     assert!(!sent.mandatory);
-    assert_eq!(header(&sent, "version"), None);
+    assert_eq!((header(&sent, "version"), header(&sent, "reportToken")), (None, None));
 }
 
 fn to(config: &BrokerConfig, queue: &str) -> Result<Reply, &'static str> {
@@ -151,7 +152,7 @@ fn names_that_the_broker_keeps_get_no_reply_except_those_of_waiting_clients_if_t
     assert!(matches!(to(&BrokerConfig::default(), "amq.gen-7"), Ok(Reply::Queue(_))));
     // Nor does it travel to an external worker as a property: the broker would end the channel.
     for bad in ["amq.rabbitmq.reply-to", waiting] {
-        assert_eq!(external(&names(), &job(&[("replyTo", bad)])).properties.reply_to(), &None);
+        assert_eq!(external(&names(), &job(&[("replyTo", bad)]), &key()).properties.reply_to(), &None);
     }
 }
 

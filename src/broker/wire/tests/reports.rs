@@ -3,13 +3,18 @@ use std::time::Duration;
 
 use super::*;
 use crate::broker::wire::{ExternalReport, report};
-use crate::job::{Limits, RetryAdvice};
+use crate::job::{Fence, JobId, Limits, RetryAdvice};
+use crate::store::ReportKey;
 
 fn said(headers: &[(&str, AMQPValue)], body: &str) -> Result<ExternalReport, Refusal> {
     let job = job(&[]);
-    let mut all = vec![("jobId", text(&job.id.to_string())), ("version", AMQPValue::LongLongInt(job.version))];
+    let mut all = vec![
+        ("jobId", text(&job.id.to_string())),
+        ("version", AMQPValue::LongLongInt(job.version)),
+        ("reportToken", text(&key().token(job.fence()))),
+    ];
     all.extend_from_slice(headers);
-    report(&message(BasicProperties::default(), &all, body), Limits { payload: 100, ..Limits::default() })
+    report(&message(BasicProperties::default(), &all, body), Limits { payload: 100, ..Limits::default() }, Some(&key()))
 }
 
 #[test]
@@ -22,12 +27,37 @@ fn done_with_and_without_a_result() {
     refused(said(from_ref(&done), &"x".repeat(101)), "too-large");
     // A client that can set nothing but strings, and one that uses the property.
     assert!(said(&[done, ("version", text("3"))], "").is_ok());
-    let typed =
-        BasicProperties::default().with_type("done".into()).with_correlation_id(format!("{}:3", fence.id).into());
-    assert_eq!(
-        report(&message(typed, &[], ""), Limits::default()).unwrap(),
-        ExternalReport::Done { fence, result: None }
-    );
+    let read = |correlation: String, key: Option<&ReportKey>| {
+        let typed = BasicProperties::default().with_type("done".into()).with_correlation_id(correlation.into());
+        report(&message(typed, &[], ""), Limits::default(), key)
+    };
+    let (short, token) = (format!("{}:3", fence.id), key().token(fence));
+    let done = ExternalReport::Done { fence, result: None };
+    assert_eq!(read(format!("{short}:{token}"), Some(&key())).unwrap(), done);
+    refused(read(short.clone(), Some(&key())), "bad-token");
+    refused(read(format!("{short}:{}", "A".repeat(22)), Some(&key())), "bad-token");
+    refused(read(format!("{short}:"), Some(&key())), "bad-token");
+    // Where tokens are not asked for.
+    assert_eq!(read(short, None).unwrap(), done);
+}
+
+/// Who knows the job and its version, from a neighbour or from the database, has not got it.
+#[test]
+fn reports_without_the_token_of_their_hand_out_are_refused() {
+    let fence = job(&[]).fence();
+    let done = ("status", text("done"));
+    let of = |other: Fence| [done.clone(), ("reportToken", text(&key().token(other)))];
+    assert!(said(&of(fence), "").is_ok());
+    // Of an earlier hand-out of the job, and of another job that was handed out with it.
+    for other in [Fence::new(fence.id, 2), Fence::new(JobId::new(), fence.version)] {
+        let why = refused(said(&of(other), ""), "bad-token");
+        assert!(why.contains("reportToken") && !why.contains(&key().token(fence)), "{why}");
+    }
+    for token in [text(""), text("A"), text(&"A".repeat(22))] {
+        refused(said(&[done.clone(), ("reportToken", token)], ""), "bad-token");
+    }
+    // Before anything else of it is looked at.
+    refused(said(&[("reportToken", text("A"))], &"x".repeat(101)), "bad-token");
 }
 
 #[test]
@@ -81,7 +111,7 @@ fn reports_that_are_none_are_refused() {
     refused(said(&[("status", text("Done"))], ""), "bad-status");
     refused(said(&[], ""), "bad-status");
     let done = ("status", text("done"));
-    refused(report(&message(BasicProperties::default(), from_ref(&done), ""), Limits::default()), "missing-id");
+    refused(report(&message(BasicProperties::default(), from_ref(&done), ""), Limits::default(), None), "missing-id");
     refused(said(&[done.clone(), ("jobId", text("x"))], ""), "bad-id");
     refused(said(&[done, ("version", AMQPValue::Boolean(true))], ""), "bad-header");
 }

@@ -17,4 +17,8 @@ union all
 select 'execute', 'update on front_' || n
 from generate_series(0, 15) as n
 where not has_sequence_privilege(to_regclass(format('%I.front_%s', $1::text, n))::oid, 'update')
+union all
+-- The table, too.
+select 'execute', 'select on report_key (for queues of external workers)'
+where not has_any_column_privilege(to_regclass(format('%I.report_key', $1::text))::oid, 'select')
 order by 1, 2

@@ -1,0 +1,96 @@
+//! Tokens of hand-outs: they show that whoever reports was handed the job.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+
+use crate::job::Fence;
+
+/// Bytes of a token: 128 bits, which nobody guesses.
+const LENGTH: usize = 16;
+/// So that nothing else that is ever made with this key looks like a token.
+const PURPOSE: &[u8] = b"jobwright report ";
+
+/// What tokens of hand-outs are made with: HMAC-SHA-256 over job and version, by a secret that is in the database alone.
+///
+/// The version of a hand-out is no secret: all that a call hands out have the same one, and whoever may look at the database sees it. The token
+/// is in the delivery and nowhere else.
+#[derive(Clone)]
+pub struct ReportKey(Hmac<Sha256>);
+
+impl ReportKey {
+    /// By these bytes, which have to be random.
+    pub fn new(key: [u8; 32]) -> Self {
+        // A block of the hash, filled up as HMAC does it: of that length there is no error.
+        let mut block = [0; 64];
+        block[..key.len()].copy_from_slice(&key);
+        Self(Hmac::new(&block.into()))
+    }
+
+    /// What goes out with this hand-out: 22 letters, digits, `-` and `_`.
+    pub(crate) fn token(&self, fence: Fence) -> String {
+        URL_SAFE_NO_PAD.encode(&self.over(fence).finalize().into_bytes()[..LENGTH])
+    }
+
+    /// Whether this is the token of that hand-out. Takes as long for a wrong one as for a right one.
+    pub(crate) fn fits(&self, fence: Fence, token: &str) -> bool {
+        let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
+        // A shorter one would be compared with the beginning alone.
+        bytes.len() == LENGTH && self.over(fence).verify_truncated_left(&bytes).is_ok()
+    }
+
+    fn over(&self, fence: Fence) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        mac.update(PURPOSE);
+        mac.update(fence.id.as_uuid().as_bytes());
+        mac.update(&fence.version.to_be_bytes());
+        mac
+    }
+}
+
+impl fmt::Debug for ReportKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReportKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobId;
+
+    fn fence() -> Fence {
+        Fence::new("0198c0de-0000-7000-8000-000000000001".parse().unwrap(), 3)
+    }
+
+    #[test]
+    fn a_token_is_of_one_job_one_version_and_one_key() {
+        let key = ReportKey::new([7; 32]);
+        let token = key.token(fence());
+        assert_eq!(token, "K7Ph4MwZxItN5iDdqQILig");
+        assert!(key.fits(fence(), &token));
+        for other in [Fence::new(fence().id, 4), Fence::new(JobId::new(), 3)] {
+            assert!(!key.fits(other, &token), "{other:?}");
+        }
+        assert!(!ReportKey::new([8; 32]).fits(fence(), &token));
+        assert_eq!(format!("{key:?}"), "ReportKey(..)");
+    }
+
+    /// Otherwise the first byte alone would be guessed within 256 tries.
+    #[test]
+    fn a_token_that_was_cut_is_none() {
+        let key = ReportKey::new([7; 32]);
+        let token = key.token(fence());
+        // 2 characters are one byte.
+        for cut in [0, 2, 3, 4, 20, 21] {
+            assert!(!key.fits(fence(), &token[..cut]), "{cut}");
+        }
+        let whole = URL_SAFE_NO_PAD.encode(key.over(fence()).finalize().into_bytes());
+        for wrong in [whole, format!("{token}=="), format!("{token} "), "ä".repeat(11), "x".repeat(100_000)] {
+            assert!(!key.fits(fence(), &wrong), "{wrong:.30}");
+        }
+    }
+}
