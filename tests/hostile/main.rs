@@ -5,5 +5,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "shared with the tests of deliveries")]
+#[path = "../delivery/client.rs"]
+mod client;
+#[path = "../delivery/raw.rs"]
+mod raw;
+#[allow(dead_code, reason = "as above")]
+#[path = "../delivery/site.rs"]
+mod site;
+
 mod bombs;
+mod corpus;
 mod memory;
+mod post;
+mod sent;
+mod siege;
+mod taken_in;

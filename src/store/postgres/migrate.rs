@@ -32,6 +32,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "forgetting",
         sql: include_str!("../../../migrations/postgres/0014_forgetting.sql"),
     },
+    Migration { version: 15, name: "numbers", sql: include_str!("../../../migrations/postgres/0015_numbers.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a
