@@ -41,6 +41,12 @@ impl<W: World> Site<W> {
         Some(Self::new(W::with_ledger().await?, url, true))
     }
 
+    /// The same with a database that is given.
+    #[allow(dead_code, reason = "this file is shared")]
+    pub(crate) fn with(db: W, url: String) -> Self {
+        Self::new(db, url, true)
+    }
+
     fn new(db: W, url: String, private: bool) -> Self {
         Self {
             db,

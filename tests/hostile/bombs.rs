@@ -97,3 +97,20 @@ async fn a_bomb_that_cannot_be_buried_is_set_aside() {
     assert_eq!((detail.state, detail.queue.as_str(), detail.attempt), (JobState::Waiting, "unreadable:default", 0));
     assert_eq!(range.jobs.take(node, 10).await.len(), 0);
 }
+
+/// By SQL its numbers are written out one by one, and no further than a payload may be large.
+#[tokio::test]
+async fn a_bomb_that_is_sent_is_refused_before_it_goes_off() {
+    let server = PrivatePg::start();
+    let db = Pg::create_on(&server.url()).await;
+    let client = db.client().await;
+    for numbers in ["1e-16383", "0e-16383", "-1e131071", r#"{"a":[1e131071]}"#] {
+        let send = format!("select send('kind', ('[' || repeat('{numbers},', 40000) || '1]')::jsonb)");
+        let refused = client.query_one(&send, &[]).await.unwrap_err();
+        let refused = refused.as_db_error().unwrap();
+        assert_eq!(refused.code(), &tokio_postgres::error::SqlState::INVALID_PARAMETER_VALUE, "{refused:?}");
+    }
+    let pid: i32 = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
+    let kilobytes = crate::memory::peak(pid);
+    assert!(kilobytes < 200 * 1024, "a process of the server grew to {kilobytes} kB");
+}

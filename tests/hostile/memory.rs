@@ -29,6 +29,13 @@ fn messages(change: impl Fn(NewJob) -> NewJob) -> Vec<JobMessage> {
     (0..DOCUMENTS).map(|n| message(change(job(n)))).collect()
 }
 
+/// The largest that a process has been, in kB.
+pub(crate) fn peak(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
 /// A server that hears of nothing else, and the largest that a process of it has been.
 struct Measured {
     db: Pg<false>,
@@ -55,9 +62,7 @@ impl Measured {
         assert!(!served.is_empty());
         for row in served {
             let pid: i32 = row.get(0);
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-            let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+            let kilobytes = peak(pid);
             assert!(kilobytes < MOST_KILOBYTES, "a process of the server grew to {kilobytes} kB");
         }
     }

@@ -148,6 +148,21 @@ fn every_test_that_the_threat_model_names_exists() {
     assert!(missing.is_empty(), "no such tests:\n{}", missing.join("\n"));
 }
 
+/// What the tests of hostile input say about themselves, too.
+#[test]
+fn every_harm_names_a_test_that_exists() {
+    let (text, functions) = (read(&root().join("tests/hostile/main.rs")), functions());
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("//! | ")).skip(1).collect();
+    assert!(rows.len() > 15, "{}", rows.len());
+    for row in rows {
+        let tests = tests(row);
+        assert!(!tests.is_empty(), "{row}");
+        for (file, name) in tests {
+            assert!(functions.get(file).is_some_and(|names| names.contains(name)), "no such test: {file}::{name}");
+        }
+    }
+}
+
 /// Keys of the configuration, by section, as the program reads them.
 pub(crate) fn keys() -> BTreeMap<String, BTreeSet<String>> {
     let text = read(&root().join("cli/src/config/keys.rs"));
