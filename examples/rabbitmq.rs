@@ -29,7 +29,7 @@ async fn tour(mut config: Config) -> Result {
     };
     // A prefix of its own, so that nothing else at the broker is touched. `required`: this tour makes no sense without it.
     let prefix = format!("jobwright_example_{}", std::process::id());
-    config.broker = BrokerConfig { prefix, required: true, intake: false, ..BrokerConfig::url(url) };
+    config.broker = BrokerConfig::url(url).prefix(prefix).required(true).intake(false);
 
     // Two connections, as two programs would have: jobs sent in an executor's own process go straight to its free slots.
     let producer = MessageServices::connect(&config).await?;

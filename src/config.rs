@@ -3,6 +3,7 @@
 
 mod broker;
 mod history;
+mod setters;
 mod submit;
 pub(crate) mod url;
 
@@ -24,6 +25,7 @@ const ERRORS_KEPT: u32 = 10;
 /// Everything that can be set for the library. Unknown keys are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Config {
     /// Where jobs are kept.
     pub database: DatabaseConfig,
@@ -36,8 +38,24 @@ pub struct Config {
 }
 
 /// Where jobs are kept.
+///
+/// ```
+/// use jobwright::DatabaseConfig;
+///
+/// let config = DatabaseConfig::url("postgres://app@localhost/app").schema("jobs").max_connections(16);
+/// assert_eq!(config.max_connections, 16);
+/// ```
+///
+/// More can be added to it in any version, so it is not written out field by field:
+///
+/// ```compile_fail,E0639
+/// use jobwright::DatabaseConfig;
+///
+/// let config = DatabaseConfig { max_connections: 16, ..DatabaseConfig::default() };
+/// ```
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DatabaseConfig {
     /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default
     /// `sqlite:jobwright.db`. What is special in user and password is percent-encoded.
@@ -145,6 +163,7 @@ impl DatabaseConfig {
 
 /// What may be done to an embedded database when it is opened. It says nothing about a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
     /// A file that is not there is made.
     #[default]
@@ -157,6 +176,7 @@ pub enum Access {
 
 /// Which store a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Backend<'a> {
     /// A PostgreSQL server, by its connection string.
     Postgres(&'a str),
@@ -167,6 +187,7 @@ pub enum Backend<'a> {
 /// How jobs are run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ExecutorConfig {
     /// Name of this node for people. Default `host:pid`.
     pub name: Option<String>,

@@ -52,7 +52,7 @@ impl Schema {
 
     /// The same, which reach the database by this URL.
     pub(crate) async fn services_by(&self, url: &str) -> Result<MessageServices> {
-        let config = DatabaseConfig { schema: self.name.clone(), ..DatabaseConfig::url(url) };
+        let config = DatabaseConfig::url(url).schema(self.name.clone());
         Ok(MessageServices::postgres(&config).await?)
     }
 }
@@ -108,7 +108,7 @@ impl<'a> Bench<'a> {
     pub(crate) async fn schema(&self) -> Result<Schema> {
         let n = self.schemas.fetch_add(1, Ordering::Relaxed);
         let name = format!("jobwright_bench_{}_{n}", std::process::id());
-        let config = DatabaseConfig { schema: name.clone(), ..DatabaseConfig::url(self.url.clone()) };
+        let config = DatabaseConfig::url(self.url.clone()).schema(name.clone());
         let schema = Schema { name, config };
         schema.services().await?.migrate().await?;
         Ok(schema)

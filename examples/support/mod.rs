@@ -23,7 +23,7 @@ pub(crate) async fn with_scratch_database<F: Future<Output = Result> + Send + 's
         Some(url) => Scratch::Schema(url, format!("jobwright_example_{unique}")),
         None => Scratch::File(std::env::temp_dir().join(format!("jobwright_example_{unique}.db"))),
     };
-    let config = Config { database: scratch.config(), ..Config::default() };
+    let config = Config::new(scratch.config());
     println!("database: {} (schema {})\n", config.database.url.redacted(), config.database.schema);
     // A task of its own, so that a failed assertion does not skip the cleaning up.
     let toured = tokio::spawn(tour(config)).await;
@@ -43,7 +43,7 @@ impl Scratch {
             Self::Schema(url, schema) => {
                 let separator = if url.contains('?') { '&' } else { '?' };
                 let url = format!("{url}{separator}options=-c%20search_path%3D{schema}");
-                DatabaseConfig { schema: schema.clone(), ..DatabaseConfig::url(url) }
+                DatabaseConfig::url(url).schema(schema.clone())
             }
             Self::File(file) => DatabaseConfig::url(format!("sqlite:{}", file.display())),
         }

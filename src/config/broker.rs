@@ -12,6 +12,7 @@ use crate::job::is_reserved_by_broker;
 /// The broker that deliveries go through. Without a URL there is none, and everything goes by the table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BrokerConfig {
     /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS; several as `amqp://user:password@a,b/vhost`, or as URLs with
     /// commas between them. Default: no broker.
@@ -145,6 +146,7 @@ impl BrokerConfig {
 /// What a queue of the broker is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum QueueType {
     /// Replicated and always on disk.
     #[default]

@@ -10,6 +10,7 @@ use crate::job::parse_duration;
 /// Which ends of jobs are remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Keep {
     /// None. Costs nothing.
     #[default]
@@ -36,6 +37,7 @@ impl FromStr for Keep {
 /// What is remembered of jobs that ended, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HistoryConfig {
     /// Which ends. Each process keeps the ends it records itself, so all should be told the same. Default off.
     pub keep: Keep,

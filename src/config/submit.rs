@@ -12,6 +12,7 @@ pub type SubmitRules = BTreeMap<String, SubmitRule>;
 /// What a user of the broker may submit: names, or beginnings of names such as `invoice-*`. What is not said is not limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SubmitRule {
     /// Kinds of jobs.
     pub kinds: Option<Vec<String>>,

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use jobwright::BrokerMode;
 use jobwright::broker::testing::{self, Published};
-use jobwright::{BrokerConfig, BrokerMode};
 
 use crate::support::eventually;
 use crate::support::logs::Logs;
@@ -19,7 +19,7 @@ async fn faults_a_blocked_connection() {
     let server = PrivateRabbit::start();
     let place = Place::at(server.url());
     let queue = place.queue("a", &[]).await;
-    let broker = up(&BrokerConfig { confirm_timeout: Duration::from_secs(2), ..place.config() }).await;
+    let broker = up(&place.config().confirm_timeout(Duration::from_secs(2))).await;
     assert_eq!(testing::publish(&broker, messages(&queue, 5)).await, [Published::Acked; 5]);
     let mut subscription = testing::subscribe(&broker, &queue, 2);
     let first = receive(&mut subscription, 2).await;

@@ -14,7 +14,7 @@ async fn faults_confirms_that_get_lost_are_unknown_in_time() {
     let Some(place) = Place::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;
-    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..place.config_via(proxy.address) };
+    let config = place.config_via(proxy.address).confirm_timeout(Duration::from_secs(1));
     let broker = up(&config).await;
     proxy.swallow_answer_to("SWALLOWED");
     let mut batch = messages(&queue, 10);
@@ -33,7 +33,7 @@ async fn faults_a_stalled_network_delays_no_caller_beyond_the_deadline() {
     let Some(place) = Place::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;
-    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..place.config_via(proxy.address) };
+    let config = place.config_via(proxy.address).confirm_timeout(Duration::from_secs(1));
     let broker = up(&config).await;
     proxy.stall();
     let started = Instant::now();
@@ -79,7 +79,7 @@ async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
 async fn faults_a_half_open_connection_is_noticed_by_its_heartbeats() {
     let Some(place) = Place::shared() else { return };
     let proxy = Proxy::start(place.upstream()).await;
-    let config = BrokerConfig { heartbeat: Duration::from_secs(2), ..place.config_via(proxy.address) };
+    let config = place.config_via(proxy.address).heartbeat(Duration::from_secs(2));
     let broker = up(&config).await;
     let mut changes = broker.changes();
     proxy.stall();
@@ -105,7 +105,7 @@ async fn faults_a_mute_peer_leaks_no_threads() {
             }
         }
     });
-    let config = BrokerConfig { connect_timeout: Duration::from_millis(100), ..BrokerConfig::url(url) };
+    let config = BrokerConfig::url(url).connect_timeout(Duration::from_millis(100));
     let broker = Broker::start(&config).unwrap();
     eventually(SOON * 2, async || kept.lock().unwrap().len() >= 10).await;
     eventually(SOON, async || io_threads() <= 2).await;

@@ -44,12 +44,10 @@ impl Place {
     }
 
     fn config(&self) -> BrokerConfig {
-        BrokerConfig {
-            prefix: self.prefix.clone(),
-            queue_type: jobwright::QueueType::Classic,
-            heartbeat: Duration::from_secs(5),
-            ..BrokerConfig::url(&self.url)
-        }
+        BrokerConfig::url(&self.url)
+            .prefix(self.prefix.clone())
+            .queue_type(jobwright::QueueType::Classic)
+            .heartbeat(Duration::from_secs(5))
     }
 
     /// The address of the broker without the rest.
@@ -60,7 +58,7 @@ impl Place {
     /// The same by way of a proxy.
     fn config_via(&self, address: impl std::fmt::Display) -> BrokerConfig {
         let url = self.url.replace(&self.upstream(), &address.to_string());
-        BrokerConfig { url: Some(jobwright::Secret::new(url)), ..self.config() }
+        self.config().with_url(url)
     }
 
     async fn broker(&self) -> Arc<Broker> {

@@ -116,8 +116,7 @@ async fn without_a_broker_nothing_is_sent() {
 #[tokio::test]
 async fn tls_to_a_plain_port_is_refused_clearly() {
     let Some(place) = Place::shared() else { return };
-    let config =
-        BrokerConfig { url: Some(jobwright::Secret::new(place.url.replace("amqp://", "amqps://"))), ..place.config() };
+    let config = place.config().with_url(place.url.replace("amqp://", "amqps://"));
     let broker = jobwright::Broker::start(&config).unwrap();
     let error = broker.up_within(Duration::from_secs(3)).await.unwrap_err().to_string();
     assert!(error.contains("TLS failed"), "{error}");

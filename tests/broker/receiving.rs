@@ -86,7 +86,7 @@ async fn a_deleted_queue_is_declared_and_consumed_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_right_to_declare_a_subscription_waits_for_its_queue() {
     let Some(place) = Place::shared() else { return };
-    let config = jobwright::BrokerConfig { declare: false, ..place.config() };
+    let config = place.config().declare(false);
     let broker = crate::up(&config).await;
     let queue = broker.names().deliveries("q");
     let mut subscription = testing::subscribe(&broker, &queue, 10);

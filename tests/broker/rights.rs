@@ -36,11 +36,7 @@ async fn faults_of_rights_are_said_clearly() {
     let owners = Place::at(server.url_as("owner", "geheim", "shop"));
     let config = owners.config();
     let queues = ["q".to_owned()];
-    let as_worker = |declare| BrokerConfig {
-        url: Some(jobwright::Secret::new(server.url_as("worker", "geheim", "shop"))),
-        declare,
-        ..config.clone()
-    };
+    let as_worker = |declare| config.clone().with_url(server.url_as("worker", "geheim", "shop")).declare(declare);
     let eager = up(&as_worker(true)).await;
     let error = testing::ensure(&eager, &deliveries()).await.unwrap_err();
     assert_eq!(error.code(), "JW-BROKER");

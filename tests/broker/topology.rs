@@ -1,6 +1,6 @@
+use jobwright::Broker;
 use jobwright::broker::testing;
 use jobwright::broker::{TopologyItem, TopologyState};
-use jobwright::{Broker, BrokerConfig};
 
 use crate::{Place, deliveries, up};
 
@@ -23,7 +23,7 @@ async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
     assert!(all(&broker.apply(&queues(), &queues()).await.unwrap(), &TopologyState::Present));
     assert!(all(&broker.check(&queues(), &queues()).await.unwrap(), &TopologyState::Present));
 
-    let other = up(&BrokerConfig { depth: 7, ..place.config() }).await;
+    let other = up(&place.config().depth(7)).await;
     let items = other.check(&queues(), &[]).await.unwrap();
     let differing: Vec<_> = items.iter().filter(|item| matches!(item.state, TopologyState::Differs(_))).collect();
     assert_eq!(differing.len(), 1, "{items:?}");
@@ -35,7 +35,7 @@ async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quorum_queues_are_declared_too() {
     let Some(place) = Place::shared() else { return };
-    let config = BrokerConfig { queue_type: jobwright::QueueType::Quorum, ..place.config() };
+    let config = place.config().queue_type(jobwright::QueueType::Quorum);
     let broker = up(&config).await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let queue = broker.names().deliveries("q");
@@ -58,7 +58,7 @@ async fn dead_letters_arrive_whatever_their_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_queue_is_named_with_what_to_do() {
     let Some(place) = Place::shared() else { return };
-    let broker = up(&BrokerConfig { declare: false, ..place.config() }).await;
+    let broker = up(&place.config().declare(false)).await;
     let error = testing::ensure(&broker, &deliveries()).await.unwrap_err();
     assert_eq!(error.code(), "JW-BROKER");
     assert!(error.to_string().contains("jobwright broker apply"), "{error}");

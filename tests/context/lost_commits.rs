@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::{DatabaseConfig, ErrorKind, MessageServices};
+use jobwright::{ErrorKind, MessageServices};
 
 use crate::support::TestDb;
 use crate::support::jobs::job;
@@ -12,7 +12,7 @@ use crate::support::world::World;
 
 /// Message services behind a proxy, with a deadline short enough to wait for.
 async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
-    let config = DatabaseConfig { call_timeout: Duration::from_millis(1500), ..db.config_by(proxy.address) };
+    let config = db.config_by(proxy.address).call_timeout(Duration::from_millis(1500));
     MessageServices::postgres(&config).await.unwrap()
 }
 

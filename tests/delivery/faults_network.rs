@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{
-    BrokerConfig, CommandExecutor, DatabaseConfig, ExecutorConfig, ExternalQueue, JobId, MessageServices, NewJob,
-};
+use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
@@ -161,7 +159,7 @@ async fn producer_and_executor_disagree_whether_the_broker_is_up() {
 async fn confirms_are_lost_or_turned_into_refusals() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let frames = Frames::start(site.address()).await;
-    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..site.broker_by(frames.address) };
+    let config = site.broker_by(frames.address).confirm_timeout(Duration::from_secs(1));
     let producer = site.messages_with(&config).await;
     let elsewhere = site.messages().await;
     let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
@@ -306,11 +304,8 @@ async fn submissions_wait_for_the_database() {
 
 /// Connections to the database through the proxy, with deadlines short enough to wait for, and to the broker.
 async fn beyond(site: &Site, proxy: &Proxy) -> MessageServices {
-    let database = DatabaseConfig {
-        call_timeout: Duration::from_secs(2),
-        connect_timeout: Duration::from_secs(2),
-        ..site.db.config_by(proxy.address)
-    };
+    let database =
+        site.db.config_by(proxy.address).call_timeout(Duration::from_secs(2)).connect_timeout(Duration::from_secs(2));
     let messages = MessageServices::postgres(&database).await.unwrap();
     let messages = site.with_broker(messages, &site.broker()).await;
     up(&messages).await;
@@ -385,7 +380,7 @@ async fn deliveries_whose_claim_was_not_answered_are_given_back() {
     let proxy = Proxy::start(site.db.address()).await;
     let (messages, producer) = (beyond(&site, &proxy).await, site.messages().await);
     // A lease that outlives the test, and no poll: only the node itself can give it back.
-    let never = ExecutorConfig { poll_interval: Duration::from_secs(3600), ..crate::support::world::lease(300) };
+    let never = crate::support::world::lease(300).poll_interval(Duration::from_secs(3600));
     let executor = noting::<Pg<false>>(&messages, never, 10).await;
     let warm = site.warm(&producer, note).await;
     eventually(PATIENCE, async || executor.stats().delivered > 0).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, NewJob};
+use jobwright::{CommandExecutor, NewJob};
 
 use crate::client::pointer;
 use crate::load::Load;
@@ -65,7 +65,7 @@ async fn returned_as_unroutable() {
         owner.broker().unwrap().apply(&["default".to_owned()], &[]).await.unwrap();
     };
     apply().await;
-    let config = BrokerConfig { declare: false, ..site.broker() };
+    let config = site.broker().declare(false);
     let (producer, elsewhere) = (site.messages_with(&config).await, site.messages_with(&config).await);
     let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
     let mut ids = site.warm(&producer, note).await;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use jobwright::JobId;
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, JobId};
 use lapin::BasicProperties;
 
 use crate::client::headers;
@@ -126,7 +126,7 @@ async fn what_cannot_be_put_aside_comes_back_less_and_less_often() {
     let (client, names) = (site.client().await, site.names());
     site.messages().await.broker().unwrap().apply(&[], &[]).await.unwrap();
     client.delete(&names.rejected()).await;
-    let messages = site.messages_with(&BrokerConfig { declare: false, ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().declare(false)).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
     client.publish_all(&names.submit(), vec![(BasicProperties::default(), b"rubbish".to_vec())]).await;

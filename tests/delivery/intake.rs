@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, JobId, MessageServices};
+use jobwright::{CommandExecutor, JobId, MessageServices};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -255,10 +255,8 @@ async fn the_queue_of_the_refused_is_declared_by_who_refuses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn intake_is_shared_and_can_be_left_to_others() {
     let Some(door) = Door::open().await else { return };
-    let (second, closed) = (
-        door.site.messages().await,
-        door.site.messages_with(&BrokerConfig { intake: false, ..door.site.broker() }).await,
-    );
+    let (second, closed) =
+        (door.site.messages().await, door.site.messages_with(&door.site.broker().intake(false)).await);
     let second = noting::<Pg<false>>(&second, patient(), 10).await;
     let closed = noting::<Pg<false>>(&closed, patient(), 10).await;
     let submit = door.site.names().submit();

@@ -6,10 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jobwright::{
-    BrokerConfig, CommandExecutor, Context, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, Outcome,
-    Secret,
-};
+use jobwright::{BrokerConfig, CommandExecutor, Context, DatabaseConfig, ErrorKind, JobId, MessageServices, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
@@ -110,20 +107,15 @@ pub(crate) async fn sent(site: &Site) -> Vec<JobId> {
 async fn process() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let database = DatabaseConfig {
-        url: Secret::new(orders.database.clone()),
-        schema: orders.schema.clone(),
-        max_connections: 6,
-        call_timeout: Duration::from_secs(5),
-        ..DatabaseConfig::default()
-    };
-    let broker = BrokerConfig {
-        prefix: orders.prefix.clone(),
-        heartbeat: Duration::from_secs(2),
-        confirm_timeout: Duration::from_secs(3),
-        connect_timeout: Duration::from_secs(3),
-        ..BrokerConfig::url(orders.broker.clone())
-    };
+    let database = DatabaseConfig::url(orders.database.clone())
+        .schema(orders.schema.clone())
+        .max_connections(6)
+        .call_timeout(Duration::from_secs(5));
+    let broker = BrokerConfig::url(orders.broker.clone())
+        .prefix(orders.prefix.clone())
+        .heartbeat(Duration::from_secs(2))
+        .confirm_timeout(Duration::from_secs(3))
+        .connect_timeout(Duration::from_secs(3));
     // A process may be started in the middle of an outage.
     let messages = loop {
         match MessageServices::postgres(&database).await {
@@ -143,8 +135,7 @@ async fn process() {
 }
 
 async fn execute(orders: &Orders, messages: MessageServices, concurrency: usize, seconds: u64, sign: Option<PathBuf>) {
-    let config =
-        ExecutorConfig { name: Some(orders.name.clone()), poll_interval: Duration::from_secs(1), ..lease(seconds) };
+    let config = lease(seconds).name(orders.name.clone()).poll_interval(Duration::from_secs(1));
     let executor = loop {
         let sign = sign.clone();
         let builder = CommandExecutor::builder(messages.clone())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jobwright::broker::TopologyState;
 use jobwright::store::{JobState, Rule, Scope};
-use jobwright::{BrokerConfig, CommandExecutor, JobId, NewJob, Outcome, Payload};
+use jobwright::{CommandExecutor, JobId, NewJob, Outcome, Payload};
 use lapin::BasicProperties;
 use lapin::types::AMQPValue;
 
@@ -64,7 +64,7 @@ async fn queues_of_an_earlier_build_go_on_without_limits_and_lose_nothing() {
 async fn a_full_queue_of_submissions_refuses_more_and_drops_none() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
-    let messages = site.messages_with(&BrokerConfig { submit_depth: 5, ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().submit_depth(5)).await;
     let broker = messages.broker().unwrap();
     broker.up_within(PATIENCE).await.unwrap();
     broker.apply(&[], &[]).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_full_queue_of_submissions_refuses_more_and_drops_none() {
 async fn what_is_refused_waits_for_room_and_good_ones_pass() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
-    let messages = site.messages_with(&BrokerConfig { submit_depth: 5, ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().submit_depth(5)).await;
     let broker = messages.broker().unwrap();
     broker.up_within(PATIENCE).await.unwrap();
     broker.apply(&[], &[]).await.unwrap();
@@ -135,7 +135,7 @@ async fn a_reply_whose_queue_is_full_waits_in_the_table() {
 async fn submissions_are_taken_in_no_faster_than_is_allowed() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
-    let messages = site.messages_with(&BrokerConfig { intake_rate: 20, ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().intake_rate(20)).await;
     let broker = messages.broker().unwrap();
     broker.up_within(PATIENCE).await.unwrap();
     broker.apply(&[], &[]).await.unwrap();

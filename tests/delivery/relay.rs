@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{BrokerConfig, CommandExecutor, NewJob, Outcome, Payload};
+use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 
 use crate::frames::{Confirms, Frames};
 use crate::site::{Site, brisk};
@@ -160,7 +160,7 @@ async fn an_event_whose_confirm_is_lost_is_published_again() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let client = site.client().await;
     let frames = Frames::start(site.address()).await;
-    let config = BrokerConfig { confirm_timeout: Duration::from_secs(1), ..site.broker_by(frames.address) };
+    let config = site.broker_by(frames.address).confirm_timeout(Duration::from_secs(1));
     let messages = site.messages_with(&config).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();

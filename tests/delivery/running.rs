@@ -210,12 +210,11 @@ async fn without_a_broker() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await.with_broker(&BrokerConfig::default()).await.unwrap();
     assert!(messages.broker().is_none());
-    let required = BrokerConfig { required: true, ..BrokerConfig::default() };
+    let required = BrokerConfig::default().required(true);
     assert!(db.messages().await.with_broker(&required).await.is_err());
     // Nobody listens on this port.
-    let nowhere = BrokerConfig { connect_timeout: Duration::from_secs(1), ..BrokerConfig::url("amqp://127.0.0.1:1/x") };
-    let error =
-        db.messages().await.with_broker(&BrokerConfig { required: true, ..nowhere.clone() }).await.err().unwrap();
+    let nowhere = BrokerConfig::url("amqp://127.0.0.1:1/x").connect_timeout(Duration::from_secs(1));
+    let error = db.messages().await.with_broker(&nowhere.clone().required(true)).await.err().unwrap();
     assert_eq!(error.kind(), jobwright::ErrorKind::Unreachable, "{error}");
     let messages = db.messages().await.with_broker(&nowhere).await.unwrap();
     assert!(!messages.broker().unwrap().mode().is_up());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobwright::broker::RejectedQueue;
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, JobId, SubmitRule};
+use jobwright::{CommandExecutor, JobId, SubmitRule};
 use lapin::BasicProperties;
 
 use crate::client::{Client, headers};
@@ -38,9 +38,9 @@ async fn who_submits_is_known_and_may_only_what_the_rules_say() {
     }
     let Some(site) = Site::<Pg<false>>::on(server.url()).await else { return };
     let rule = |patterns: &[&str]| Some(patterns.iter().map(|&pattern| pattern.to_owned()).collect());
-    let shop = SubmitRule { kinds: rule(&["invoice-*"]), queues: rule(&["billing"]), tenants: rule(&["acme"]) };
+    let shop = SubmitRule::default().kinds(rule(&["invoice-*"])).queues(rule(&["billing"])).tenants(rule(&["acme"]));
     let rules = BTreeMap::from([("shop".to_owned(), shop), ("guest".to_owned(), SubmitRule::default())]);
-    let messages = site.messages_with(&BrokerConfig { submit_rules: Some(rules), ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().submit_rules(rules)).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
     let executor =

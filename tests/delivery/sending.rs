@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{BrokerConfig, JobId, NewJob};
+use jobwright::{JobId, NewJob};
 
 use crate::client::{Client, Tap, pointer};
 use crate::site::{Site, note, noting, send};
@@ -153,7 +153,7 @@ async fn what_has_a_priority_or_waits_or_nobody_consumes_goes_by_the_table() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_sends_the_rest_by_the_table() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
-    let config = BrokerConfig { depth: 10, ..site.broker() };
+    let config = site.broker().depth(10);
     let (producer, client) = (site.messages_with(&config).await, site.client().await);
     let broker = producer.broker().unwrap().clone();
     broker.apply(&["default".to_owned()], &[]).await.unwrap();

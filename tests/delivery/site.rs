@@ -61,13 +61,11 @@ impl<W: World> Site<W> {
 
     /// The broker: all by name, so that nothing is left behind; soon to notice what is wrong.
     pub(crate) fn broker(&self) -> BrokerConfig {
-        BrokerConfig {
-            prefix: self.prefix.clone(),
-            heartbeat: Duration::from_secs(2),
-            connect_timeout: Duration::from_secs(5),
-            confirm_timeout: Duration::from_secs(5),
-            ..BrokerConfig::url(self.url.clone())
-        }
+        BrokerConfig::url(self.url.clone())
+            .prefix(self.prefix.clone())
+            .heartbeat(Duration::from_secs(2))
+            .connect_timeout(Duration::from_secs(5))
+            .confirm_timeout(Duration::from_secs(5))
     }
 
     /// The same broker by another way: through a proxy.
@@ -76,7 +74,7 @@ impl<W: World> Site<W> {
         let (authority, vhost) = rest.split_once('/').unwrap();
         let (credentials, _) = authority.rsplit_once('@').unwrap();
         let url = format!("{scheme}://{credentials}@{address}/{vhost}");
-        BrokerConfig { url: Some(jobwright::Secret::new(url)), ..self.broker() }
+        self.broker().with_url(url)
     }
 
     /// What a proxy connects to.
@@ -204,7 +202,7 @@ async fn delete(url: &str, queues: &[String], exchanges: &[String]) -> lapin::Re
 
 /// An executor that looks often, and whose lease outlives a busy moment of the machine.
 pub(crate) fn brisk() -> ExecutorConfig {
-    ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(15) }
+    lease(15).poll_interval(Duration::from_millis(100))
 }
 
 /// A job that writes its line.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, ExternalQueue, JobId, NewJob, Outcome};
+use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob, Outcome};
 use lapin::BasicProperties;
 
 use crate::client::headers;
@@ -92,7 +92,7 @@ fn adding(messages: jobwright::MessageServices) -> jobwright::ExecutorBuilder<jo
 async fn old_rows_with_names_of_the_broker_end_and_harm_nobody() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     site.uses("paint");
-    let config = BrokerConfig { direct_reply: true, ..site.broker() };
+    let config = site.broker().direct_reply(true);
     let messages = site.messages_with(&config).await;
     let client = site.client().await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_submission_with_a_name_of_the_broker_is_put_aside() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_waits_gets_its_answer_once_and_one_that_has_gone_costs_a_dead_letter() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
-    let config = BrokerConfig { direct_reply: true, ..site.broker() };
+    let config = site.broker().direct_reply(true);
     let messages = site.messages_with(&config).await;
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState};
-use jobwright::{CommandExecutor, ExecutorConfig, JobId, NewJob, Outcome};
+use jobwright::{CommandExecutor, JobId, NewJob, Outcome};
 
 use crate::support::eventually;
 use crate::support::world::{PATIENCE, World, quick};
@@ -45,9 +45,8 @@ impl Drop for Goes {
 /// are done; those of the kind `deaf` never listen.
 async fn executor<W: World>(db: &W, grace: Duration) -> (CommandExecutor<W::Store>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
-    let mut builder = CommandExecutor::builder(db.messages().await)
-        .config(ExecutorConfig { cancel_grace: grace, ..quick() })
-        .queue("default", 8);
+    let mut builder =
+        CommandExecutor::builder(db.messages().await).config(quick().cancel_grace(grace)).queue("default", 8);
     for kind in ["writes", "deaf", "asks"] {
         let seen = seen.clone();
         builder = builder.handle_with(kind, move |cx| {

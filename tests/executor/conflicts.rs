@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jobwright::store::JobState;
-use jobwright::{
-    CommandExecutor, ExecutorConfig, JobError, KindOptions, NewJob, Outcome, PgTransaction, RetryAdvice, RetryPolicy,
-};
+use jobwright::{CommandExecutor, JobError, KindOptions, NewJob, Outcome, PgTransaction, RetryAdvice, RetryPolicy};
 
 use crate::support::TestDb as _;
 use crate::support::postgres::Pg;
@@ -50,7 +48,7 @@ pub(crate) async fn an_endless_conflict_is_a_failure<W: World>(db: &W) {
     let runs = Arc::new(AtomicU32::new(0));
     let counted = runs.clone();
     let executor = CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { conflict_retries: 2, ..quick() })
+        .config(quick().conflict_retries(2))
         .kind_options("contended", at_once())
         .handle("contended", move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +68,7 @@ pub(crate) async fn an_endless_conflict_is_a_failure<W: World>(db: &W) {
 pub(crate) async fn a_stop_does_not_wait_for_a_conflict<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { conflict_retries: u32::MAX, ..quick() })
+        .config(quick().conflict_retries(u32::MAX))
         .handle("contended", |_| async { Err(JobError::conflict("lost")) })
         .start()
         .await

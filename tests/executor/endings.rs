@@ -56,7 +56,7 @@ impl Drop for Deaf {
 async fn start<W: World>(db: &W, config: ExecutorConfig, deaf: &Deaf) -> CommandExecutor<W::Store> {
     let deaf = deaf.clone();
     CommandExecutor::builder(db.messages().await)
-        .config(ExecutorConfig { cancel_grace: Duration::from_millis(10), ..config })
+        .config(config.cancel_grace(Duration::from_millis(10)))
         .queue("default", 8)
         .handle_blocking("deaf", move |_| {
             deaf.block();

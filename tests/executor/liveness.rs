@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, ExecutorConfig, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
 
 use crate::support::eventually;
 use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
@@ -20,7 +20,7 @@ async fn writing<W: World>(
 ) -> CommandExecutor<W::Store> {
     let (gate, before) = (gate.clone(), gate.clone());
     CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { lease, ..quick() })
+        .config(quick().lease(lease))
         .queue(queue, 1)
         .kind_options("writes", at_once())
         .handle_with("writes", move |cx| {

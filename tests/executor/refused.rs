@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, ExecutorConfig, JobError, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::postgres::Pg;
 #[cfg(feature = "sqlite")]
@@ -226,7 +226,7 @@ pub(crate) async fn one_that_can_not_end_waits_at_its_cost<W: Refusing>(db: &W) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_even_be_put_off_is_given_back_at_once() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let slow = DatabaseConfig { call_timeout: Duration::from_secs(120), ..World::config(&db) };
+    let slow = World::config(&db).call_timeout(Duration::from_secs(120));
     let messages = MessageServices::postgres(&slow).await.unwrap();
     let mut cx = messages.begin();
     let jobs: Vec<NewJob> = (0..4).map(|n| NewJob::json("fails", &n)).collect();

@@ -71,8 +71,8 @@ pub(crate) async fn impossible_settings_are_refused<W: World>(db: &W) {
     .await;
     refused(db, &["\"typo\"", "no handler"], |builder| builder.kind_options("typo", KindOptions::default())).await;
     for config in [
-        ExecutorConfig { lease: Duration::from_millis(1), ..ExecutorConfig::default() },
-        ExecutorConfig { poll_interval: Duration::ZERO, ..ExecutorConfig::default() },
+        ExecutorConfig::default().lease(Duration::from_millis(1)),
+        ExecutorConfig::default().poll_interval(Duration::ZERO),
     ] {
         refused(db, &["executor."], |builder| builder.config(config)).await;
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jobwright::store::JobState;
-use jobwright::{ExecutorConfig, NewJob, NewSchedule, Schedule};
+use jobwright::{NewJob, NewSchedule, Schedule};
 
 use crate::running::note;
 use crate::support::postgres::Pg;
@@ -23,7 +23,7 @@ async fn one_question_finds_what_nobody_told_of() {
     let daily = NewSchedule::new("daily", Schedule::new("24h").unwrap(), note());
     messages.schedules().put(daily).await.unwrap();
     let begun = Instant::now();
-    let config = ExecutorConfig { poll_interval: POLL, ..lease(30) };
+    let config = lease(30).poll_interval(POLL);
     let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
     db.drained().await;
     let store = db.jobs();

@@ -214,7 +214,7 @@ async fn others_hear_of_what_a_shutdown_gives_back() {
 async fn what_a_dead_node_held_is_told_to_who_waits() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
-    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(6) };
+    let config = lease(6).poll_interval(patient().poll_interval);
     let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
     db.drained().await;
     let jobs = db.jobs();
@@ -231,7 +231,7 @@ async fn what_an_external_worker_let_go_is_told_to_who_waits() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
     // Untold, the monitor looks for late ones every twelve leases.
-    let config = ExecutorConfig { poll_interval: patient().poll_interval, ..lease(2) };
+    let config = lease(2).poll_interval(patient().poll_interval);
     let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
     db.drained().await;
     let jobs = db.jobs();

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
-use jobwright::{
-    CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome, Secret,
-};
+use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
 
 use crate::ledger_keeper::{Does, job, send, start};
 use crate::support::postgres::Pg;
@@ -17,7 +15,7 @@ use crate::support::{TestDb, eventually};
 
 /// Deadlines short enough to wait for.
 fn hasty(config: DatabaseConfig) -> DatabaseConfig {
-    DatabaseConfig { call_timeout: Duration::from_secs(2), connect_timeout: Duration::from_secs(1), ..config }
+    config.call_timeout(Duration::from_secs(2)).connect_timeout(Duration::from_secs(1))
 }
 
 async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
@@ -162,7 +160,7 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
         }
     }
     let executor = CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { lease: Duration::from_secs(6), ..quick() })
+        .config(quick().lease(Duration::from_secs(6)))
         .kind_options("ledger", at_once())
         .handle_with("ledger", move |cx| {
             let (entered, waiting) = (entered.clone(), waiting.clone());
@@ -235,7 +233,7 @@ async fn start_at<W: World>(
 ) -> CommandExecutor<W::Store> {
     let gate = gate.clone();
     CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { poll_interval: Duration::from_millis(100), ..config })
+        .config(config.poll_interval(Duration::from_millis(100)))
         .handle_with("gated", move |cx| {
             let gate = gate.clone();
             Box::pin(async move {
@@ -327,7 +325,7 @@ async fn a_hand_over_whose_answer_got_lost_is_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_pool_stops_neither_heartbeats_nor_claims() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let config = DatabaseConfig { max_connections: 2, call_timeout: Duration::from_millis(1500), ..Pg::config(&db) };
+    let config = Pg::config(&db).max_connections(2).call_timeout(Duration::from_millis(1500));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let gate = Gate::closed();
     let door = gate.clone();
@@ -378,7 +376,7 @@ async fn a_full_pool_stops_neither_heartbeats_nor_claims() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_takes_too_long_is_ended() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let config = DatabaseConfig { call_timeout: Duration::from_secs(1), ..Pg::config(&db) };
+    let config = Pg::config(&db).call_timeout(Duration::from_secs(1));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let executor = start::<Pg<false>>(&messages, lease(5), 4, None).await;
     let mut client = db.client().await;
@@ -411,7 +409,7 @@ async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() 
     {
         let config = hasty(db.config_by(proxy.address));
         let url = format!("{}&sslmode={mode}", config.url.expose().replace(&here, &host));
-        let messages = MessageServices::postgres(&DatabaseConfig { url: Secret::new(url), ..config }).await.unwrap();
+        let messages = MessageServices::postgres(&config.with_url(url)).await.unwrap();
         let ended = proxy.ended_by_server();
         // Inside a transaction, since what may be committing is never cancelled.
         let mut cx = messages.begin();

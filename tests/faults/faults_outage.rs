@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::{CommandExecutor, DatabaseConfig, MessageServices, Secret};
+use jobwright::{CommandExecutor, DatabaseConfig, MessageServices};
 
 use crate::ledger_keeper::{Does, send, start};
 use crate::support::logs::Logs;
@@ -17,7 +17,7 @@ use crate::support::{TestDb, eventually, postgres_url};
 const OUTAGE: Duration = Duration::from_secs(4);
 
 fn hasty(config: DatabaseConfig) -> DatabaseConfig {
-    DatabaseConfig { call_timeout: Duration::from_secs(1), connect_timeout: Duration::from_secs(1), ..config }
+    config.call_timeout(Duration::from_secs(1)).connect_timeout(Duration::from_secs(1))
 }
 
 /// Port and address, as errors name them.
@@ -48,8 +48,8 @@ async fn a_stop_of_the_server_is_two_lines() {
     db.create_ledger().await;
     // Under another name than the test's own connections, which notice too.
     let config = World::config(&db);
-    let config =
-        hasty(DatabaseConfig { url: Secret::new(config.url.expose().replace("127.0.0.1", "localhost")), ..config });
+    let url = config.url.expose().replace("127.0.0.1", "localhost");
+    let config = hasty(config.with_url(url));
     let (place, sign) = (name(&config), Sign::new());
     let (messages, executor) = busy(&db, &config, &sign).await;
     assert_eq!(logs.about(&place, "WARN"), [""; 0]);

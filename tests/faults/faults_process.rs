@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use jobwright::NewJob;
 use jobwright::store::JobState;
-use jobwright::{ExecutorConfig, NewJob};
 
 use crate::ledger_keeper::{Does, Orders, job, send, start};
 use crate::support::postgres::Pg;
@@ -180,7 +180,7 @@ async fn a_job_that_aborts_its_process_again_and_again_is_quarantined() {
         let status = Orders::new(&db.config(), "victim").start().ended(PATIENCE);
         assert!(!status.success(), "{status}");
     }
-    let config = ExecutorConfig { quarantine_after: 2, ..lease(1) };
+    let config = lease(1).quarantine_after(2);
     let survivor = start::<Pg<false>>(&messages, config, 8, None).await;
     db.reaches(poison, JobState::Dead).await;
     let detail = db.jobs().detail(poison).await;

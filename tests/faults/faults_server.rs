@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jobwright::{DatabaseConfig, ErrorKind, JobId, MessageServices};
+use jobwright::{ErrorKind, JobId, MessageServices};
 
 use crate::ledger_keeper::{Does, job, send, start};
 use crate::support::postgres::Pg;
@@ -13,11 +13,7 @@ use crate::support::world::{PATIENCE, World, lease};
 use crate::support::{eventually, postgres_url};
 
 async fn hasty(db: &Pg<false>) -> MessageServices {
-    let config = DatabaseConfig {
-        call_timeout: Duration::from_secs(3),
-        connect_timeout: Duration::from_secs(1),
-        ..Pg::config(db)
-    };
+    let config = Pg::config(db).call_timeout(Duration::from_secs(3)).connect_timeout(Duration::from_secs(1));
     MessageServices::postgres(&config).await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::store::{ClaimRequest, JobState, ScanPart, Settlement, Store, UnitOfWork, Verdict};
-use jobwright::{ExecutorConfig, Fence, MessageServices, NewJob};
+use jobwright::{Fence, MessageServices, NewJob};
 use serde_json::json;
 
 use crate::ledger_keeper::{Does, Orders, send, start};
@@ -72,7 +72,7 @@ async fn sigstop_then_every_late_outcome_is_refused() {
 async fn zombie() {
     let Some(role) = role() else { return };
     let text = |key: &str| role[key].as_str().unwrap().to_owned();
-    let config = jobwright::DatabaseConfig { schema: text("schema"), ..jobwright::DatabaseConfig::url(text("url")) };
+    let config = jobwright::DatabaseConfig::url(text("url")).schema(text("schema"));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let store = messages.jobs();
     let info = jobwright::store::NodeInfo { lease: Duration::from_secs(1), ..node_info("zombie") };
@@ -132,7 +132,7 @@ async fn sigstop_of_an_executor_that_later_goes_on() {
     let first = db.jobs().status().await.unwrap().nodes[0].id;
     zombie.signal("STOP");
 
-    let config = ExecutorConfig { name: Some("rescuer".to_owned()), ..lease(1) };
+    let config = lease(1).name("rescuer");
     let rescuer = start::<Pg<false>>(&messages, config, 20, None).await;
     db.drained().await;
     db.each_once(&ids).await;

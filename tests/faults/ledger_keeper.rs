@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobId, MessageServices, NewJob, Outcome, Secret};
+use jobwright::{CommandExecutor, DatabaseConfig, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub(crate) async fn start<W: World>(
     sign: Option<PathBuf>,
 ) -> CommandExecutor<W::Store> {
     CommandExecutor::builder(messages.clone())
-        .config(ExecutorConfig { poll_interval: Duration::from_millis(200), ..config })
+        .config(config.poll_interval(Duration::from_millis(200)))
         .queue("default", concurrency)
         .kind_options("ledger", at_once())
         .handle_with("ledger", move |cx| {
@@ -150,12 +150,7 @@ impl Orders {
     }
 
     pub(crate) fn database(&self) -> DatabaseConfig {
-        DatabaseConfig {
-            url: Secret::new(self.url.clone()),
-            schema: self.schema.clone(),
-            max_connections: 8,
-            ..DatabaseConfig::default()
-        }
+        DatabaseConfig::url(self.url.clone()).schema(self.schema.clone()).max_connections(8)
     }
 }
 
@@ -164,7 +159,7 @@ impl Orders {
 async fn worker() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let config = ExecutorConfig { name: Some(orders.name.clone()), ..lease(orders.lease) };
+    let config = lease(orders.lease).name(orders.name.clone());
     let database = orders.database();
     if orders.url.starts_with("sqlite:") {
         #[cfg(feature = "sqlite")]

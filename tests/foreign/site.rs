@@ -26,13 +26,11 @@ pub(crate) struct Site<'b> {
 impl<'b> Site<'b> {
     /// With all queues declared, so that nobody has to wait for the node to do it.
     pub(crate) async fn set(client: &'b Client) -> Self {
-        let config = BrokerConfig {
-            prefix: client.prefix.clone(),
-            heartbeat: Duration::from_secs(5),
-            required: true,
-            connect_timeout: PATIENCE,
-            ..BrokerConfig::url(&client.url)
-        };
+        let config = BrokerConfig::url(&client.url)
+            .prefix(client.prefix.clone())
+            .heartbeat(Duration::from_secs(5))
+            .required(true)
+            .connect_timeout(PATIENCE);
         let (here, there) = ([HERE.to_owned()], [THERE.to_owned()]);
         client.owns(Broker::plan(&config, &here, &there).into_iter().map(|item| item.name));
         let db = Pg::<false>::with_ledger().await.expect("there is a broker, and no database");
@@ -44,11 +42,7 @@ impl<'b> Site<'b> {
     /// A node that does nothing yet.
     pub(crate) fn node(&self) -> ExecutorBuilder<Postgres> {
         // The third part of its own lease is how often it looks for those of external workers that ran out.
-        let config = ExecutorConfig {
-            lease: Duration::from_secs(3),
-            poll_interval: Duration::from_millis(200),
-            ..ExecutorConfig::default()
-        };
+        let config = ExecutorConfig::default().lease(Duration::from_secs(3)).poll_interval(Duration::from_millis(200));
         CommandExecutor::builder(self.messages.clone()).config(config)
     }
 

@@ -103,13 +103,11 @@ impl Load {
         let again = KindOptions::default().retry(RetryPolicy::Fixed(Duration::from_millis(50)));
         // A server that falls silent answers a handler's own statement never.
         let bounded = again.clone().timeout(CALL);
-        let config = ExecutorConfig {
-            name: Some(name.to_owned()),
-            lease: lease(),
-            poll_interval: Duration::from_secs(1),
-            quarantine_after: 0,
-            ..ExecutorConfig::default()
-        };
+        let config = ExecutorConfig::default()
+            .name(name.to_owned())
+            .lease(lease())
+            .poll_interval(Duration::from_secs(1))
+            .quarantine_after(0);
         let executor = CommandExecutor::builder(messages)
             .config(config)
             .queue("default", SLOTS)

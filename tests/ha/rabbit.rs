@@ -165,12 +165,10 @@ impl Crew {
         let (mut balancers, mut services) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let balancer = Proxy::start(cluster.address(0)).await;
-            let broker = BrokerConfig {
-                heartbeat: Duration::from_secs(2),
-                connect_timeout: Duration::from_secs(5),
-                confirm_timeout: Duration::from_secs(5),
-                ..BrokerConfig::url(format!("amqp://guest:guest@{}/%2f", balancer.address))
-            };
+            let broker = BrokerConfig::url(format!("amqp://guest:guest@{}/%2f", balancer.address))
+                .heartbeat(Duration::from_secs(2))
+                .connect_timeout(Duration::from_secs(5))
+                .confirm_timeout(Duration::from_secs(5));
             let messages = MessageServices::postgres(&stage.way(&[server]).await.config).await.unwrap();
             let messages = messages.with_broker(&broker).await.unwrap();
             messages.broker().unwrap().up_within(PATIENCE).await.unwrap();

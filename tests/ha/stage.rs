@@ -73,7 +73,8 @@ impl Stage {
 
     /// Makes the schema and the books on a server.
     pub(crate) async fn prepare(&self, node: &Node) {
-        let config = DatabaseConfig { url: self.url(&node.address()).into_secret(), ..DatabaseConfig::default() };
+        let mut config = DatabaseConfig::default();
+        config.url = self.url(&node.address()).into_secret();
         MessageServices::postgres(&config).await.unwrap().migrate().await.unwrap();
         let books = "create table sent (id uuid primary key, bare bool not null);
                      create table done (id uuid not null, run int not null);
@@ -132,13 +133,9 @@ impl Url {
 }
 
 fn config(url: Url) -> DatabaseConfig {
-    DatabaseConfig {
-        url: url.into_secret(),
-        max_connections: 6,
-        call_timeout: CALL,
-        connect_timeout: CONNECT,
-        ..DatabaseConfig::default()
-    }
+    let mut config = DatabaseConfig::default().max_connections(6).call_timeout(CALL).connect_timeout(CONNECT);
+    config.url = url.into_secret();
+    config
 }
 
 /// Whoever started this process may be gone when it hangs. With its end, its servers end.

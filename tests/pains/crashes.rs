@@ -63,7 +63,7 @@ pub(crate) async fn a_job_that_outlives_its_lease_runs_once<W: World>(db: &W) {
     for _ in 0..2 {
         let (door, counted) = (gate.clone(), runs.clone());
         let executor = CommandExecutor::builder(db.messages().await)
-            .config(ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(LEASE) })
+            .config(lease(LEASE).poll_interval(Duration::from_millis(100)))
             .handle_with("kind", move |cx| {
                 let (door, counted) = (door.clone(), counted.clone());
                 Box::pin(async move {

@@ -12,7 +12,7 @@ use crate::support::world::{Gate, PATIENCE, World, at_once, lease};
 
 /// Looks often, and a busy machine costs it no lease: here nobody dies.
 fn steady() -> ExecutorConfig {
-    ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(60) }
+    lease(60).poll_interval(Duration::from_millis(100))
 }
 
 /// `wait` waits at a gate, then writes its id into the ledger; `note` writes at once.
@@ -194,7 +194,7 @@ pub(crate) async fn a_conflict_does_not_repeat_a_call_that_was_kept<W: World>(db
 /// There a locked row may be running, or lie in a queue in memory, or belong to a node that is no more.
 pub(crate) async fn who_runs_what_since_when_can_be_asked<W: World>(db: &W) {
     let gate = Gate::closed();
-    let config = ExecutorConfig { name: Some("billing".to_owned()), ..steady() };
+    let config = steady().name("billing");
     let executor = builder(db, 3, &gate).await.config(config).start().await.unwrap();
     send(db, (0..5).map(|n| NewJob::json("wait", &n))).await;
     db.counts(JobState::Running, 3).await;

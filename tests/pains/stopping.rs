@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, ExecutorConfig, NewJob, Outcome};
+use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::support::world::{Gate, World, lease};
 
@@ -14,7 +14,7 @@ pub(crate) async fn a_stop_starts_no_other_job_of_its_group<W: World>(db: &W) {
     let start = async || {
         let door = gate.clone();
         CommandExecutor::builder(db.messages().await)
-            .config(ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(60) })
+            .config(lease(60).poll_interval(Duration::from_millis(100)))
             .handle_with("wait", move |cx| {
                 let door = door.clone();
                 Box::pin(async move {

@@ -21,11 +21,7 @@ fn parts(url: &str) -> (String, String, String) {
 }
 
 fn config(url: String) -> BrokerConfig {
-    BrokerConfig {
-        connect_timeout: Duration::from_secs(1),
-        prefix: crate::support::unique("t"),
-        ..BrokerConfig::url(url)
-    }
+    BrokerConfig::url(url).connect_timeout(Duration::from_secs(1)).prefix(crate::support::unique("t"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,7 +91,7 @@ async fn a_broker_is_reached_over_tls_with_a_certificate_instead_of_a_password()
     let identity = format!("certfile={}&keyfile={}", file("worker.pem"), file("worker.key"));
     let up = async |credentials: &str, parameters: &str| {
         let url = format!("amqps://{credentials}127.0.0.1:{port}/?{parameters}");
-        let broker = Broker::start(&BrokerConfig { connect_timeout: Duration::from_secs(20), ..config(url) }).unwrap();
+        let broker = Broker::start(&config(url).connect_timeout(Duration::from_secs(20))).unwrap();
         let up = tokio::time::timeout(PATIENCE, async {
             loop {
                 match broker.up_within(Duration::from_millis(200)).await {

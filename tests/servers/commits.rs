@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{DatabaseConfig, ErrorKind, MessageServices, Postgres};
+use jobwright::{ErrorKind, MessageServices, Postgres};
 
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
@@ -25,7 +25,7 @@ impl Alone {
     async fn start(call_timeout: Duration) -> Self {
         let server = PrivatePg::start();
         let db = Pg::<false>::create_on(&server.url()).await;
-        let config = DatabaseConfig { call_timeout, ..db.config() };
+        let config = db.config().call_timeout(call_timeout);
         let messages = MessageServices::postgres(&config).await.unwrap();
         let alone = Self { db, messages, server };
         alone.standby("nowhere").await;
@@ -110,7 +110,7 @@ async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
     }
     let alone = Alone::start(Duration::from_secs(4)).await;
     let proxy = Proxy::start(alone.db.address()).await;
-    let config = DatabaseConfig { call_timeout: Duration::from_secs(4), ..alone.db.config_by(proxy.address) };
+    let config = alone.db.config_by(proxy.address).call_timeout(Duration::from_secs(4));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let mut cx = messages.begin();
     cx.send(job()).unwrap();

@@ -1,6 +1,6 @@
 //! A server that crashes in the middle of a commit.
 
-use jobwright::{DatabaseConfig, ErrorKind, MessageServices, Postgres};
+use jobwright::{ErrorKind, MessageServices, Postgres};
 use tokio::task::JoinHandle;
 
 use crate::support::jobs::job;
@@ -28,7 +28,7 @@ impl Site {
         let db = Pg::<false>::create_on(&server.url()).await;
         db.raw("create table {schema}.other (n int)").await;
         let proxy = Proxy::start(db.address()).await;
-        let config = DatabaseConfig { call_timeout: PATIENCE, ..db.config_by(proxy.address) };
+        let config = db.config_by(proxy.address).call_timeout(PATIENCE);
         let messages = MessageServices::postgres(&config).await.unwrap();
         Self { db, messages, proxy, server }
     }

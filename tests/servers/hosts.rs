@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobwright::store::Store as _;
-use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, MessageServices, Outcome, Postgres, Secret};
+use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, MessageServices, Outcome, Postgres};
 
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
@@ -19,7 +19,8 @@ use crate::{Silent, closed};
 fn with(config: DatabaseConfig, parameters: &str) -> DatabaseConfig {
     let url = config.url.expose();
     let mark = if url.contains('?') { '&' } else { '?' };
-    DatabaseConfig { url: Secret::new(format!("{url}{mark}{parameters}")), ..config }
+    let url = format!("{url}{mark}{parameters}");
+    config.with_url(url)
 }
 
 /// An executor that counts what it ran.
@@ -60,7 +61,7 @@ async fn a_host_that_is_silent_costs_its_bound_and_the_next_is_tried() {
 async fn each_host_has_its_bound_and_its_reason_is_told() {
     let (silent, nobody) = (Silent::start().await, closed().await);
     let url = format!("postgres://u@{},{nobody}/d", silent.address);
-    let config = DatabaseConfig { connect_timeout: Duration::from_millis(300), ..DatabaseConfig::url(&url) };
+    let config = DatabaseConfig::url(&url).connect_timeout(Duration::from_millis(300));
     let start = Instant::now();
     let error = Postgres::connect(&config).await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
@@ -69,7 +70,7 @@ async fn each_host_has_its_bound_and_its_reason_is_told() {
     let told = [silent.address.to_string(), nobody.to_string(), "300ms".to_owned(), "refused".to_owned()];
     assert!(told.iter().all(|part| text.contains(part)), "{text}");
 
-    let config = DatabaseConfig { connect_timeout: Duration::from_secs(60), ..DatabaseConfig::url(&url) };
+    let config = DatabaseConfig::url(&url).connect_timeout(Duration::from_secs(60));
     let start = Instant::now();
     let error = Postgres::connect(&with(config, "connect_timeout=1")).await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
@@ -116,7 +117,7 @@ async fn work_goes_on_at_the_promoted_standby_of_a_silent_primary() {
     let standby = PrivatePg::standby_of(&primary);
     let hosts = format!("{},{}", primary.address(), standby.address());
     let config = with(db.config_by(hosts), "target_session_attrs=read-write&connect_timeout=1");
-    let config = DatabaseConfig { call_timeout: Duration::from_secs(2), ..config };
+    let config = config.call_timeout(Duration::from_secs(2));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let (executor, ran) = counting(&messages).await;
     messages.send(job()).await.unwrap();

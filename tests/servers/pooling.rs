@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jobwright::store::Store as _;
-use jobwright::{DatabaseConfig, ErrorKind, MessageServices, Postgres};
+use jobwright::{ErrorKind, MessageServices, Postgres};
 
 use crate::support::postgres::Pg;
 use crate::support::private_pg::user_of_servers;
@@ -59,16 +59,14 @@ impl Drop for Pooler {
 async fn a_pooler_of_statements_is_refused_with_what_to_do() {
     let Some(db) = Pg::<false>::create().await else { return };
     let pooler = Pooler::before(&db.address()).await;
-    let config = |pgbouncer| DatabaseConfig {
-        url: jobwright::Secret::new(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port)),
-        pgbouncer,
-        ..db.config()
+    let config = |pgbouncer| {
+        db.config().with_url(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port)).pgbouncer(pgbouncer)
     };
     // With the switch it is found at once.
     let error = MessageServices::postgres(&config(true)).await.map(drop).unwrap_err();
     explained(&error);
     // Without it, by the first who needs a transaction.
-    let direct = Postgres::connect(&DatabaseConfig { schema: unique("t_"), ..config(false) }).await;
+    let direct = Postgres::connect(&config(false).schema(unique("t_"))).await;
     let error = match direct {
         Ok(store) => store.jobs().migrate().await.map(drop).unwrap_err(),
         Err(error) => error,

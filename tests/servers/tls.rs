@@ -1,6 +1,6 @@
 //! A PostgreSQL server that speaks TLS, and what each `sslmode` makes of it.
 
-use jobwright::{DatabaseConfig, ErrorKind, Postgres, Secret};
+use jobwright::{DatabaseConfig, ErrorKind, Postgres};
 
 use crate::support::certificates::Authority;
 use crate::support::postgres_url;
@@ -50,7 +50,7 @@ impl Encrypted {
     }
 
     async fn one(url: String) -> Result<(), jobwright::Error> {
-        Postgres::connect(&DatabaseConfig { url: Secret::new(url), ..DatabaseConfig::default() }).await.map(drop)
+        Postgres::connect(&DatabaseConfig::url(url)).await.map(drop)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::store::Store as _;
-use jobwright::{DatabaseConfig, JobId, NodeId, Postgres, Secret};
+use jobwright::{DatabaseConfig, JobId, NodeId, Postgres};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
@@ -32,7 +32,7 @@ impl Pg<false> {
     /// On another server than the one all tests share.
     pub(crate) async fn create_on(url: &str) -> Self {
         let schema = Schema { name: unique("t_"), url: url.to_owned() };
-        let config = DatabaseConfig { schema: schema.name.clone(), ..DatabaseConfig::url(schema.session_url()) };
+        let config = DatabaseConfig::url(schema.session_url()).schema(schema.name.clone());
         let store = Postgres::connect(&config).await.unwrap();
         let db = Self { store, config, aside: OnceCell::new(), schema };
         db.jobs().migrate().await.unwrap();
@@ -41,7 +41,7 @@ impl Pg<false> {
 
     /// How to connect: connections are named after the schema and look for tables in it.
     pub(crate) fn config(&self) -> DatabaseConfig {
-        DatabaseConfig { url: Secret::new(self.schema.session_url()), max_connections: 8, ..self.config.clone() }
+        self.config.clone().with_url(self.schema.session_url()).max_connections(8)
     }
 
     /// The same, by another way: through a proxy.
@@ -51,7 +51,7 @@ impl Pg<false> {
         let (authority, path) = rest.split_once('/').unwrap();
         let credentials =
             authority.rsplit_once('@').map(|(credentials, _)| format!("{credentials}@")).unwrap_or_default();
-        DatabaseConfig { url: Secret::new(format!("{scheme}://{credentials}{address}/{path}")), ..self.config() }
+        self.config().with_url(format!("{scheme}://{credentials}{address}/{path}"))
     }
 
     /// What a proxy connects to.
@@ -74,7 +74,7 @@ impl<const POOLED: bool> Pg<POOLED> {
 
     /// Opened once more, by one who waits so long for an answer and no longer.
     pub(crate) async fn waiting_at_most(&self, call_timeout: Duration) -> Jobs {
-        let config = DatabaseConfig { call_timeout, ..self.config.clone() };
+        let config = self.config.clone().call_timeout(call_timeout);
         Jobs(Postgres::connect(&config).await.unwrap().jobs())
     }
 
@@ -182,13 +182,9 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         let pooled = if POOLED { pgbouncer_url()? } else { url.clone() };
         CLEANED.get_or_init(|| remove_leftovers(&url)).await;
         let schema = Schema { name: unique("t_"), url };
-        let config = DatabaseConfig {
-            schema: schema.name.clone(),
-            pgbouncer: POOLED,
-            // Many tests share one server.
-            max_connections: 4,
-            ..DatabaseConfig::url(pooled)
-        };
+        let config = DatabaseConfig::url(pooled).schema(schema.name.clone()).pgbouncer(POOLED);
+        // Many tests share one server.
+        let config = config.max_connections(4);
         let store = Postgres::connect(&config).await.unwrap();
         Some(Self { store, config, aside: OnceCell::new(), schema })
     }
@@ -255,8 +251,8 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Postgres {
-        let history = jobwright::HistoryConfig { keep, ..Default::default() };
-        Postgres::connect(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
+        let history = jobwright::HistoryConfig::default().keep(keep);
+        Postgres::connect(&self.config.clone().history(history)).await.unwrap()
     }
 
     async fn spoil(&self, id: JobId) {

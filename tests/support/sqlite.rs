@@ -149,8 +149,8 @@ impl SqlDb for SqliteDb {
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Sqlite {
-        let history = jobwright::HistoryConfig { keep, ..Default::default() };
-        Sqlite::open(&jobwright::DatabaseConfig { history, ..self.config.clone() }).await.unwrap()
+        let history = jobwright::HistoryConfig::default().keep(keep);
+        Sqlite::open(&self.config.clone().history(history)).await.unwrap()
     }
 
     async fn spoil(&self, id: JobId) {

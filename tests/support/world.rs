@@ -136,17 +136,17 @@ impl World for SqliteDb {
 
 /// An executor that looks often enough for a test, and whose death is noticed soon.
 pub(crate) fn quick() -> ExecutorConfig {
-    ExecutorConfig { poll_interval: Duration::from_millis(100), ..lease(1) }
+    lease(1).poll_interval(Duration::from_millis(100))
 }
 
 /// An executor that looks only when it is told to.
 pub(crate) fn patient() -> ExecutorConfig {
-    ExecutorConfig { poll_interval: Duration::from_secs(3600), ..lease(30) }
+    lease(30).poll_interval(Duration::from_secs(3600))
 }
 
 /// With a lease of this many seconds, and no quarantine: nodes that a test kills are not killed by their jobs.
 pub(crate) fn lease(seconds: u64) -> ExecutorConfig {
-    ExecutorConfig { lease: Duration::from_secs(seconds), quarantine_after: 0, ..ExecutorConfig::default() }
+    ExecutorConfig::default().lease(Duration::from_secs(seconds)).quarantine_after(0)
 }
 
 /// Kinds that are tried again at once.

@@ -51,7 +51,7 @@ struct Site<'b> {
 impl<'b> Site<'b> {
     async fn open(bench: &'b Bench<'b>, depth: u32) -> Result<Self> {
         let schema = bench.schema().await?;
-        let config = BrokerConfig { prefix: schema.name.clone(), depth, required: true, ..BrokerConfig::url(url()?) };
+        let config = BrokerConfig::url(url()?).prefix(schema.name.clone()).depth(depth).required(true);
         Ok(Self { bench, schema, config })
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn worker() -> Result<()> {
 
 async fn work() -> Result<()> {
     let (url, schema) = (std::env::var("DATABASE_URL")?, std::env::var(SCHEMA)?);
-    let services = MessageServices::postgres(&DatabaseConfig { schema, ..DatabaseConfig::url(url) }).await?;
+    let services = MessageServices::postgres(&DatabaseConfig::url(url).schema(schema)).await?;
     let mut heard = BufReader::new(tokio::io::stdin()).lines();
     let say = |done: u64| -> Result<()> {
         let mut out = std::io::stdout().lock();

@@ -23,7 +23,7 @@ pub(super) struct Rates {
 
 pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     let mut schema = bench.schema().await?;
-    schema.config.history = HistoryConfig { keep: case.keep, ..HistoryConfig::default() };
+    schema.config.history = HistoryConfig::default().keep(case.keep);
     let send = filled(bench, &schema, case).await?;
     let services = schema.services().await?;
     let start = Instant::now();

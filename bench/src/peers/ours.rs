@@ -38,7 +38,7 @@ pub(super) async fn turn(bench: &Bench<'_>, counts: Counts) -> Result<Turn> {
 /// Sends the jobs 1,000 in a context; then from before the executor's start to an empty table.
 pub(super) async fn drain(bench: &Bench<'_>, jobs: usize, keep: Keep) -> Result<Drained> {
     let mut schema = bench.schema().await?;
-    schema.config.history = HistoryConfig { keep, ..HistoryConfig::default() };
+    schema.config.history = HistoryConfig::default().keep(keep);
     bench.server.checkpoint().await;
     bench.server.settle().await?;
     let before = bench.server.snapshot().await?;

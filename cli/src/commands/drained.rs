@@ -150,7 +150,7 @@ mod tests {
     async fn place() -> (tempfile::TempDir, MessageServices<AnyStore>, Scope) {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", directory.path().join("jobs.db").display());
-        let config = Config { database: DatabaseConfig::url(url), ..Config::default() };
+        let config = Config::new(DatabaseConfig::url(url));
         let messages = MessageServices::connect(&config).await.unwrap();
         let names = |name: &str| BTreeSet::from([name.to_owned()]);
         let scope = Scope { queues: names("default"), outbound: names("partner"), kinds: names("ours") };

@@ -2,7 +2,7 @@
 
 use jobwright::config::{Access, Backend};
 use jobwright::store::MigrationStatus;
-use jobwright::{AnyStore, DatabaseConfig, Postgres, Store as _};
+use jobwright::{AnyStore, Postgres, Store as _};
 
 use crate::args::MigrateArgs;
 use crate::config::Settings;
@@ -14,7 +14,7 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
         return print(script(settings)?);
     }
     let access = if args.status { Access::Look } else { Access::Create };
-    let store = AnyStore::connect(&DatabaseConfig { access, ..settings.database.clone() }).await?.jobs();
+    let store = AnyStore::connect(&settings.database.clone().access(access)).await?.jobs();
     let before = store.migration_status().await?;
     let steps = if args.status { before.clone() } else { store.migrate().await? };
     match args.output.output {
@@ -48,6 +48,7 @@ fn script(settings: &Settings) -> Result<String, Failure> {
                     )
             }))
         }
+        _ => Err(Failure::Failed("there is no script for databases of this kind".to_owned())),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) mod status;
 pub(crate) mod worker;
 
 use jobwright::config::Access;
-use jobwright::{AnyStore, BrokerConfig, Config, DatabaseConfig, MessageServices};
+use jobwright::{AnyStore, BrokerConfig, MessageServices};
 
 use self::patience::patiently;
 use crate::config::Settings;
@@ -46,8 +46,8 @@ pub(crate) async fn connect_database(settings: &Settings) -> Result<MessageServi
 }
 
 async fn open(settings: &Settings, access: Access) -> Result<MessageServices<AnyStore>, Failure> {
-    let database = DatabaseConfig { access, ..settings.database.clone() };
-    let config = Config { database, broker: BrokerConfig::default(), ..settings.core() };
+    let database = settings.database.clone().access(access);
+    let config = settings.core().database(database).broker(BrokerConfig::default());
     let messages = patiently(settings, MessageServices::connect(&config)).await?;
     Ok(match &settings.seal {
         Some(seal) => messages.with_codec(seal.clone()),

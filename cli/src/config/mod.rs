@@ -107,12 +107,10 @@ impl Settings {
 
     /// The library's part.
     pub(crate) fn core(&self) -> Config {
-        Config {
-            database: self.database.clone(),
-            executor: self.executor.clone(),
-            history: self.database.history.clone(),
-            broker: self.broker.clone(),
-        }
+        Config::new(self.database.clone())
+            .executor(self.executor.clone())
+            .history(self.database.history.clone())
+            .broker(self.broker.clone())
     }
 
     /// Names of the queues whose jobs are run by executors of ours: `default` if nothing else is said.

@@ -36,15 +36,14 @@ pub(super) struct Stage {
 
 /// How to reach a database, for this process and for the worker it starts.
 pub(super) fn config(url: &str, schema: &str, broker: Option<&str>) -> Config {
-    let mut config = Config { database: DatabaseConfig::url(url), ..Config::default() };
+    let mut config = Config::new(DatabaseConfig::url(url));
     schema.clone_into(&mut config.database.schema);
     config.database.max_connections = 16;
     config.executor.lease = LEASE;
     config.executor.poll_interval = Duration::from_millis(200);
     if let Some(url) = broker {
         // The schema's name is that of the run.
-        config.broker =
-            BrokerConfig { required: true, prefix: schema.to_owned(), intake: false, ..BrokerConfig::url(url) };
+        config.broker = BrokerConfig::url(url).required(true).prefix(schema.to_owned()).intake(false);
     }
     config
 }
@@ -87,9 +86,10 @@ impl Stage {
 
     /// Joins a database that was made by another process.
     pub(super) async fn connect(config: Config) -> Result<Self, Failure> {
-        let prefix = match config.database.backend()? {
-            Backend::Postgres(_) => format!("\"{}\".", config.database.schema),
-            Backend::Sqlite(_) => String::new(),
+        let prefix = if matches!(config.database.backend()?, Backend::Postgres(_)) {
+            format!("\"{}\".", config.database.schema)
+        } else {
+            String::new()
         };
         let messages = MessageServices::connect(&config).await?;
         let working =

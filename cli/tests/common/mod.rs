@@ -148,7 +148,7 @@ impl Place {
         if let Some(schema) = &self.schema {
             database.schema.clone_from(schema);
         }
-        let config = jobwright::Config { database, ..jobwright::Config::default() };
+        let config = jobwright::Config::new(database);
         jobwright::MessageServices::connect(&config).await.unwrap()
     }
 

@@ -112,7 +112,7 @@ impl Drop for Rabbit {
         }
         let mut queues = vec!["default".to_owned()];
         queues.append(&mut self.queues);
-        let config = BrokerConfig { prefix: self.prefix.clone(), ..BrokerConfig::url(&self.url) };
+        let config = BrokerConfig::url(&self.url).prefix(self.prefix.clone());
         runtime().block_on(async {
             let broker = Broker::start(&config).unwrap();
             let removed = match broker.up_within(Duration::from_secs(10)).await {

@@ -23,13 +23,11 @@ impl Corner {
     /// For these queues of jobs. `None`: this run does without servers.
     pub(super) fn new(queues: &[&str]) -> Option<Self> {
         let url = amqp_url()?;
-        let broker = BrokerConfig {
-            prefix: unique("t."),
-            heartbeat: Duration::from_secs(2),
-            connect_timeout: Duration::from_secs(5),
-            confirm_timeout: Duration::from_secs(5),
-            ..BrokerConfig::url(url.clone())
-        };
+        let broker = BrokerConfig::url(url.clone())
+            .prefix(unique("t."))
+            .heartbeat(Duration::from_secs(2))
+            .connect_timeout(Duration::from_secs(5))
+            .confirm_timeout(Duration::from_secs(5));
         let names = Names::new(broker.prefix.clone());
         let mut all = vec![names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()];
         all.extend(queues.iter().flat_map(|queue| [names.deliveries(queue), names.external(queue)]));

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jobwright::store::Store;
-use jobwright::{
-    BrokerConfig, CommandExecutor, DatabaseConfig, ExecutorConfig, JobContext, JobError, MessageServices, Outcome,
-    Secret,
-};
+use jobwright::{BrokerConfig, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -45,12 +42,7 @@ impl Orders {
 async fn worker() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let database = DatabaseConfig {
-        url: Secret::new(orders.url.clone()),
-        schema: orders.schema.clone(),
-        max_connections: 6,
-        ..DatabaseConfig::default()
-    };
+    let database = DatabaseConfig::url(orders.url.clone()).schema(orders.schema.clone()).max_connections(6);
     if orders.url.starts_with("sqlite:") {
         #[cfg(feature = "sqlite")]
         work::<SqliteDb>(MessageServices::sqlite(&database).await.unwrap(), &database, &orders).await;
@@ -58,7 +50,7 @@ async fn worker() {
         let messages = MessageServices::postgres(&database).await.unwrap();
         let messages = match &orders.broker {
             Some((url, prefix)) => {
-                let broker = BrokerConfig { prefix: prefix.clone(), ..BrokerConfig::url(url.clone()) };
+                let broker = BrokerConfig::url(url.clone()).prefix(prefix.clone());
                 messages.with_broker(&broker).await.unwrap()
             }
             None => messages,
@@ -69,8 +61,7 @@ async fn worker() {
 
 async fn work<W: Book>(messages: MessageServices<W::Store>, database: &DatabaseConfig, orders: &Orders) {
     let pen = W::pen(database).await;
-    let config =
-        ExecutorConfig { name: Some(orders.name.clone()), poll_interval: Duration::from_millis(200), ..lease(1) };
+    let config = lease(1).name(orders.name.clone()).poll_interval(Duration::from_millis(200));
     let mut builder = CommandExecutor::builder(messages).config(config).queue("default", 8).queue("narrow", 6);
     for kind in ["work", "rare", "bare"] {
         let pen = pen.clone();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jobwright::config::{Access, Backend};
-use jobwright::{AnyStore, DatabaseConfig, MessageServices, Store as _};
+use jobwright::{AnyStore, MessageServices, Store as _};
 
 use super::{Finding, engine, postgres, sqlite};
 use crate::commands::patience::patiently;
@@ -23,7 +23,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             "`jobwright migrate` or `jobwright worker` makes it; is it the right place?",
         )];
     }
-    let look = DatabaseConfig { access: Access::Look, ..settings.database.clone() };
+    let look = settings.database.clone().access(Access::Look);
     let store = match patiently(settings, AnyStore::connect(&look)).await {
         Ok(store) => store,
         Err(error) => {
