@@ -33,7 +33,8 @@ mod jwe;
 mod keys;
 #[cfg(feature = "codecs")]
 mod seal;
-#[cfg(all(test, feature = "codecs"))]
+#[cfg(test)]
+#[cfg(feature = "codecs")]
 mod tests;
 
 use std::fmt;

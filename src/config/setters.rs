@@ -324,6 +324,14 @@ impl BrokerConfig {
         self
     }
 
+    /// Take reports of external workers only with the token that their job came with (header `reportToken`). `false`: from anybody who may write to
+    /// the queue for them, for the time of a change. Default `true`.
+    #[must_use]
+    pub fn report_tokens(mut self, report_tokens: bool) -> Self {
+        self.report_tokens = report_tokens;
+        self
+    }
+
     /// AMQP heartbeat: a connection that is silent for twice as long is given up. 1 s to 10 min, whole seconds; default 10 s.
     #[must_use]
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {

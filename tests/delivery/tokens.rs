@@ -91,7 +91,7 @@ async fn the_token_of_an_earlier_hand_out_is_worth_nothing() {
 async fn with_report_tokens_off_nobody_is_asked_for_one_and_each_job_has_it_all_the_same() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     site.uses("paint");
-    let messages = site.messages_with(&BrokerConfig { report_tokens: false, ..site.broker() }).await;
+    let messages = site.messages_with(&site.broker().report_tokens(false)).await;
     messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
     let executor =
         CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(300)).start().await.unwrap();

@@ -60,13 +60,8 @@ impl Keeper {
 async fn process() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let database = DatabaseConfig {
-        url: Secret::new(orders.database),
-        schema: orders.schema,
-        max_connections: 8,
-        ..DatabaseConfig::default()
-    };
-    let broker = BrokerConfig { prefix: orders.prefix, ..BrokerConfig::url(orders.broker) };
+    let database = DatabaseConfig::with_url(orders.database).schema(orders.schema).max_connections(8);
+    let broker = BrokerConfig::with_url(orders.broker).prefix(orders.prefix);
     let messages = MessageServices::postgres(&database).await.unwrap().with_broker(&broker).await.unwrap();
     let mut builder = CommandExecutor::builder(messages)
         .config(brisk())
