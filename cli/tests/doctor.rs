@@ -12,6 +12,7 @@ on_both_stores!(
     programs_that_can_not_be_started,
     jobs_that_nobody_could_read,
     replies_that_do_not_get_away,
+    schedules_and_rules_that_can_not_be_read,
 );
 
 /// What it found of this: how it ended, and what it said.
@@ -117,4 +118,26 @@ fn a_missing_right_is_no_illness() {
     let (state, said) = &found(&done, "schedules")[0];
     assert!(state == "warn" && said.contains("permission denied for table schedule"), "{said}");
     assert_eq!(found(&done, "gates")[0].0, "ok");
+}
+
+fn schedules_and_rules_that_can_not_be_read(place: &Place) {
+    place.run(&["migrate"]).success();
+    for name in ["hourly", "nightly"] {
+        place.run(&["schedules", "put", name, "0 2 * * *", "report"]).success();
+    }
+    place.run(&["queues", "limit", "mail", "--running", "20", "--share-by", "tenant"]).success();
+    assert_eq!(found(&doctor(place), "schedules and rules")[0].0, "ok");
+    on_the_database(place, "update {}schedule set zone = 'Nowhere/At/All' where name = 'nightly'");
+    on_the_database(place, "update {}rule set shares = '[5]'");
+    let (state, text) = found(&doctor(place), "schedules and rules").remove(0);
+    assert_eq!(state, "warn");
+    assert!(text.contains("the schedule nightly") && text.contains("the rule queue mail"), "{text}");
+    let listed = place.run(&["schedules", "list", "--output", "json"]).success().stdout;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed.iter().map(|one| &one["state"]).collect::<Vec<_>>(), ["active", "unreadable"]);
+    let table = place.run(&["schedules", "list"]).success().stdout;
+    assert!(table.lines().any(|line| line.contains("nightly") && line.contains("unreadable")), "{table}");
+    // It can be removed.
+    place.run(&["schedules", "delete", "nightly"]).success();
+    assert!(!found(&doctor(place), "schedules and rules")[0].1.contains("nightly"));
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExecutorConfig, JobError, MessageServices, NewJob, Outcome};
+use tokio_postgres::error::SqlState;
 
 use crate::running::{note, noting, send_notes};
 use crate::support::jobs::hand_out_number;
@@ -263,5 +264,37 @@ async fn what_was_sent_while_nobody_listened_is_found_when_it_listens_again() {
     elsewhere.wake_ups_sent().await;
     proxy.heal();
     db.gone(ids[0]).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Whoever may connect may notify on any channel. A hint carries no job, and however many come together are one look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_hints_by_a_stranger_costs_few_looks() {
+    const HINTS: i64 = 20_000;
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = asleep::<Pg<false>>(&messages).await;
+    nobody_looks(&db).await;
+    let client = db.client().await;
+    let looks = async || client.query_one("select last_value from looks", &[]).await.unwrap().get::<_, i64>(0);
+    let before = looks().await;
+    let (stranger, role) = (db.client().await, format!("{}_stranger", db.schema()));
+    stranger.batch_execute(&format!("create role \"{role}\"; set role \"{role}\"")).await.unwrap();
+    let denied = stranger.batch_execute(&format!("select from \"{}\".job", db.schema())).await.unwrap_err();
+    assert_eq!(denied.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{denied}");
+    for hint in ["qdefault", "rdefault", "a", "t", "s", "g", "x", "qnowhere"] {
+        // Each a transaction of its own: the server sends the same twice only then.
+        let flood = format!(
+            "do $$ begin for n in 1..{} loop perform pg_notify('{}_wake', '{hint}'); commit; end loop; end $$",
+            HINTS / 8,
+            db.schema()
+        );
+        stranger.batch_execute(&flood).await.unwrap();
+    }
+    let ids = send_notes(&db.messages().await, 1).await;
+    db.gone(ids[0]).await;
+    let looked = looks().await - before;
+    assert!((1..HINTS / 10).contains(&looked), "{looked} looks for {HINTS} hints");
+    stranger.batch_execute(&format!("reset role; drop role \"{role}\"")).await.unwrap();
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -59,23 +59,43 @@ fn missing(messages: &MessageServices<AnyStore>, name: &str) -> Failure {
 
 async fn list(messages: &MessageServices<AnyStore>, format: Format) -> Result<(), Failure> {
     let all = messages.schedules().list().await?;
+    let faults = messages.jobs().schedule_faults().await?;
     match format {
-        Format::Json => json(&all.iter().map(document).collect::<Vec<_>>()),
+        Format::Json => {
+            let unread =
+                faults.iter().map(|fault| value!({ "name": fault.name, "state": "unreadable", "why": fault.why }));
+            json(&all.iter().map(document).chain(unread).collect::<Vec<_>>())
+        }
         Format::Table => print(table(
             ["name", "schedule", "zone", "kind", "queue", "state", "next at", "last at", "fired"],
-            all.iter().map(|one| {
-                [
-                    one.spec.name.clone(),
-                    one.spec.schedule.to_string(),
-                    one.spec.schedule.zone().to_owned(),
-                    one.spec.message.kind.clone(),
-                    one.spec.message.queue.clone(),
-                    state(one).to_owned(),
-                    or_dash(one.next_at.filter(|_| !one.paused).map(time)),
-                    or_dash(one.last_at.map(time)),
-                    one.fired.to_string(),
-                ]
-            }),
+            all.iter()
+                .map(|one| {
+                    [
+                        one.spec.name.clone(),
+                        one.spec.schedule.to_string(),
+                        one.spec.schedule.zone().to_owned(),
+                        one.spec.message.kind.clone(),
+                        one.spec.message.queue.clone(),
+                        state(one).to_owned(),
+                        or_dash(one.next_at.filter(|_| !one.paused).map(time)),
+                        or_dash(one.last_at.map(time)),
+                        one.fired.to_string(),
+                    ]
+                })
+                .chain(faults.iter().map(|fault| {
+                    let dash = || "-".to_owned();
+                    [
+                        fault.name.clone(),
+                        fault.why.clone(),
+                        dash(),
+                        dash(),
+                        dash(),
+                        "unreadable".to_owned(),
+                        dash(),
+                        dash(),
+                        dash(),
+                    ]
+                })),
         )),
     }
 }

@@ -32,6 +32,7 @@ pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Findi
         slots(settings, messages).await,
         patiently(settings, gates(messages)).await,
         patiently(settings, schedules(messages)).await,
+        patiently(settings, kept(messages)).await,
         patiently(settings, ahead(messages)).await,
         patiently(settings, unreadable(messages)).await,
         patiently(settings, outbound(messages)).await,
@@ -90,6 +91,26 @@ async fn schedules(messages: &Messages) -> Checked {
     }
     let todo = "start `jobwright worker`; if one runs, its log says why it fires nothing (a zone it does not know?)";
     Ok(Finding::warn(CHECK, some(&overdue, ", "), todo))
+}
+
+/// Whether schedules and rules can be read.
+async fn kept(messages: &Messages) -> Checked {
+    const CHECK: &str = "schedules and rules";
+    let failed = |error| (CHECK, error);
+    let jobs = messages.jobs();
+    let schedules = jobs.schedule_faults().await.map_err(failed)?;
+    let rules = jobs.rule_faults().await.map_err(failed)?;
+    let found: Vec<String> = schedules
+        .iter()
+        .map(|fault| format!("the schedule {}: {}", fault.name, fault.why))
+        .chain(rules.iter().map(|fault| format!("the rule {}: {}", fault.name, fault.why)))
+        .collect();
+    if found.is_empty() {
+        return Ok(Finding::ok(CHECK, "all can be read"));
+    }
+    let todo = "put them again (`jobwright schedules put`, `jobwright queues limit`), or delete them: such a schedule sends nothing, and of \
+                such a rule only the rest holds. A zone that is not known here needs the time zone database of this machine";
+    Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
 /// Whether the clock was ahead when something was written: what that is about is late, or looks younger than it is.
