@@ -29,6 +29,7 @@ impl From<()> for Outcome {
 
 /// Whether, and when, a failed job is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryAdvice {
     /// After the delay that the kind's retry policy gives.
     ByPolicy,

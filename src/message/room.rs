@@ -14,6 +14,7 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_mi
 
 /// What a commit does when a queue holds as many waiting jobs as its rule allows ([`Rule::depth`](crate::store::Rule::depth)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// It fails with [`ErrorKind::Full`](crate::ErrorKind::Full), and nothing is kept.
     #[default]

@@ -66,6 +66,7 @@ impl FromStr for JobState {
 
 /// Which part of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Page {
     /// At most this many.
     pub limit: usize,
@@ -76,6 +77,27 @@ pub struct Page {
 impl Default for Page {
     fn default() -> Self {
         Self { limit: 100, after: None }
+    }
+}
+
+impl Page {
+    /// The first so many.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, after: None }
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Only jobs with a greater `seq`: that of the last row of the page before.
+    #[must_use]
+    pub fn after(mut self, after: impl Into<Option<i64>>) -> Self {
+        self.after = after.into();
+        self
     }
 }
 

@@ -10,6 +10,7 @@ use crate::job::JobId;
 
 /// Which jobs. Every part given must match; an empty filter matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct JobFilter {
     /// Only these.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +54,76 @@ impl JobFilter {
     pub fn state(state: JobState) -> Self {
         Self { states: Some(vec![state]), ..Self::default() }
     }
+
+    /// Only these.
+    #[must_use]
+    pub fn with_ids(mut self, ids: impl Into<Option<Vec<JobId>>>) -> Self {
+        self.ids = ids.into();
+        self
+    }
+
+    /// Only in one of these states.
+    #[must_use]
+    pub fn states(mut self, states: impl Into<Option<Vec<JobState>>>) -> Self {
+        self.states = states.into();
+        self
+    }
+
+    /// Only in this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// Only of this tenant.
+    #[must_use]
+    pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
+        self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Only of this exclusive group.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Only with this limit key.
+    #[must_use]
+    pub fn limit_key(mut self, limit_key: impl Into<String>) -> Self {
+        self.limit_key = Some(limit_key.into());
+        self
+    }
+
+    /// Only jobs whose newest error contains this text, upper and lower case told apart.
+    #[must_use]
+    pub fn error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// Only jobs that were sent in this time.
+    #[must_use]
+    pub fn created(mut self, created: TimeRange) -> Self {
+        self.created = created;
+        self
+    }
+
+    /// Only dead letters, and of these only those that became one in this time.
+    #[must_use]
+    pub fn dead(mut self, dead: TimeRange) -> Self {
+        self.dead = dead;
+        self
+    }
 }
 
 /// A stretch of time, by the database's clock. Without ends it is all of it, and says nothing.
@@ -84,6 +155,7 @@ impl TimeRange {
 
 /// How jobs are made to run again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryOptions {
     /// Only count them.
     pub dry_run: bool,
@@ -92,4 +164,28 @@ pub struct RetryOptions {
     /// Not all at once: their due dates are spread evenly over this time, in the order they were sent. A thousand jobs over 100 s
     /// are ten a second. Zero = all at once.
     pub spread: Duration,
+}
+
+impl RetryOptions {
+    /// Only count them.
+    #[must_use]
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// At most this many, those that were sent first; `None` = all.
+    #[must_use]
+    pub fn limit(mut self, limit: impl Into<Option<u64>>) -> Self {
+        self.limit = limit.into();
+        self
+    }
+
+    /// Not all at once: their due dates are spread evenly over this time, in the order they were sent. A thousand jobs over 100 s
+    /// are ten a second. Zero = all at once.
+    #[must_use]
+    pub fn spread(mut self, spread: Duration) -> Self {
+        self.spread = spread;
+        self
+    }
 }

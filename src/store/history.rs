@@ -106,6 +106,7 @@ pub struct HistoryEntry {
 
 /// Which ends. Every part given must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryFilter {
     /// Only of this job.
     pub id: Option<JobId>,
@@ -121,6 +122,57 @@ pub struct HistoryFilter {
     pub ended: TimeRange,
     /// The next page: only what comes behind a row with this `ended_at` and `seq`, the last one of the page before.
     pub behind: Option<(Timestamp, i64)>,
+}
+
+impl HistoryFilter {
+    /// Only of this job.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<Option<JobId>>) -> Self {
+        self.id = id.into();
+        self
+    }
+
+    /// Only in this queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only of this kind.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// Only these.
+    #[must_use]
+    pub fn outcomes(mut self, outcomes: impl Into<Option<Vec<Ending>>>) -> Self {
+        self.outcomes = outcomes.into();
+        self
+    }
+
+    /// Only those whose error contains this text.
+    #[must_use]
+    pub fn error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// Only those of this time.
+    #[must_use]
+    pub fn ended(mut self, ended: TimeRange) -> Self {
+        self.ended = ended;
+        self
+    }
+
+    /// The next page: only what comes behind a row with this `ended_at` and `seq`, the last one of the page before.
+    #[must_use]
+    pub fn behind(mut self, behind: impl Into<Option<(Timestamp, i64)>>) -> Self {
+        self.behind = behind.into();
+        self
+    }
 }
 
 /// What a handler returned.

@@ -39,6 +39,7 @@ impl Settlement {
 
 /// What becomes of a job that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// Run it again after this long, or make it a dead letter if its attempts are spent.
     Retry(Duration),

@@ -137,6 +137,7 @@ pub enum Due {
 
 /// What to change about jobs. What is not given stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// Higher first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +154,34 @@ pub struct Change {
 }
 
 impl Change {
+    /// Higher first.
+    #[must_use]
+    pub fn priority(mut self, priority: impl Into<Option<i16>>) -> Self {
+        self.priority = priority.into();
+        self
+    }
+
+    /// When to run, not before. A waiting job becomes a timer if that is ahead; a dead letter has no due date and keeps having none.
+    #[must_use]
+    pub fn due(mut self, due: impl Into<Option<Due>>) -> Self {
+        self.due = due.into();
+        self
+    }
+
+    /// Where to wait. What the job held under limits is freed; it is admitted anew.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Attempts before it is a dead letter, those that were spent included. 1 to 1,000,000,000.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: impl Into<Option<u32>>) -> Self {
+        self.max_attempts = max_attempts.into();
+        self
+    }
+
     /// Whether a waiting job has to move for it.
     pub(crate) fn moves(&self) -> bool {
         self.due.is_some() || self.queue.is_some()
@@ -283,6 +312,7 @@ pub struct AuditEntry {
 
 /// Which entries of the audit. Every part given must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditFilter {
     /// Only of this operator.
     pub who: Option<String>,
@@ -290,6 +320,29 @@ pub struct AuditFilter {
     pub action: Option<String>,
     /// Only those before this one: for the next page.
     pub before: Option<i64>,
+}
+
+impl AuditFilter {
+    /// Only of this operator.
+    #[must_use]
+    pub fn who(mut self, who: impl Into<String>) -> Self {
+        self.who = Some(who.into());
+        self
+    }
+
+    /// Only of this action.
+    #[must_use]
+    pub fn action(mut self, action: impl Into<String>) -> Self {
+        self.action = Some(action.into());
+        self
+    }
+
+    /// Only those before this one: for the next page.
+    #[must_use]
+    pub fn before(mut self, before: impl Into<Option<i64>>) -> Self {
+        self.before = before.into();
+        self
+    }
 }
 
 /// What operators do.

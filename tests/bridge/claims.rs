@@ -104,7 +104,7 @@ impl<'a, T: TestDb> Ledger<'a, T> {
         let new = NewJob::json("kind", &json!({ "send": there })).id(id).queue(queue(job));
         let messages = [message(new.max_attempts(u32::from(ATTEMPTS)))];
         // An id stands for its dead letter too, until that is deleted. The model's user does so before he sends it again.
-        let dead = JobFilter { states: Some(vec![JobState::Dead]), ..JobFilter::ids([id]) };
+        let dead = JobFilter::ids([id]).states(vec![JobState::Dead]);
         self.store.delete(&dead, false).await.unwrap();
         let owner = owned.map(|request| Preclaim {
             node: self.node(request.node),

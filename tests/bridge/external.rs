@@ -73,7 +73,7 @@ impl<'a> HandOuts<'a> {
     async fn send(&self, job: u8) -> Result<()> {
         let id = self.ids[slot(job)];
         // An id stands for its dead letter too, until that is deleted. The model's user does so before he sends it again.
-        let dead = JobFilter { states: Some(vec![JobState::Dead]), ..JobFilter::ids([id]) };
+        let dead = JobFilter::ids([id]).states(vec![JobState::Dead]);
         self.store.delete(&dead, false).await.unwrap();
         let new = NewJob::json("kind", &json!({})).id(id).queue(queue(job)).max_attempts(u32::from(ATTEMPTS));
         same("sent", self.store.insert(&[message(new)], None).await.unwrap().rows, 1)

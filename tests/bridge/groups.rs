@@ -97,7 +97,7 @@ impl<'a, T: SqlDb> Slots<'a, T> {
 
     async fn send(&self, job: u8) -> Result<()> {
         let id = self.ids[slot(job)];
-        let dead = JobFilter { states: Some(vec![JobState::Dead]), ..JobFilter::ids([id]) };
+        let dead = JobFilter::ids([id]).states(vec![JobState::Dead]);
         self.store.delete(&dead, false).await.unwrap();
         let new = NewJob::json("kind", &json!({})).id(id).queue(queue(job)).max_attempts(u32::from(ATTEMPTS));
         // The first one is the best, so that it is known whose turn it is.

@@ -24,7 +24,7 @@ async fn found(store: &Jobs, filter: JobFilter) -> Vec<JobId> {
 }
 
 fn with_error(text: &str) -> JobFilter {
-    JobFilter { error: Some(text.to_owned()), ..JobFilter::default() }
+    JobFilter::default().error(text.to_owned())
 }
 
 pub(crate) async fn found_by_their_newest_error<T: TestDb>(db: &T) {
@@ -60,7 +60,7 @@ pub(crate) async fn found_by_when_they_died_and_were_sent<T: TestDb>(db: &T) {
     let (later, _) = store.detail(late).await.dead.unwrap();
     assert!(later > died, "the clock stood still");
     let range = |since, until| TimeRange { since, until };
-    let dead = |since, until| JobFilter { dead: range(since, until), ..JobFilter::default() };
+    let dead = |since, until| JobFilter::default().dead(range(since, until));
     for (filter, expected) in [
         (dead(Some(died), None), vec![early, late]),
         (dead(None, Some(died)), vec![]),
@@ -74,7 +74,7 @@ pub(crate) async fn found_by_when_they_died_and_were_sent<T: TestDb>(db: &T) {
         assert_eq!(store.cancel(&filter, true).await.unwrap().total(), 0);
     }
     let sent = store.detail(late).await.summary.created_at;
-    let created = |since, until| JobFilter { created: range(since, until), ..JobFilter::default() };
+    let created = |since, until| JobFilter::default().created(range(since, until));
     assert_eq!(found(&store, created(Some(sent), None)).await, [late, waiting]);
     assert_eq!(found(&store, created(None, Some(sent))).await, [early]);
     // What lives is not in any time of death.
@@ -103,7 +103,7 @@ pub(crate) async fn grouped_by_what_they_died_of<T: TestDb>(db: &T) {
 
     let one = store.dead_groups(&JobFilter::default(), 1).await.unwrap();
     assert_eq!((one.groups.len(), one.scanned), (1, 6), "the largest");
-    let other = JobFilter { queue: Some("other".to_owned()), ..JobFilter::default() };
+    let other = JobFilter::default().queue("other");
     assert_eq!(store.dead_groups(&other, 10).await.unwrap().groups.len(), 1);
     assert_eq!(store.dead_groups(&JobFilter::state(JobState::Timer), 10).await.unwrap().scanned, 0);
     assert_eq!(store.dead_groups(&with_error("order 2"), 10).await.unwrap().scanned, 2);
@@ -116,9 +116,9 @@ pub(crate) async fn run_again_some_at_a_time<T: TestDb>(db: &T) {
         ids.push(dies(&store, job(), "no").await);
         ids.push(store.send(job().delay(LATER)).await);
     }
-    let options = RetryOptions { limit: Some(3), ..RetryOptions::default() };
+    let options = RetryOptions::default().limit(3);
     let first = steered([(JobState::Dead, 2), (JobState::Timer, 1)]);
-    let dry = store.retry_with(&JobFilter::default(), &RetryOptions { dry_run: true, ..options }).await.unwrap();
+    let dry = store.retry_with(&JobFilter::default(), &options.dry_run(true)).await.unwrap();
     assert_eq!(dry, first);
     assert_eq!(store.count(JobState::Waiting).await, 0, "a dry run changes nothing");
     assert_eq!(store.retry_with(&JobFilter::default(), &options).await.unwrap(), first);
@@ -130,7 +130,7 @@ pub(crate) async fn run_again_some_at_a_time<T: TestDb>(db: &T) {
     assert_eq!(store.retry_with(&JobFilter::default(), &options).await.unwrap().total(), 0);
     let node = store.node().await;
     assert_eq!(set(store.take(node, 10).await.iter().map(|job| job.id)), set(ids), "nothing got lost");
-    let none = RetryOptions { limit: Some(0), ..RetryOptions::default() };
+    let none = RetryOptions::default().limit(0);
     assert_eq!(store.retry_with(&JobFilter::default(), &none).await.unwrap().total(), 0);
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn run_again_one_after_the_other<T: TestDb>(db: &T) {
     let (soon, far) = (store.send(job().delay(LATER)).await, store.send(job().delay(24 * 30 * LATER)).await);
     let soon_due = store.detail(soon).await.summary.due_at;
     let before = Timestamp::now();
-    let options = RetryOptions { spread: 60 * LATER, ..RetryOptions::default() };
+    let options = RetryOptions::default().spread(60 * LATER);
     let done = store.retry_with(&JobFilter::default(), &options).await.unwrap();
     assert_eq!(done, steered([(JobState::Dead, 4), (JobState::Timer, 2)]));
     let mut hours = Vec::new();
@@ -170,7 +170,7 @@ pub(crate) async fn a_thousand_over_a_while<T: TestDb>(db: &T) {
     let ends: Vec<_> =
         claimed.iter().map(|job| jobwright::store::Settlement::new(job.fence(), Verdict::Dead)).collect();
     assert_eq!(store.settle(node, &ends).await.unwrap().len(), 1000);
-    let options = RetryOptions { limit: Some(600), spread: 24 * 365 * 100 * LATER, ..RetryOptions::default() };
+    let options = RetryOptions::default().limit(600).spread(24 * 365 * 100 * LATER);
     assert_eq!(store.retry_with(&JobFilter::state(JobState::Dead), &options).await.unwrap().total(), 600);
     assert_eq!((store.count(JobState::Timer).await, store.count(JobState::Dead).await), (600, 400));
 }

@@ -18,7 +18,7 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
     assert_eq!(all.iter().map(|row| row.id).collect::<Vec<_>>(), [&[old], &sent[..], &[later]].concat());
     assert_eq!(all[1].seq, 5_000_000_000);
 
-    let page = Page { limit: 10, after: Some(all[1].seq) };
+    let page = Page::new(10).after(all[1].seq);
     assert_eq!(store.list(&JobFilter::default(), &page).await.unwrap().len(), 3);
 
     let node = store.node().await;

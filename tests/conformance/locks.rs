@@ -206,7 +206,7 @@ pub(crate) async fn an_id_in_two_tables_stops_nobody<const POOLED: bool>(db: &Pg
     // And moves by hand.
     let id = store.send(job().priority(7).id(JobId::new())).await;
     copy("timer_job").await;
-    let only = JobFilter { ids: Some(vec![id]), ..JobFilter::default() };
+    let only = JobFilter::default().with_ids(vec![id]);
     store.retry(&only, false).await.unwrap();
     assert_eq!(store.all().await.iter().filter(|row| row.id == id).count(), 1);
 }

@@ -44,10 +44,10 @@ pub(crate) async fn run_again_one_after_the_other_in_many_transactions<T: SqlDb>
     let store = db.jobs();
     let sent = dead(db).await;
     // An hour for each.
-    let options = RetryOptions { spread: LATER * MANY as u32, ..RetryOptions::default() };
+    let options = RetryOptions::default().spread(LATER * MANY as u32);
     let done = store.retry_with(&JobFilter::default(), &options).await.unwrap();
     assert_eq!(done, steered([(JobState::Dead, MANY as u64)]));
-    let page = Page { after: None, limit: MANY };
+    let page = Page::new(MANY);
     let rows = store.list(&JobFilter::state(JobState::Timer), &page).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), sent);
     for pair in rows.windows(2) {

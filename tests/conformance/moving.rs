@@ -75,20 +75,20 @@ pub(crate) async fn change_in_every_state<T: TestDb>(db: &T) {
     let (store, before) = everywhere(db).await;
     let idle = [Waiting, Blocked, Timer, Suspended, Dead];
     let counts = idle.map(|state| (state, 1));
-    let change = Change { priority: Some(7), max_attempts: Some(33), ..Change::default() };
+    let change = Change::default().priority(7).max_attempts(33);
     assert_eq!(steer(&store, &Action::Change(change)).await, steered(counts));
     moved(&store, &before, |state| state).await;
     for job in store.all().await {
         let changed = idle.contains(&job.state);
         assert_eq!((job.priority == 7, job.max_attempts == 33), (changed, changed), "{}", job.state);
     }
-    let change = Change { queue: Some("elsewhere".into()), ..Change::default() };
+    let change = Change::default().queue("elsewhere");
     assert_eq!(steer(&store, &Action::Change(change)).await, steered(counts));
     moved(&store, &before, |state| state).await;
     for job in store.all().await {
         assert_eq!(job.queue == "elsewhere", idle.contains(&job.state), "{}", job.state);
     }
-    let change = Change { due: Some(Due::In(LATER)), ..Change::default() };
+    let change = Change::default().due(Due::In(LATER));
     assert_eq!(steer(&store, &Action::Change(change)).await.total(), 4, "a dead letter has no due date");
     moved(&store, &before, |state| if [Waiting, Blocked].contains(&state) { Timer } else { state }).await;
 }
@@ -160,7 +160,7 @@ pub(crate) async fn a_change_of_the_queue_is_admitted_anew<T: TestDb>(db: &T) {
     let sent = store.send_all(["a", "a", "b"].map(|queue| job().queue(queue))).await;
     let queues = ["a".to_owned(), "b".to_owned()];
     admit(&store, &queues).await;
-    let change = Action::Change(Change { queue: Some("b".into()), ..Change::default() });
+    let change = Action::Change(Change::default().queue("b"));
     let first = JobFilter::ids([sent[0]]);
     assert_eq!(store.steer(&first, &change, MEANT).await.unwrap().total(), 1);
     assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
@@ -185,7 +185,7 @@ pub(crate) async fn a_delivery_to_the_old_queue_is_out_of_date<T: TestDb>(db: &T
     let store = db.jobs();
     let id = store.send(job()).await;
     let old = jobwright::Fence::new(id, store.detail(id).await.version);
-    let change = Action::Change(Change { queue: Some("new".into()), ..Change::default() });
+    let change = Action::Change(Change::default().queue("new"));
     store.steer(&JobFilter::ids([id]), &change, MEANT).await.unwrap();
     let node = store.node().await;
     assert_eq!(store.claim_delivered(node, claim_number(), &[old], None).await.unwrap().len(), 0);
@@ -198,8 +198,8 @@ pub(crate) async fn a_unique_job_stays_unique<T: TestDb>(db: &T) {
     let one = || message(job().unique(Unique::key("once")));
     let first = one();
     assert_eq!(store.insert(std::slice::from_ref(&first), None).await.unwrap().rows, 1);
-    let to = |queue: &str| Action::Change(Change { queue: Some(queue.into()), ..Change::default() });
-    let later = Action::Change(Change { due: Some(Due::In(LATER)), ..Change::default() });
+    let to = |queue: &str| Action::Change(Change::default().queue(queue));
+    let later = Action::Change(Change::default().due(Due::In(LATER)));
     for action in [Action::Suspend, Action::Resume, to("x"), later, Action::Suspend, to("y"), Action::RunNow] {
         assert_eq!(store.steer(&JobFilter::default(), &action, MEANT).await.unwrap().total(), 1);
         assert_eq!(store.insert(&[one()], None).await.unwrap().rows, 0, "after {action:?}");
@@ -237,10 +237,10 @@ pub(crate) async fn nonsense_is_refused<T: TestDb>(db: &T) {
     let id = store.send(job()).await;
     for change in [
         Change::default(),
-        Change { queue: Some(" x".into()), ..Change::default() },
-        Change { max_attempts: Some(0), ..Change::default() },
-        Change { priority: Some(i16::MIN), ..Change::default() },
-        Change { due: Some(Due::In(parse_duration("100000d").unwrap())), ..Change::default() },
+        Change::default().queue(" x"),
+        Change::default().max_attempts(0),
+        Change::default().priority(i16::MIN),
+        Change::default().due(Due::In(parse_duration("100000d").unwrap())),
     ] {
         let refused = store.steer(&JobFilter::default(), &Action::Change(change), MEANT).await.unwrap_err();
         assert_eq!(refused.kind(), jobwright::ErrorKind::Invalid, "{refused}");
@@ -258,7 +258,7 @@ pub(crate) async fn more_than_one_transaction_takes<T: TestDb>(db: &T) {
     let all = JobFilter::default();
     assert_eq!(store.steer(&all, &Action::Suspend, by).await.unwrap(), steered([(Waiting, 12_000)]));
     assert_eq!(store.steer(&all, &Action::RunNow, by).await.unwrap(), steered([(Suspended, 12_000)]));
-    let change = Action::Change(Change { queue: Some("x".into()), ..Change::default() });
+    let change = Action::Change(Change::default().queue("x"));
     assert_eq!(store.steer(&all, &change, by).await.unwrap(), steered([(Waiting, 12_000)]));
     assert_eq!(store.steer(&all, &Action::Delete, by).await.unwrap(), steered([(Waiting, 12_000)]));
     let audit = store.audit(&AuditFilter::default(), 10).await.unwrap();
@@ -271,12 +271,12 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(NewJob::json("mail", &1).tenant("acme")).await;
     let ann = Order { dry_run: false, by: Some("ann") };
-    let filter = JobFilter { tenant: Some("acme".into()), kind: Some("mail".into()), ..JobFilter::default() };
+    let filter = JobFilter::default().tenant("acme").kind("mail");
     store.steer(&filter, &Action::Suspend, Order { dry_run: true, ..ann }).await.unwrap();
     store.steer(&filter, &Action::Suspend, Order::UNNAMED).await.unwrap();
     assert_eq!(store.audit(&AuditFilter::default(), 10).await.unwrap(), [], "neither dry runs nor nobody");
     store.steer(&filter, &Action::Resume, ann).await.unwrap();
-    let change = Change { priority: Some(5), ..Change::default() };
+    let change = Change::default().priority(5);
     store.steer(&filter, &Action::Change(change), Order { by: Some("bob"), ..ann }).await.unwrap();
     let rule = Rule::new(Scope::Tenant, "acme").paused(true);
     store.put_rule_by(&rule, Some("ann")).await.unwrap();
@@ -292,9 +292,9 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     assert_eq!((ruled.action.as_str(), &ruled.what["name"]), ("rule", &serde_json::json!("acme")));
     assert_eq!(retried.what["filter"]["ids"], serde_json::json!([id]));
     assert_eq!(retried.counts, serde_json::json!({}), "it waits already: that somebody tried is kept");
-    let bobs = AuditFilter { who: Some("bob".into()), ..AuditFilter::default() };
+    let bobs = AuditFilter::default().who("bob");
     assert_eq!(store.audit(&bobs, 10).await.unwrap(), std::slice::from_ref(changed));
-    let before = AuditFilter { before: Some(changed.id), ..AuditFilter::default() };
+    let before = AuditFilter::default().before(changed.id);
     assert_eq!(store.audit(&before, 10).await.unwrap(), std::slice::from_ref(resumed));
 }
 

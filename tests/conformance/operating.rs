@@ -53,7 +53,7 @@ pub(crate) async fn pages<T: TestDb>(db: &T) {
         let mut paged = Vec::new();
         let mut after = None;
         loop {
-            let page = store.list(&JobFilter::default(), &Page { limit, after }).await.unwrap();
+            let page = store.list(&JobFilter::default(), &Page::new(limit).after(after)).await.unwrap();
             assert!(page.len() <= limit);
             let Some(last) = page.last() else { break };
             after = Some(last.seq);
@@ -70,14 +70,14 @@ pub(crate) async fn filters<T: TestDb>(db: &T) {
         sent.push(store.send(NewJob::json(kind, &1).queue(queue)).await);
     }
     sent.push(store.send(NewJob::json("a", &1).queue("x").delay(LATER)).await);
-    let filter =
-        |kind: Option<&str>, queue: Option<&str>, states: Option<&[JobState]>, ids: Option<&[JobId]>| JobFilter {
-            ids: ids.map(<[_]>::to_vec),
-            states: states.map(<[_]>::to_vec),
-            queue: queue.map(str::to_owned),
-            kind: kind.map(str::to_owned),
-            ..JobFilter::default()
-        };
+    let filter = |kind: Option<&str>, queue: Option<&str>, states: Option<&[JobState]>, ids: Option<&[JobId]>| {
+        let mut filter = JobFilter::default();
+        filter.ids = ids.map(<[_]>::to_vec);
+        filter.states = states.map(<[_]>::to_vec);
+        filter.queue = queue.map(str::to_owned);
+        filter.kind = kind.map(str::to_owned);
+        filter
+    };
     let (waiting, timer) = (JobState::Waiting, JobState::Timer);
     for (filter, expected) in [
         (JobFilter::default(), vec![0, 1, 2, 3, 4]),

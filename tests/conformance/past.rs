@@ -215,24 +215,23 @@ pub(crate) async fn found_by_what_is_known_of_them<T: SqlDb>(db: &T) {
     let times = |since, until| TimeRange { since, until };
     let second = history[1].ended_at;
     let filter = HistoryFilter::default;
-    let text = |text: &str| Some(text.to_owned());
     for (filter, expected) in [
         (filter(), vec![3, 2, 1, 0]),
-        (HistoryFilter { id: Some(ids[2]), ..filter() }, vec![2]),
-        (HistoryFilter { kind: text("a"), ..filter() }, vec![2, 0]),
-        (HistoryFilter { queue: text("y"), ..filter() }, vec![3, 2]),
-        (HistoryFilter { outcomes: Some(vec![Ending::Dead, Ending::Failed]), ..filter() }, vec![2, 1]),
-        (HistoryFilter { outcomes: Some(vec![]), ..filter() }, vec![]),
-        (HistoryFilter { error: text("100%"), ..filter() }, vec![1]),
-        (HistoryFilter { ended: times(Some(second), None), ..filter() }, vec![3, 2, 1]),
-        (HistoryFilter { ended: times(None, Some(second)), ..filter() }, vec![0]),
-        (HistoryFilter { kind: text("a"), queue: text("x"), error: text("no"), ..filter() }, vec![]),
+        (filter().id(ids[2]), vec![2]),
+        (filter().kind("a"), vec![2, 0]),
+        (filter().queue("y"), vec![3, 2]),
+        (filter().outcomes(vec![Ending::Dead, Ending::Failed]), vec![2, 1]),
+        (filter().outcomes(vec![]), vec![]),
+        (filter().error("100%"), vec![1]),
+        (filter().ended(times(Some(second), None)), vec![3, 2, 1]),
+        (filter().ended(times(None, Some(second))), vec![0]),
+        (filter().kind("a").queue("x").error("no"), vec![]),
     ] {
         let found: Vec<JobId> = store.history(&filter, 10).await.unwrap().iter().map(|entry| entry.id).collect();
         assert_eq!(found, expected.into_iter().map(|n| ids[n]).collect::<Vec<_>>(), "{filter:?}");
     }
     let newest = store.history(&filter(), 1).await.unwrap();
-    let next = HistoryFilter { behind: Some((newest[0].ended_at, newest[0].seq)), ..filter() };
+    let next = filter().behind((newest[0].ended_at, newest[0].seq));
     assert_eq!((newest[0].id, store.history(&next, 1).await.unwrap()[0].id), (ids[3], ids[2]), "page by page");
 }
 

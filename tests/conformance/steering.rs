@@ -104,7 +104,7 @@ pub(crate) async fn a_timer_keeps_its_attempts<T: TestDb>(db: &T) {
 
 pub(crate) async fn only_what_matches<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let queue = |queue: &str| JobFilter { queue: Some(queue.to_owned()), ..JobFilter::default() };
+    let queue = |queue: &str| JobFilter::default().queue(queue.to_owned());
     for operation in ["cancel", "delete"] {
         let mut left = Vec::new();
         for (kind, name) in [("a", "x"), ("b", "x"), ("a", "y")] {
@@ -115,11 +115,11 @@ pub(crate) async fn only_what_matches<T: TestDb>(db: &T) {
             _ => store.delete(filter, false).await.unwrap().total(),
         };
         assert_eq!(run(&JobFilter::ids([])).await, 0, "{operation} of none is not {operation} of all");
-        assert_eq!(run(&JobFilter { states: Some(vec![]), ..JobFilter::default() }).await, 0);
+        assert_eq!(run(&JobFilter::default().states(vec![])).await, 0);
         assert_eq!(run(&queue("z")).await, 0);
         assert_eq!(run(&JobFilter::state(Dead)).await, 0);
-        assert_eq!(run(&JobFilter { kind: Some("b".to_owned()), ..queue("y") }).await, 0, "every part must match");
-        assert_eq!(run(&JobFilter { kind: Some("a".to_owned()), ..queue("x") }).await, 1);
+        assert_eq!(run(&queue("y").kind("b")).await, 0, "every part must match");
+        assert_eq!(run(&queue("x").kind("a")).await, 1);
         assert_eq!(run(&queue("x")).await, 1);
         assert_eq!(run(&JobFilter::ids([left[0], left[2], left[2]])).await, 1);
         assert_eq!(store.all().await.len(), 0);
@@ -131,7 +131,7 @@ pub(crate) async fn retry_only_what_matches<T: TestDb>(db: &T) {
     let sent = store.send_all([job().delay(LATER), job().delay(LATER).queue("x"), job().delay(LATER).queue("x")]).await;
     assert_eq!(store.retry(&JobFilter::ids([]), false).await.unwrap().total(), 0);
     assert_eq!(store.retry(&JobFilter::state(Dead), false).await.unwrap().total(), 0);
-    let filter = JobFilter { queue: Some("x".to_owned()), ..JobFilter::ids([sent[0], sent[1]]) };
+    let filter = JobFilter::ids([sent[0], sent[1]]).queue("x");
     assert_eq!(counted(store.retry(&filter, false).await.unwrap()), steered([(Timer, 1)]));
     assert_eq!(store.state(sent[1]).await, Some(Waiting));
     assert_eq!(store.count(Timer).await, 2);

@@ -189,12 +189,10 @@ impl<'a, T: SqlDb> Player<'a, T> {
             }
             Op::Change { job, priority, due, queue } => {
                 let Some(filter) = self.nth(*job) else { return Ok(()) };
-                let change = Change {
-                    priority: *priority,
-                    due: due.map(|minutes| Due::In(MINUTE * minutes)),
-                    queue: queue.map(|queue| QUEUES[queue].to_owned()),
-                    max_attempts: None,
-                };
+                let mut change = Change::default();
+                change.priority = *priority;
+                change.due = due.map(|minutes| Due::In(MINUTE * minutes));
+                change.queue = queue.map(|queue| QUEUES[queue].to_owned());
                 jobs.steer(&filter, &Action::Change(change), Order::UNNAMED).await?;
                 if let Some(minutes) = due {
                     self.watch.put_off(&self.last, &filter, *minutes);

@@ -366,13 +366,12 @@ impl Player {
     }
 
     async fn steer(&mut self, how: Steer, filter: &Filter, dry_run: bool, before: &Snapshot) -> Outcome<bool> {
-        let filter = JobFilter {
-            ids: filter.ids.map(|rest| before.iter().skip(rest).step_by(3).map(|seen| seen.id).collect()),
-            states: filter.state.map(|state| vec![state]),
-            queue: filter.queue.map(|queue| QUEUES[queue].to_owned()),
-            kind: filter.kind.map(|kind| KINDS[kind].to_owned()),
-            ..JobFilter::default()
-        };
+        let mut meant = JobFilter::default();
+        meant.ids = filter.ids.map(|rest| before.iter().skip(rest).step_by(3).map(|seen| seen.id).collect());
+        meant.states = filter.state.map(|state| vec![state]);
+        meant.queue = filter.queue.map(|queue| QUEUES[queue].to_owned());
+        meant.kind = filter.kind.map(|kind| KINDS[kind].to_owned());
+        let filter = meant;
         let answers = both!(self, |side| match how {
             Steer::Retry => side.jobs.retry(&filter, dry_run).await,
             Steer::Cancel => side.jobs.cancel(&filter, dry_run).await,

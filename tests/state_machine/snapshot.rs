@@ -39,7 +39,7 @@ pub(crate) async fn take(jobs: &Jobs, nodes: &[NodeId]) -> Result<Snapshot, Stri
     let mut rows = Vec::new();
     loop {
         let after = rows.last().map(|row: &jobwright::store::JobSummary| row.seq);
-        let page = jobs.list(&JobFilter::default(), &Page { limit: 7, after }).await.map_err(|e| format!("{e:?}"))?;
+        let page = jobs.list(&JobFilter::default(), &Page::new(7).after(after)).await.map_err(|e| format!("{e:?}"))?;
         if page.is_empty() {
             break;
         }

@@ -252,7 +252,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Resume => drop(jobs.steer(&JobFilter::default(), &Action::Resume, Order::UNNAMED).await?),
             Op::RunNow => drop(jobs.steer(&JobFilter::default(), &Action::RunNow, Order::UNNAMED).await?),
             Op::Move { job, queue } => {
-                let change = Change { queue: Some(QUEUES[*queue].to_owned()), ..Change::default() };
+                let change = Change::default().queue(QUEUES[*queue]);
                 jobs.steer(&nth(*job).unwrap_or_default(), &Action::Change(change), Order::UNNAMED).await?;
             }
             Op::Pass(minutes) => {

@@ -238,7 +238,7 @@ impl Jobs {
 
     /// All jobs that match.
     pub(crate) async fn find(&self, filter: &JobFilter) -> Vec<JobSummary> {
-        self.list(filter, &Page { limit: 100_000, after: None }).await.unwrap()
+        self.list(filter, &Page::new(100_000)).await.unwrap()
     }
 
     /// All jobs.

@@ -40,14 +40,13 @@ pub(crate) struct HistoryArgs {
 
 impl HistoryArgs {
     pub(crate) fn filter(&self) -> HistoryFilter {
-        HistoryFilter {
-            id: self.id,
-            queue: self.queue.clone(),
-            kind: self.kind.clone(),
-            outcomes: (!self.outcome.is_empty()).then(|| self.outcome.clone()),
-            error: self.error.clone(),
-            ended: TimeRange { since: self.since, until: self.until },
-            behind: None,
-        }
+        let mut filter = HistoryFilter::default();
+        filter.id = self.id;
+        filter.queue = self.queue.clone();
+        filter.kind = self.kind.clone();
+        filter.outcomes = (!self.outcome.is_empty()).then(|| self.outcome.clone());
+        filter.error = self.error.clone();
+        filter.ended = TimeRange { since: self.since, until: self.until };
+        filter
     }
 }

@@ -204,17 +204,17 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
 impl FilterArgs {
     pub(crate) fn with_ids(&self, ids: impl IntoIterator<Item = JobId>) -> JobFilter {
         let some = |ids: Vec<JobId>| (!ids.is_empty()).then_some(ids);
-        JobFilter {
-            ids: some(ids.into_iter().collect()),
-            states: (!self.state.is_empty()).then(|| self.state.clone()),
-            queue: self.queue.clone(),
-            kind: self.kind.clone(),
-            tenant: self.tenant.clone(),
-            group: self.group.clone(),
-            limit_key: self.limit_key.clone(),
-            error: self.error.clone(),
-            created: TimeRange { since: self.sent_since, until: self.sent_until },
-            dead: TimeRange { since: self.since, until: self.until },
-        }
+        let mut filter = JobFilter::default();
+        filter.ids = some(ids.into_iter().collect());
+        filter.states = (!self.state.is_empty()).then(|| self.state.clone());
+        filter.queue = self.queue.clone();
+        filter.kind = self.kind.clone();
+        filter.tenant = self.tenant.clone();
+        filter.group = self.group.clone();
+        filter.limit_key = self.limit_key.clone();
+        filter.error = self.error.clone();
+        filter.created = TimeRange { since: self.sent_since, until: self.sent_until };
+        filter.dead = TimeRange { since: self.since, until: self.until };
+        filter
     }
 }

@@ -11,7 +11,8 @@ use crate::output::{Format, json, print, table, time};
 
 pub(crate) async fn run(settings: &Settings, command: AuditCommand) -> Result<(), Failure> {
     let AuditCommand::List(AuditArgs { who, action, before, limit, output }) = command;
-    let filter = AuditFilter { who, action, before };
+    let mut filter = AuditFilter::default().before(before);
+    (filter.who, filter.action) = (who, action);
     let admin = connect_database(settings).await?.admin();
     let entries = patiently(settings, admin.audit(&filter, limit)).await?;
     match output.output {

@@ -47,9 +47,9 @@ pub(super) async fn held(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<Opti
     let of_kinds =
         scope.queues.iter().flat_map(|queue| scope.kinds.iter().map(move |kind| (queue, Some(kind.clone()))));
     for (queue, kind) in of_kinds.chain(scope.outbound.iter().map(|queue| (queue, None))) {
-        let states = Some(vec![JobState::Blocked]);
-        let filter = JobFilter { states, queue: Some(queue.clone()), kind, ..JobFilter::default() };
-        let page = Page { limit: COUNTED, after: None };
+        let mut filter = JobFilter::state(JobState::Blocked).queue(queue.clone());
+        filter.kind = kind;
+        let page = Page::new(COUNTED);
         ids.extend(jobs.list(&filter, &page).await?.into_iter().map(|job| job.id));
     }
     let mut gates = BTreeSet::new();

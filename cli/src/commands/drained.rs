@@ -112,14 +112,11 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
     }
     for queue in &scope.queues {
         for kind in &scope.kinds {
-            let filter = JobFilter {
-                ids: None,
-                states: Some(vec![JobState::Waiting, JobState::Running]),
-                queue: Some(queue.clone()),
-                kind: Some(kind.clone()),
-                ..JobFilter::default()
-            };
-            if !jobs.list(&filter, &Page { limit: 1, after: None }).await?.is_empty() {
+            let filter = JobFilter::default()
+                .states(vec![JobState::Waiting, JobState::Running])
+                .queue(queue.clone())
+                .kind(kind.clone());
+            if !jobs.list(&filter, &Page::new(1)).await?.is_empty() {
                 return Ok(Look::Busy);
             }
         }

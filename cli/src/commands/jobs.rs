@@ -30,17 +30,17 @@ pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(),
 }
 
 fn change(args: &ChangeArgs) -> Change {
-    Change {
-        priority: args.priority,
-        due: args.at.map(Due::At).or(args.delay.map(Due::In)),
-        queue: args.to_queue.clone(),
-        max_attempts: args.max_attempts,
-    }
+    let mut change = Change::default();
+    change.priority = args.priority;
+    change.due = args.at.map(Due::At).or(args.delay.map(Due::In));
+    change.queue = args.to_queue.clone();
+    change.max_attempts = args.max_attempts;
+    change
 }
 
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let page = Page { limit: args.limit, after: args.after };
+    let page = Page::new(args.limit).after(args.after);
     let jobs =
         patiently(settings, messages.admin().list(&args.filter.with_ids(args.id.iter().copied()), &page)).await?;
     match args.output.output {

@@ -26,8 +26,8 @@ impl Account {
     async fn of(stage: &Stage, part: &'static str, sent: u64) -> Result<Self, Failure> {
         let ask =
             async |what: &str| stage.number(&format!("select {what} from {{ledger}} where part = '{part}'")).await;
-        let filter = JobFilter { queue: Some(part.to_owned()), ..JobFilter::state(JobState::Dead) };
-        let dead = stage.messages.jobs().list(&filter, &Page { limit: 100_000, after: None }).await?;
+        let filter = JobFilter::state(JobState::Dead).queue(part.to_owned());
+        let dead = stage.messages.jobs().list(&filter, &Page::new(100_000)).await?;
         let spent: u64 = dead.iter().map(|job| u64::from(job.attempt)).sum();
         Ok(Self {
             part,

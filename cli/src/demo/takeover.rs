@@ -150,7 +150,7 @@ async fn send(stage: &Stage) -> Result<u64, Failure> {
 
 /// The jobs a node owns.
 async fn owned(stage: &Stage, node: Option<NodeId>) -> Result<Vec<JobId>, Failure> {
-    let filter = JobFilter { queue: Some(QUEUE.to_owned()), ..JobFilter::state(JobState::Running) };
-    let jobs = stage.messages.jobs().list(&filter, &Page { limit: 10_000, after: None }).await?;
+    let filter = JobFilter::state(JobState::Running).queue(QUEUE.to_owned());
+    let jobs = stage.messages.jobs().list(&filter, &Page::new(10_000)).await?;
     Ok(jobs.into_iter().filter(|job| job.owner == node).map(|job| job.id).collect())
 }

@@ -5,10 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::ClientWrapper;
 use tokio::time::timeout;
-use tokio_postgres::SimpleQueryMessage;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
 use super::Shared;
 use super::client::query;
@@ -29,8 +28,8 @@ use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
 const COMMIT: &str = "select transaction_timestamp() <> statement_timestamp(); commit";
 
 /// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a
-/// [`tokio_postgres::Client`] through a shared reference works here: `execute`, `query`, `prepare_cached`, `copy_in`,
-/// pipelining.
+/// [`tokio_postgres::Client`] through a shared reference works here: `execute`, `query`, `copy_in`, pipelining. Statements
+/// prepared once for each connection are those of [`prepare_cached`](Self::prepare_cached).
 ///
 /// Committing is the context's business, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK`
 /// by hand (`SAVEPOINT` is fine). A statement that fails aborts the transaction, and the context's commit will say so.
@@ -111,16 +110,36 @@ impl PgTransaction {
     }
 }
 
-impl Deref for PgTransaction {
-    type Target = ClientWrapper;
+impl PgTransaction {
+    /// A statement that this connection keeps prepared, for whoever uses it next.
+    pub async fn prepare_cached(&self, query: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
+        self.connection().prepare_cached(query).await
+    }
+
+    /// The same, with the types of its parameters.
+    pub async fn prepare_typed_cached(
+        &self,
+        query: &str,
+        types: &[Type],
+    ) -> std::result::Result<Statement, tokio_postgres::Error> {
+        self.connection().prepare_typed_cached(query, types).await
+    }
 
     /// # Panics
     /// Never: the connection is only given up by what consumes the transaction.
-    fn deref(&self) -> &ClientWrapper {
+    fn connection(&self) -> &Conn {
         match &self.object {
             Some(object) => object,
             None => unreachable!("a transaction that has ended can't be borrowed"),
         }
+    }
+}
+
+impl Deref for PgTransaction {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.connection()
     }
 }
 

@@ -310,6 +310,7 @@ impl State {
             Verdict::Cancel => {
                 self.jobs.remove(&seq);
             }
+            ref other => unreachable!("the model does not know {other:?}"),
         }
     }
 

@@ -14,7 +14,8 @@ impl Steering for Oracle {
         let mut state = self.lock();
         Ok(match action {
             Action::Retry { limit, spread } => {
-                let options = jobwright::store::RetryOptions { dry_run: order.dry_run, limit: *limit, spread: *spread };
+                let options =
+                    jobwright::store::RetryOptions::default().dry_run(order.dry_run).limit(*limit).spread(*spread);
                 state.retry(filter, &options)
             }
             Action::Cancel | Action::Delete => state.remove(filter, action.states(), order.dry_run),

@@ -158,7 +158,7 @@ async fn ahead(messages: &Messages) -> Checked {
 /// Whether there are jobs that no executor could take up.
 async fn unreadable(messages: &Messages) -> Checked {
     const CHECK: &str = "unreadable jobs";
-    let filter = JobFilter { error: Some(UNREADABLE.to_owned()), ..JobFilter::state(JobState::Dead) };
+    let filter = JobFilter::state(JobState::Dead).error(UNREADABLE);
     let found = messages.admin().dead_groups(&filter, NAMED).await.map_err(|error| (CHECK, error))?;
     if found.scanned == 0 {
         return Ok(Finding::ok(CHECK, "none"));
@@ -175,12 +175,9 @@ async fn outbound(messages: &Messages) -> Checked {
     let before = jiff::Timestamp::now() - PATIENCE;
     let (mut stuck, mut example) = (0, None);
     for queue in [REPLY_QUEUE, EVENT_QUEUE] {
-        let filter = JobFilter {
-            queue: Some(queue.to_owned()),
-            created: TimeRange { until: Some(before), ..TimeRange::default() },
-            ..JobFilter::default()
-        };
-        let page = Page { limit: OUTBOUND, ..Page::default() };
+        let filter =
+            JobFilter::default().queue(queue).created(TimeRange { until: Some(before), ..TimeRange::default() });
+        let page = Page::new(OUTBOUND);
         let found = messages.admin().list(&filter, &page).await.map_err(|error| (CHECK, error))?;
         stuck += found.len();
         example = example.or_else(|| found.first().map(|job| job.id));
