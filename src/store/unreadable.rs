@@ -34,8 +34,11 @@ pub struct RowFault {
     pub why: String,
 }
 
-/// What was told last of each, by table and name.
-static TOLD: Mutex<BTreeMap<(&str, String), (i64, String)>> = Mutex::new(BTreeMap::new());
+/// By table and name: which version it was, and what was said of it.
+type Told = BTreeMap<(&'static str, String), (i64, String)>;
+
+/// What was told last of each.
+static TOLD: Mutex<Told> = Mutex::new(BTreeMap::new());
 /// More than a log should say; then it may say some again.
 const MOST: usize = 1000;
 

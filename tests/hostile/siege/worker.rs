@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jobwright::{BrokerConfig, CommandExecutor, DatabaseConfig, ExternalQueue, MessageServices, Outcome, Secret};
+use jobwright::{BrokerConfig, CommandExecutor, DatabaseConfig, ExternalQueue, MessageServices, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -60,8 +60,8 @@ impl Keeper {
 async fn process() {
     let Some(role) = role() else { return };
     let orders: Orders = serde_json::from_value(role).unwrap();
-    let database = DatabaseConfig::with_url(orders.database).schema(orders.schema).max_connections(8);
-    let broker = BrokerConfig::with_url(orders.broker).prefix(orders.prefix);
+    let database = DatabaseConfig::url(orders.database).schema(orders.schema).max_connections(8);
+    let broker = BrokerConfig::url(orders.broker).prefix(orders.prefix);
     let messages = MessageServices::postgres(&database).await.unwrap().with_broker(&broker).await.unwrap();
     let mut builder = CommandExecutor::builder(messages)
         .config(brisk())
