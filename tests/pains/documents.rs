@@ -58,7 +58,7 @@ pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 /// Functions by the name of their file. A test of a case for every store is a function too, which the macro of its binary names.
 fn functions() -> BTreeMap<String, BTreeSet<String>> {
     let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in all_sources(&["tests", "cli/tests", "src"]) {
+    for path in all_sources(&["tests", "cli/tests", "cli/src", "src"]) {
         let text = read(&path);
         let stem = path.file_stem().unwrap().to_str().unwrap();
         let stem = if stem == "mod" { path.parent().unwrap().file_name().unwrap().to_str().unwrap() } else { stem };
