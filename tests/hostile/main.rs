@@ -25,6 +25,7 @@
 //! | variables that Kubernetes sets | `tests::variables_of_kubernetes_are_nobodys_mistake` |
 //! | a payload that is small until `send` writes it out | `bombs::a_bomb_that_is_sent_is_refused_before_it_goes_off` |
 //! | all of it at once, for long | `siege::good_jobs_are_on_time_beside_the_whole_corpus` |
+//! | starts that are summed and kept for ever | `rates::what_no_rate_reaches_back_to_is_forgotten` |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 

@@ -50,14 +50,13 @@ impl Post {
     /// To a queue, with a confirm, on a channel of its own: the broker ends it when it does not like what it hears.
     async fn publish(&mut self, queue: &str, properties: BasicProperties, body: &[u8]) -> Told {
         let said = tokio::time::timeout(PATIENCE, self.try_publish(queue, properties, body)).await;
-        match said {
-            Ok(Ok(())) => Told::Taken,
-            Ok(Err(error)) => {
+        match said.expect("the broker says nothing") {
+            Ok(()) => Told::Taken,
+            Err(error) => {
                 // It may have been more than the channel.
                 self.connection = None;
                 Told::Refused(error)
             }
-            Err(_) => panic!("the broker says nothing"),
         }
     }
 

@@ -42,10 +42,10 @@ impl HistoryArgs {
     pub(crate) fn filter(&self) -> HistoryFilter {
         let mut filter = HistoryFilter::default();
         filter.id = self.id;
-        filter.queue = self.queue.clone();
-        filter.kind = self.kind.clone();
+        filter.queue.clone_from(&self.queue);
+        filter.kind.clone_from(&self.kind);
         filter.outcomes = (!self.outcome.is_empty()).then(|| self.outcome.clone());
-        filter.error = self.error.clone();
+        filter.error.clone_from(&self.error);
         filter.ended = TimeRange { since: self.since, until: self.until };
         filter
     }

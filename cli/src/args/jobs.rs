@@ -207,12 +207,12 @@ impl FilterArgs {
         let mut filter = JobFilter::default();
         filter.ids = some(ids.into_iter().collect());
         filter.states = (!self.state.is_empty()).then(|| self.state.clone());
-        filter.queue = self.queue.clone();
-        filter.kind = self.kind.clone();
-        filter.tenant = self.tenant.clone();
-        filter.group = self.group.clone();
-        filter.limit_key = self.limit_key.clone();
-        filter.error = self.error.clone();
+        filter.queue.clone_from(&self.queue);
+        filter.kind.clone_from(&self.kind);
+        filter.tenant.clone_from(&self.tenant);
+        filter.group.clone_from(&self.group);
+        filter.limit_key.clone_from(&self.limit_key);
+        filter.error.clone_from(&self.error);
         filter.created = TimeRange { since: self.sent_since, until: self.sent_until };
         filter.dead = TimeRange { since: self.since, until: self.until };
         filter

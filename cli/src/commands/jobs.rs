@@ -33,7 +33,7 @@ fn change(args: &ChangeArgs) -> Change {
     let mut change = Change::default();
     change.priority = args.priority;
     change.due = args.at.map(Due::At).or(args.delay.map(Due::In));
-    change.queue = args.to_queue.clone();
+    change.queue.clone_from(&args.to_queue);
     change.max_attempts = args.max_attempts;
     change
 }
