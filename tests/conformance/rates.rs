@@ -43,7 +43,7 @@ pub(crate) async fn what_is_counted_as_one_breaks_no_rate<T: SqlDb>(db: &T) {
     start_one(&store).await;
     assert_eq!(db.starts().await.len(), 1);
     store.send_all(jobs(3)).await;
-    db.pass(YEAR - SECOND).await;
+    db.pass(YEAR.checked_sub(SECOND).unwrap()).await;
     assert_eq!(store.admit_all().await, 0, "the first is over; the second is not");
     db.pass(2 * SECOND).await;
     assert_eq!(store.admit_all().await, 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{BrokerConfig, CommandExecutor, ExternalQueue};
+use jobwright::{CommandExecutor, ExternalQueue};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 

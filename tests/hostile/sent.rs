@@ -2,6 +2,7 @@
 
 use jobwright::store::JobState;
 use jobwright::{ErrorKind, JobId, NewJob, Payload, Unique, parse_duration};
+use std::fmt::Write as _;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -49,12 +50,12 @@ pub(crate) async fn by_sql(
             }
         };
         values.push(value);
-        arguments += &format!(", {name} => convert_from(${}::bytea, 'UTF8'){cast}", values.len());
+        let _ = write!(arguments, ", {name} => convert_from(${}::bytea, 'UTF8'){cast}", values.len());
     }
     let mut parameters: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
     if !names.is_empty() {
         let next = values.len() + 1;
-        arguments += &format!(", headers => jsonb_object(${next}::text[], ${}::text[])", next + 1);
+        let _ = write!(arguments, ", headers => jsonb_object(${next}::text[], ${}::text[])", next + 1);
         parameters.extend([&names as &(dyn ToSql + Sync), &texts]);
     }
     let call = client.query_one(&format!("select {schema}.send({arguments})"), &parameters).await;

@@ -25,6 +25,9 @@ use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::world::{PATIENCE, World as _};
 use crate::support::{TestDb as _, eventually};
 
+/// Messages that were put aside: which, and why.
+type Aside = Arc<Mutex<Vec<(String, String)>>>;
+
 const MOST_LATE: f64 = 5.0;
 const MOST_OF_THE_WORKER: u64 = 150 * 1024;
 const MOST_OF_THE_DATABASE: u64 = 500 * 1024;
@@ -54,7 +57,7 @@ async fn good_jobs_are_on_time_beside_the_whole_corpus() {
     let broker_pid = tokio::task::block_in_place(|| good::pid_of(&rabbit));
     let watch = good::watch(peaks.clone(), keeper.process.pid(), broker_pid, site.db.client().await);
     let watch = tokio::spawn(watch);
-    let aside: [Arc<Mutex<Vec<(String, String)>>>; 2] = Default::default();
+    let aside: [Aside; 2] = Default::default();
     let queues = [site.names().rejected(), site.names().rejected_reports()];
     let mut collectors = Vec::new();
     for (queue, aside) in queues.into_iter().zip(&aside) {
