@@ -1,6 +1,8 @@
 //! For this project's own tests: not part of any API.
 
-use clap::Parser as _;
+use std::sync::LazyLock;
+
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
 use crate::args::Cli;
 use crate::config::Settings;
@@ -19,5 +21,12 @@ pub fn settings(file: &str, variables: &[(String, String)]) -> Result<(), String
 /// # Errors
 /// With the text for people.
 pub fn words(words: &[String]) -> Result<(), String> {
-    Cli::try_parse_from(words).map(drop).map_err(|error| error.to_string())
+    // Built once: that takes longer than to read the words.
+    static COMMAND: LazyLock<Command> = LazyLock::new(|| {
+        let mut command = Cli::command();
+        command.build();
+        command
+    });
+    let read = COMMAND.clone().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
+    read.map(drop).map_err(|error| error.to_string())
 }
