@@ -2,7 +2,8 @@
 
 use jobwright_cli::testing;
 
-const SECRET: &str = "hunter2";
+/// Longer than anything that may be shown because it looks like a mistyped duration.
+const SECRET: &str = "hunter2hunter2hunter2hunter2hunter2hunter2hunter2";
 
 /// A configuration file, and behind a NUL pairs of variables and values. Whatever is wrong with it, what is said is for people, and the
 /// values that may be secret are not in it.

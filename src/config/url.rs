@@ -226,9 +226,10 @@ fn host(text: &str) -> Result<Host, Unreadable> {
     Ok(Host { name, port: port(number)? })
 }
 
-/// What may be a name, an address or a folder.
+/// What may be a name, an address or a folder. What begins like the rest of a URL is none: a password would stand in it, and hosts are shown.
 fn plausible(name: &str) -> bool {
-    name.starts_with('/') || name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':'))
+    (name.starts_with('/') && !name.starts_with("//") && !name.contains('@'))
+        || name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':'))
 }
 
 fn port(text: &str) -> Result<Option<u16>, Unreadable> {
@@ -304,6 +305,7 @@ mod tests {
                 urls.push(format!("amqp://u:x@a.example,amqp://u:{password}@b.example"));
                 urls.push(format!("host=a.example password={password}"));
                 urls.push(format!("user:{password}@host.example/db"));
+                urls.push(format!("host=//user:{password}@host.example/db"));
                 urls.push(password);
             }
         }

@@ -169,7 +169,7 @@ impl Kind {
                 usize::try_from(*number).map(Value::Number).map_err(|_| "it can't be negative".to_owned())
             }
             (Self::Flag, Toml::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Self::Duration, Toml::String(text)) => parse_duration(text).map(Value::Duration),
+            (Self::Duration, Toml::String(text)) => duration(text),
             (Self::Span, Toml::String(text)) => parse_span(text).map(Value::Span),
             (Self::Retry, Toml::String(text)) => retry(text),
             (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
@@ -186,7 +186,7 @@ impl Kind {
             Self::Text => Ok(Value::Text(text.to_owned())),
             Self::Number => text.trim().parse().map(Value::Number).map_err(|_| wanted()),
             Self::Flag => text.trim().parse().map(Value::Flag).map_err(|_| wanted()),
-            Self::Duration => parse_duration(text).map(Value::Duration),
+            Self::Duration => duration(text),
             Self::Span => parse_span(text).map(Value::Span),
             Self::Retry => retry(text),
             Self::Words => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
@@ -206,8 +206,26 @@ impl Kind {
     }
 }
 
+fn duration(text: &str) -> Result<Value, String> {
+    let shown = |why| {
+        if may_be_shown(text) { why } else { "it is not a duration (write `30s`, `1m 30s` or `PT1M30S`)".to_owned() }
+    };
+    parse_duration(text).map(Value::Duration).map_err(shown)
+}
+
 fn retry(text: &str) -> Result<Value, String> {
-    text.parse().map(Value::Retry).map_err(|error: jobwright::Error| error.to_string())
+    text.parse().map(Value::Retry).map_err(|error: jobwright::Error| {
+        if may_be_shown(text) {
+            error.to_string()
+        } else {
+            "it is no policy of delays (write `fixed(30s)` or `PT1M,PT5M`)".to_owned()
+        }
+    })
+}
+
+/// What looks like a duration that was mistyped, and not like a URL or a key in the wrong place.
+fn may_be_shown(text: &str) -> bool {
+    text.len() <= 40 && !text.contains(['@', '/', '='])
 }
 
 fn type_of(value: &Toml) -> &'static str {

@@ -107,6 +107,8 @@ fn no_error_shows_a_value() {
         refused("", &[("JOBWRIGHT_HANDLERS_X_COMMAND", secret)]),
         refused("", &[("DATABASE_URL", "mysql:hunter2@h")]),
         refused("[handlers.x]\nurl = \"ftp://u:hunter2@h\"", &[]),
+        refused(&format!("[executor]\nlease = \"{secret}\""), &[]),
+        refused("", &[("JOBWRIGHT_QUEUES_A_RETRY", secret)]),
     ] {
         assert!(!text.contains("hunter2"), "{text}");
     }
