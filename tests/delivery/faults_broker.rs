@@ -117,9 +117,10 @@ async fn absent_at_the_start_then_started_then_stopped_and_started_under_load() 
     for n in 0..10 {
         let message = tap.next().await;
         assert_eq!(message.text(), n.to_string());
+        let token = message.header("reportToken").unwrap();
         let properties = lapin::BasicProperties::default()
             .with_type("done".into())
-            .with_correlation_id(format!("{}:{}", message.job(), message.version()).into());
+            .with_correlation_id(format!("{}:{}:{token}", message.job(), message.version()).into());
         assert!(client.publish("", &scene.site.names().reply(), properties, b"").await);
         tap.ack(&message).await;
     }

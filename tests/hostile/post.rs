@@ -7,6 +7,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 
+use crate::client::Message;
 use crate::corpus::{Nasty, Say};
 use crate::raw::{Raw, nested};
 
@@ -122,10 +123,12 @@ impl Post {
     }
 
     /// As a report on a job that was handed out: its body is the result, what is said in numbers says how long, and its names are the error.
-    pub(crate) async fn report(&mut self, queue: &str, nasty: &Nasty, job: JobId, version: i64) -> Told {
-        let (job, version) = (job.to_string(), version.to_string());
+    pub(crate) async fn report(&mut self, queue: &str, nasty: &Nasty, handed: &Message) -> Told {
+        let (job, version) = (handed.job().to_string(), handed.version().to_string());
+        let token = handed.header("reportToken").unwrap_or_default();
         if nasty.levels > 0 {
-            let about = [entry("jobId", &job), entry("version", &version), entry("status", "failed")].concat();
+            let about = [("jobId", job.as_str()), ("version", &version), ("reportToken", &token), ("status", "failed")];
+            let about: Vec<u8> = about.iter().flat_map(|(name, value)| entry(name, value)).collect();
             let more = [nested(nasty.levels), about].concat();
             Raw::connect(&self.url).await.publish(queue, &job, "done", ("error", &more), &nasty.body).await;
             return Told::Taken;
@@ -134,6 +137,7 @@ impl Post {
         let (mut status, mut table) = ("done", FieldTable::default());
         table.insert("jobId".into(), long(job.as_bytes()));
         table.insert("version".into(), long(version.as_bytes()));
+        table.insert("reportToken".into(), long(token.as_bytes()));
         for (say, value) in &nasty.says {
             let (header, says) = match say {
                 Say::ContentType | Say::Encoding => continue,

@@ -147,13 +147,15 @@ async fn reports_are_taken_or_refused_and_good_ones_behind_them_count() {
         let job = NewJob::json("paint", &1).queue("paint").max_attempts(1).header("replyTo", answer.as_str());
         messages.send(job).await.unwrap();
         let handed = tap.next().await;
-        let (job, version) = (handed.job(), handed.version());
-        let told = post.report(&reply, nasty, job, version).await;
+        let job = handed.job();
+        let told = post.report(&reply, nasty, &handed).await;
         published += u64::from(told == Told::Taken);
         answers.push((job, told));
         // Behind it, a good one for the same job.
-        let (id, version) = (job.to_string(), version.to_string());
-        let good = headers([("jobId", id.as_str()), ("version", version.as_str()), ("status", "done")]);
+        let (id, version) = (job.to_string(), handed.version().to_string());
+        let token = handed.header("reportToken").unwrap();
+        let about = [("jobId", id.as_str()), ("version", &version), ("reportToken", &token), ("status", "done")];
+        let good = headers(about);
         assert!(client.publish("", &reply, BasicProperties::default().with_headers(good), b"").await);
         published += 1;
         tap.ack(&handed).await;

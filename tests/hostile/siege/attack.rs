@@ -90,9 +90,11 @@ pub(super) async fn report(site: Arc<Site>, book: Shared, end: Instant) {
             }
             messages.send(NewJob::json("paint", &1).queue("paint").max_attempts(1)).await.unwrap();
             let handed = tap.next().await;
-            let told = post.report(&reply, nasty, handed.job(), handed.version()).await;
+            let told = post.report(&reply, nasty, &handed).await;
             let (id, version) = (handed.job().to_string(), handed.version().to_string());
-            let good = headers([("jobId", id.as_str()), ("version", version.as_str()), ("status", "done")]);
+            let token = handed.header("reportToken").unwrap();
+            let about = [("jobId", id.as_str()), ("version", &version), ("reportToken", &token), ("status", "done")];
+            let good = headers(about);
             let good = lapin::BasicProperties::default().with_headers(good);
             assert!(client.publish("", &reply, good, b"").await);
             tap.ack(&handed).await;
