@@ -29,6 +29,8 @@ fn every_key_of_the_configuration_is_in_the_table_and_no_other() {
             let name = match section.as_str() {
                 "queues" => ".NAME",
                 "handlers" => ".KIND",
+                "submit.rules" => ".USER",
+                "seal_keys" => ".ID",
                 _ => "",
             };
             keys.into_iter().map(move |key| format!("{section}{name}.{key}"))
