@@ -137,7 +137,7 @@ impl Settings {
     /// A section was there, even if it was empty.
     fn mention(&mut self, section: &str, name: &str) {
         match section {
-            "queues" | "handlers" if name.is_empty() => {}
+            "queues" | "handlers" | "seal_keys" if name.is_empty() => {}
             "queues" => drop(self.queues.entry(name.to_owned()).or_default()),
             "seal_keys" => drop(self.seal_draft.keys.entry(name.to_owned()).or_default()),
             SUBMIT_RULES => {
