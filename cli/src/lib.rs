@@ -1,5 +1,7 @@
 //! The command line of jobwright: `jobwright --help`. A library only so that what it reads can be tested from outside.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "comments of arguments are their help: `[default: 1]` is no link")]
+
 #[cfg(not(unix))]
 compile_error!(
     "the command line knows process groups and signals the Unix way: on other systems, run it in a container or in WSL"
