@@ -44,8 +44,10 @@ impl Door {
         Self { site, executor, client }
     }
 
+    /// As any producer has to: a queue with `reject-publish` that was declared a moment ago refuses until it has a leader.
     async fn submit(&self, properties: BasicProperties, body: &[u8]) {
-        assert!(self.client.publish("", &self.site.names().submit(), properties, body).await);
+        let submit = self.site.names().submit();
+        eventually(PATIENCE, async || self.client.publish("", &submit, properties.clone(), body).await).await;
     }
 
     async fn submitted(&self, count: u64) {
