@@ -24,7 +24,7 @@ use crate::store::{
 /// use jobwright::store::{JobFilter, JobState};
 ///
 /// let admin = messages.admin().by("ann");
-/// let dead = JobFilter { kind: Some("send-invoice".into()), ..JobFilter::state(JobState::Dead) };
+/// let dead = JobFilter::state(JobState::Dead).kind("send-invoice");
 /// println!("{} would run again", admin.dry_run().retry(&dead).await?.total());
 /// admin.retry(&dead).await?;
 /// admin.pause_queue("mail").await?;
