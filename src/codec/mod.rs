@@ -207,16 +207,13 @@ impl Codecs {
         schedule
     }
 
-    /// A claimed job as its handler is to see it; or the job as it was, and why not.
-    pub(crate) fn job(&self, mut job: Job) -> Result<Job, Box<(Job, JobError)>> {
+    /// Makes a claimed job what its handler is to see; or says why not. In place: many are in hand at the same time.
+    pub(crate) fn open(&self, job: &mut Job) -> Result<(), JobError> {
         if self.0.is_some() {
             let label = Label::new(Part::Payload, &job.kind).queue(&job.queue);
-            match self.decode(job.payload.clone(), label) {
-                Ok(payload) => job.payload = payload,
-                Err(error) => return Err(Box::new((job, JobError::new(error.to_string())))),
-            }
+            job.payload = self.decode(job.payload.clone(), label).map_err(|error| JobError::new(error.to_string()))?;
         }
-        Ok(job)
+        Ok(())
     }
 
     /// JSON of a handler, as it is to be stored.

@@ -44,22 +44,18 @@ pub(super) fn job_span(job: &Job) -> tracing::Span {
 pub(super) fn run<S: Store>(
     node: Arc<Incarnation<S>>,
     kind: Arc<Kind<S>>,
-    job: Job,
+    mut job: Job,
     slots: Arc<Slots>,
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
-        let job = match node.messages.codecs.job(job) {
-            Ok(job) => job,
-            Err(unread) => {
-                let (job, error) = *unread;
-                if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
-                    node.reports.send(report).await;
-                }
-                free(&node, slots);
-                return;
+        if let Err(error) = node.messages.codecs.open(&mut job) {
+            if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
+                Box::pin(node.reports.send(report)).await;
             }
-        };
+            free(&node, slots);
+            return;
+        }
         let mut conflicts = 0;
         loop {
             let engine = Engine {

@@ -68,10 +68,10 @@ pub(in crate::executor) async fn run<S: Store>(
 /// As the handler is to see them, and those that can't be decoded.
 fn decoded<S: Store>(node: &Incarnation<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
     let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
-    for job in jobs {
-        match node.messages.codecs.job(job) {
-            Ok(job) => good.push(job),
-            Err(why) => unread.push(*why),
+    for mut job in jobs {
+        match node.messages.codecs.open(&mut job) {
+            Ok(()) => good.push(job),
+            Err(why) => unread.push((job, why)),
         }
     }
     (good, unread)
