@@ -50,10 +50,7 @@ pub(super) fn run<S: Store>(
     let span = job_span(&job);
     async move {
         if let Err(error) = node.messages.codecs.open(&mut job) {
-            if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
-                Box::pin(node.reports.send(report)).await;
-            }
-            free(&node, slots);
+            Box::pin(unread(node, kind, job, error, slots)).await;
             return;
         }
         let mut conflicts = 0;
@@ -77,6 +74,14 @@ pub(super) fn run<S: Store>(
         free(&node, slots);
     }
     .instrument(span)
+}
+
+/// The payload can't be decoded: a failed attempt, because the key may be elsewhere or come later.
+async fn unread<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
+    if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
+        node.reports.send(report).await;
+    }
+    free(&node, slots);
 }
 
 fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
