@@ -103,6 +103,9 @@ fn planted(mutants: &[&Mutant]) -> Result<BTreeMap<String, String>> {
                 mutant.name, mutant.find, mutant.plant
             );
         } else {
+            if !mutant.plant.contains("$on") {
+                return Err(at("what is planted does not ask whether it is chosen ($on), so it would always be there"));
+            }
             let on = format!("{}::planted::is({:?})", crate_of(mutant.file), mutant.name);
             let plant = mutant.plant.replace("$on", &on).replace("$was", mutant.find);
             let text = text.replacen(mutant.find, &plant, 1);
