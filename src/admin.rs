@@ -133,16 +133,12 @@ impl Admin {
         self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()
     }
 
-    /// What dead letters died of, at most `limit` groups.
+    /// What dead letters died of, at most `limit` groups. Those whose errors a codec has made are one group for each kind and queue.
     ///
     /// # Errors
     /// As [`status`](Self::status).
     pub async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        let mut found = self.jobs.dead_groups(filter, limit).await?;
-        for group in &mut found.groups {
-            group.error = self.codecs.read_text(std::mem::take(&mut group.error), &group.kind);
-        }
-        Ok(found)
+        self.jobs.dead_groups(filter, limit).await
     }
 
     /// How attempts and jobs ended, the newest first, as far as history is kept.

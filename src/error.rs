@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Result with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Any error: what a send hook may refuse a job with, or a codec a content. `"no tenant".into()` makes one of a text.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What kind of thing went wrong. Stable; new kinds may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -7,9 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::job::Payload;
-
-/// How a text that holds encoded content begins; the content type and `] ` follow, then the content.
-const TEXT: &str = "[encoded ";
+use crate::store::ENCODED;
 
 /// JSON around content that is none.
 #[derive(Serialize, Deserialize)]
@@ -55,19 +53,20 @@ pub(super) fn from_json(json: Payload) -> Payload {
 }
 
 /// `plain`: what was encoded, if the codecs left it alone.
+/// Behind [`ENCODED`] stand the content type and `] `, then the content.
 pub(super) fn to_text(plain: String, content: &Payload) -> String {
     if *content == Payload::text(&plain) {
         return plain;
     }
     let content_type = content.content_type();
     match content.as_str() {
-        Some(text) => format!("{TEXT}{content_type}] {text}"),
-        None => format!("{TEXT}{content_type};base64] {}", STANDARD.encode(content.as_bytes())),
+        Some(text) => format!("{ENCODED}{content_type}] {text}"),
+        None => format!("{ENCODED}{content_type};base64] {}", STANDARD.encode(content.as_bytes())),
     }
 }
 
 pub(super) fn from_text(text: &str) -> Option<Payload> {
-    let (content_type, content) = text.strip_prefix(TEXT)?.split_once("] ")?;
+    let (content_type, content) = text.strip_prefix(ENCODED)?.split_once("] ")?;
     Some(match content_type.strip_suffix(";base64") {
         Some(content_type) => Payload::bytes(content_type, STANDARD.decode(content).ok()?),
         None => Payload::bytes(content_type, content),

@@ -7,13 +7,11 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use super::{Codec, Label, Part};
+use crate::error::BoxError;
 use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
-use crate::message::BoxError;
 
 /// The content type; what it was before stands behind it.
 const GZIPPED: &str = "application/gzip;of=";
-/// Longest content that a compressed one may become, in bytes.
-const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Compresses payloads, results and checkpoints with gzip (RFC 1952), from some length on, if that makes them shorter.
 ///
@@ -50,7 +48,8 @@ impl Codec for Gzip {
         let plain =
             label.part == Part::Error || label.queue.is_some_and(|queue| [EVENT_QUEUE, REPLY_QUEUE].contains(&queue));
         let body = content.as_bytes();
-        if plain || body.len() < self.from || content.content_type().starts_with(GZIPPED) {
+        if plain || body.len() < self.from || body.len() > label.largest || content.content_type().starts_with(GZIPPED)
+        {
             return Ok(content);
         }
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -62,13 +61,16 @@ impl Codec for Gzip {
         Ok(Payload::bytes(format!("{GZIPPED}{}", content.content_type()), short))
     }
 
-    fn decode(&self, content: Payload, _: Label<'_>) -> Result<Payload, BoxError> {
+    fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
         let Some(before) = content.content_type().strip_prefix(GZIPPED) else { return Ok(content) };
         let mut body = Vec::new();
-        // Bounded: few bytes can become very many.
-        GzDecoder::new(content.as_bytes()).take(LARGEST + 1).read_to_end(&mut body)?;
-        if body.len() as u64 > LARGEST {
-            return Err(format!("it becomes longer than {LARGEST} bytes").into());
+        // Bounded: few bytes can become very many, and whoever may submit may send some.
+        GzDecoder::new(content.as_bytes()).take(label.largest as u64 + 1).read_to_end(&mut body)?;
+        if body.len() > label.largest {
+            let largest = label.largest;
+            return Err(
+                format!("it becomes longer than {largest} bytes, which is the limit (`database.max_payload`)").into()
+            );
         }
         Ok(if before == "application/json" {
             Payload::json_text(String::from_utf8(body).map_err(|_| "it says that it is JSON, and is no text")?)?

@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::SealKey;
-use crate::message::BoxError;
+use crate::error::BoxError;
 
 pub(super) const ALG: &str = "A256KW";
 pub(super) const ENC: &str = "A256GCM";

@@ -38,6 +38,7 @@ mod seal;
 mod tests;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -48,9 +49,8 @@ pub use self::gzip::Gzip;
 pub use self::keys::SealKey;
 #[cfg(feature = "codecs")]
 pub use self::seal::Seal;
-use crate::error::{Error, Result};
-use crate::job::{Job, JobError, JobMessage, Payload, ScheduleSpec};
-use crate::message::BoxError;
+use crate::error::{BoxError, Error, Result};
+use crate::job::{Job, JobError, JobMessage, Limits, Payload, ScheduleSpec};
 use crate::store::schedules::ScheduleInfo;
 use crate::store::{JobDetail, JobResult, Settlement};
 
@@ -90,12 +90,22 @@ pub struct Label<'a> {
     pub kind: &'a str,
     /// The job's queue; it is known when something is encoded, and not always when it is decoded.
     pub queue: Option<&'a str>,
+    /// Longest content of a job, in bytes ([`DatabaseConfig::max_payload`](crate::DatabaseConfig::max_payload)): what becomes longer when it is decoded was not
+    /// sent by anybody who was checked.
+    pub largest: usize,
 }
 
 impl<'a> Label<'a> {
     /// A part of a job of this kind.
     pub fn new(part: Part, kind: &'a str) -> Self {
-        Self { part, kind, queue: None }
+        Self { part, kind, queue: None, largest: Limits::default().payload }
+    }
+
+    /// No longer than this, in bytes; without a call 1 MiB.
+    #[must_use]
+    pub fn largest(mut self, largest: usize) -> Self {
+        self.largest = largest;
+        self
     }
 
     /// In this queue.
@@ -135,11 +145,19 @@ pub trait Codec: Send + Sync + fmt::Debug + 'static {
 
 /// Codecs in the order in which they encode. Without any, everything costs nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Codecs(Option<Arc<[Arc<dyn Codec>]>>);
+pub(crate) struct Codecs(Option<Arc<All>>);
+
+#[derive(Debug)]
+struct All {
+    each: Vec<Arc<dyn Codec>>,
+    /// Longest content, in bytes.
+    largest: usize,
+}
 
 impl Codecs {
-    pub(crate) fn and(&self, codec: Arc<dyn Codec>) -> Self {
-        Self(Some(self.each().iter().cloned().chain([codec]).collect()))
+    pub(crate) fn and(&self, codec: Arc<dyn Codec>, largest: usize) -> Self {
+        let each = self.each().iter().cloned().chain([codec]).collect();
+        Self(Some(Arc::new(All { each, largest })))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -147,31 +165,40 @@ impl Codecs {
     }
 
     fn each(&self) -> &[Arc<dyn Codec>] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().map_or(&[], |all| &all.each)
+    }
+
+    fn bounded<'a>(&self, label: Label<'a>) -> Label<'a> {
+        self.0.as_deref().map_or(label, |all| label.largest(all.largest))
     }
 
     fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload> {
-        self.each().iter().try_fold(content, |content, codec| codec.encode(content, label)).map_err(|why| {
+        let label = self.bounded(label);
+        let each = |content, codec: &Arc<dyn Codec>| guarded(|| codec.encode(content, label));
+        self.each().iter().try_fold(content, each).map_err(|why| {
             let Label { part, kind, .. } = label;
             Error::invalid(format!("the {} of a {kind:?} job can't be encoded: {why}", part.as_str())).with_source(why)
         })
     }
 
     fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload> {
-        self.each().iter().rev().try_fold(content, |content, codec| codec.decode(content, label)).map_err(|why| {
+        let label = self.bounded(label);
+        let each = |content, codec: &Arc<dyn Codec>| guarded(|| codec.decode(content, label));
+        self.each().iter().rev().try_fold(content, each).map_err(|why| {
             let Label { part, kind, .. } = label;
             Error::invalid(format!("the {} of this {kind:?} job can't be decoded: {why}", part.as_str()))
                 .with_source(why)
         })
     }
 
-    /// A message that was checked, as it is to be stored.
-    pub(crate) fn message(&self, mut message: JobMessage) -> Result<JobMessage> {
+    /// Makes a message that was checked what is to be stored.
+    pub(crate) fn message(&self, message: &mut JobMessage) -> Result<()> {
         if self.0.is_some() {
             let label = Label::new(Part::Payload, &message.kind).queue(&message.queue);
-            message.payload = self.encode(message.payload, label)?;
+            // Taken out and not copied: after a failure nothing is stored.
+            message.payload = self.encode(taken(&mut message.payload), label)?;
         }
-        Ok(message)
+        Ok(())
     }
 
     /// A schedule as it is to be stored. `stored`: as it stands now; if that says the same, its content stays, because to encode it
@@ -192,7 +219,7 @@ impl Codecs {
                 return Ok(spec);
             }
         }
-        spec.message = self.message(spec.message)?;
+        self.message(&mut spec.message)?;
         Ok(spec)
     }
 
@@ -246,6 +273,13 @@ impl Codecs {
         settlement
     }
 
+    /// What went wrong, as it was before it was kept.
+    pub(crate) fn plain_settlement(&self, mut settlement: Settlement, kind: &str) -> Settlement {
+        self.read_error(&mut settlement.error, kind);
+        self.read_error(&mut settlement.detail, kind);
+        settlement
+    }
+
     /// A text that was stored, as it was. One that can't be decoded says so.
     pub(crate) fn read_text(&self, text: String, kind: &str) -> String {
         if self.0.is_none() {
@@ -292,4 +326,13 @@ impl Codecs {
         result.payload = self.read_json(result.payload, Label::new(Part::Result, &result.kind))?;
         Ok(result)
     }
+}
+
+fn taken(payload: &mut Payload) -> Payload {
+    std::mem::replace(payload, Payload::bytes(String::new(), Vec::new()))
+}
+
+/// A codec that panics must not take along whoever asks it: its job would be owned for as long as the process lives.
+fn guarded(ask: impl FnOnce() -> Result<Payload, BoxError>) -> Result<Payload, BoxError> {
+    catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Err("the codec panicked".into()))
 }

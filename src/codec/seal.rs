@@ -9,16 +9,14 @@ use flate2::write::DeflateEncoder;
 
 use super::jwe::{self, ALG, ENC, Header, Sealed};
 use super::{Codec, Label, Part, SealKey};
+use crate::error::BoxError;
 use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
-use crate::message::BoxError;
 
 /// The content type of what is sealed (RFC 7515, section 9.2.1).
 const SEALED: &str = "application/jose";
 const DEFLATE: &str = "DEF";
 /// What is shorter is not compressed: there is next to nothing to win.
 const WORTH_IT: usize = 512;
-/// Longest content that a compressed one may become, in bytes.
-const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Encrypts with AES-256 and authenticates, as JWE (RFC 7516: `A256KW`, `A256GCM`).
 ///
@@ -111,7 +109,7 @@ impl Codec for Seal {
         if self.stays_plain(label) || content.content_type() == SEALED {
             return Ok(content);
         }
-        let short = (self.compress && content.as_bytes().len() >= WORTH_IT)
+        let short = (self.compress && (WORTH_IT..=label.largest).contains(&content.as_bytes().len()))
             .then(|| deflated(content.as_bytes()))
             .transpose()?
             .filter(|short| short.len() < content.as_bytes().len());
@@ -151,7 +149,7 @@ impl Codec for Seal {
         let (header, body) = sealed.open(key)?;
         let body = match header.zip.as_deref() {
             None => body,
-            Some(DEFLATE) => inflated(&body)?,
+            Some(DEFLATE) => inflated(&body, label.largest)?,
             Some(_) => return Err("it is compressed in another way than DEF".into()),
         };
         Ok(if header.cty == "application/json" {
@@ -174,18 +172,20 @@ fn typ(part: Part) -> String {
     format!("jobwright-{}", part.as_str())
 }
 
-fn deflated(content: &[u8]) -> Result<Vec<u8>, BoxError> {
+pub(super) fn deflated(content: &[u8]) -> Result<Vec<u8>, BoxError> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(content)?;
     Ok(encoder.finish()?)
 }
 
 /// Bounded: few bytes can become very many.
-fn inflated(body: &[u8]) -> Result<Vec<u8>, BoxError> {
+fn inflated(body: &[u8], largest: usize) -> Result<Vec<u8>, BoxError> {
     let mut content = Vec::new();
-    DeflateDecoder::new(body).take(LARGEST + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > LARGEST {
-        return Err(format!("it becomes longer than {LARGEST} bytes").into());
+    DeflateDecoder::new(body).take(largest as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > largest {
+        return Err(
+            format!("it becomes longer than {largest} bytes, which is the limit (`database.max_payload`)").into()
+        );
     }
     Ok(content)
 }

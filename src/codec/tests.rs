@@ -147,14 +147,40 @@ fn plain_content_passes_unless_only_sealed_is_taken() {
 
 /// 20 MiB of one byte are 20 kB when they are compressed.
 #[test]
-fn what_becomes_too_long_is_refused() {
-    let bomb = vec![b' '; 20 * 1024 * 1024];
-    let seal = Seal::new(key("k")).compress(true);
-    let text = sealed(&seal, Payload::bytes("text/plain", bomb.clone()));
-    assert!(text.len() < 100_000);
-    assert!(why(&seal, &text, pay()).contains("longer than"));
-    let small = Gzip::new().encode(Payload::bytes("text/plain", bomb), pay()).unwrap();
-    assert!(Gzip::new().decode(small, pay()).unwrap_err().to_string().contains("longer than"));
+fn what_becomes_too_long_is_refused_and_was_never_made() {
+    let long = Payload::bytes("text/plain", vec![b' '; 20 * 1024 * 1024]);
+    let wide = pay().largest(32 * 1024 * 1024);
+    for codec in [&Seal::new(key("k")).compress(true) as &dyn Codec, &Gzip::new()] {
+        let bomb = codec.encode(long.clone(), wide).unwrap();
+        assert!(bomb.as_bytes().len() < 100_000, "{codec:?}");
+        assert!(
+            codec.decode(bomb.clone(), pay()).unwrap_err().to_string().contains("longer than 1048576"),
+            "{codec:?}"
+        );
+        assert_eq!(codec.decode(bomb, wide).unwrap(), long);
+        // What is longer than it may become is not compressed: it would not be read again.
+        let kept = codec.encode(long.clone(), pay()).unwrap();
+        assert_eq!(codec.decode(kept, pay()).unwrap(), long);
+    }
+}
+
+/// Whoever asks it must not be taken along.
+#[test]
+fn a_codec_that_panics_has_failed() {
+    #[derive(Debug)]
+    struct Broken;
+    impl Codec for Broken {
+        fn encode(&self, _: Payload, _: Label<'_>) -> Result<Payload, BoxError> {
+            panic!("broken")
+        }
+        fn decode(&self, _: Payload, _: Label<'_>) -> Result<Payload, BoxError> {
+            panic!("broken")
+        }
+    }
+    let codecs = Codecs::default().and(Arc::new(Broken), 1024);
+    let said = codecs.encode(Payload::text("x"), pay()).unwrap_err().to_string();
+    assert!(said.contains("the codec panicked"), "{said}");
+    assert!(codecs.decode(Payload::text("x"), pay()).is_err());
 }
 
 #[test]

@@ -160,11 +160,19 @@ impl<S: Store> ByHand<S> {
             .collect();
         let accepted: HashSet<JobId> = self.completer.write(&mut reports).await.into_iter().collect();
         self.node.in_flight.ends.tell(&*self.node.store, self.node.id).await?;
-        let each = jobs.into_iter().map(|job| {
+        let codecs = &self.node.messages.codecs;
+        let each = jobs.into_iter().map(|mut job| {
+            // As its handler got it; one that it did not get stays as it is.
+            let stored = job.clone();
+            if codecs.open(&mut job).is_err() {
+                job = stored;
+            }
             let recorded = match told.iter().find(|(fence, _)| *fence == job.fence()) {
                 None if refused => Recorded::Refused,
                 Some(_) if !accepted.contains(&job.id) => Recorded::Refused,
-                Some((_, Some(settlement))) => Recorded::Settled(settlement.clone()),
+                Some((_, Some(settlement))) => {
+                    Recorded::Settled(codecs.plain_settlement(settlement.clone(), &job.kind))
+                }
                 None | Some((_, None)) => Recorded::Done,
             };
             (job, recorded)
@@ -190,12 +198,7 @@ impl<S: Store> ByHand<S> {
         let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
         let cancellations = Cancellations::default();
         let cancelled = Stop { cancellations: &cancellations, fence: job.fence() };
-        let engine = Engine {
-            jobs: &self.node.store,
-            node: self.node.id,
-            largest: self.node.messages.limits.payload,
-            codecs: &self.node.messages.codecs,
-        };
+        let engine = Engine { messages: &self.node.messages, node: self.node.id };
         let attempt = Attempt { job: &job, context, engine, cancelled, slots: &slots };
         Ok(match worker::execute(&kind, attempt).await {
             Ending::Returned(ended) => ended,

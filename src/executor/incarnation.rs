@@ -27,7 +27,7 @@ use crate::message::MessageServices;
 use crate::message::local::{LocalExecutor, Offer};
 use crate::store::{Hint, JobStore, Store};
 
-/// How long a node that has nothing in hand waits for the database to note that it leaves.
+/// How long a node that has nothing in hand waits for the embedded database to note that it leaves.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What all tasks of one incarnation share.
@@ -139,8 +139,11 @@ impl<S: Store> Incarnation<S> {
         abort.abort();
         drop(node);
         let _ = tokio::time::timeout(LET_GO, helpers.wait()).await;
-        // With nothing in hand it has nothing to give back that is known of: nobody waits long for a database that does not answer.
-        let patience = if completed && in_flight.len() == 0 { IDLE } else { Duration::MAX };
+        // With nothing in hand it has nothing to give back that is known of, and on the embedded store no claim can be under way: that
+        // has one writer. So nobody waits long for somebody else's transaction there. On a server what a claim took whose answer got lost
+        // is given back at no attempt, and that may take its time.
+        let idle = completed && in_flight.len() == 0 && !store.writes_beside_transactions();
+        let patience = if idle { IDLE } else { Duration::MAX };
         if end == End::Stopped
             && tokio::time::timeout(patience, retire(&store, id, &in_flight, completed)).await.is_err()
         {

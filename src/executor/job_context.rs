@@ -16,7 +16,7 @@ pub struct JobContext<'a, A = (), S: Store = Postgres> {
     pub(super) job: &'a Job,
     pub(super) state: &'a A,
     pub(super) context: &'a mut Context<S>,
-    pub(super) engine: Engine<'a>,
+    pub(super) engine: Engine<'a, S>,
     pub(super) cancelled: Stop<'a>,
 }
 

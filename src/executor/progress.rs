@@ -1,6 +1,5 @@
 //! What a handler says about itself while it runs, and what it leaves when it is done.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -8,19 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::JobContext;
-use crate::codec::{Codecs, Label, Part};
+use crate::codec::{Label, Part};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{NodeId, Payload, check_numbers};
-use crate::store::{CHECKPOINT_MAX, JobStore, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
+use crate::message::MessageServices;
+use crate::store::{CHECKPOINT_MAX, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
 
-/// The engine behind a running handler.
-#[derive(Clone, Copy)]
-pub(super) struct Engine<'a> {
-    pub(super) jobs: &'a Arc<dyn JobStore>,
+/// The engine behind a running handler. Two words: it lies in the future of each job that runs.
+pub(super) struct Engine<'a, S: Store> {
+    pub(super) messages: &'a MessageServices<S>,
     pub(super) node: NodeId,
-    /// Longest payload, in bytes.
-    pub(super) largest: usize,
-    pub(super) codecs: &'a Codecs,
 }
 
 impl<A, S: Store> JobContext<'_, A, S> {
@@ -51,7 +47,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 json.get().len()
             )));
         }
-        let json = self.engine.codecs.keep_json(json, self.label(Part::Checkpoint))?;
+        let json = self.engine.messages.codecs.keep_json(json, self.label(Part::Checkpoint))?;
         self.record(ProgressUpdate { checkpoint: Some(json), ..ProgressUpdate::default() }).await
     }
 
@@ -60,10 +56,12 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// # Errors
     /// When it is not a `T`, or the database does not answer.
     pub async fn checkpoint<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
-        let Some(json) = self.engine.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint) else {
+        let Some(json) =
+            self.engine.messages.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint)
+        else {
             return Ok(None);
         };
-        let checkpoint = self.engine.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
+        let checkpoint = self.engine.messages.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
         checkpoint.decode().map(Some).map_err(|error| {
             Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
                 .with_source(error)
@@ -77,7 +75,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// # Errors
     /// When the value can't be JSON, or is longer than a payload may be.
     pub fn result<T: Serialize>(&mut self, value: &T) -> Result<()> {
-        let retention = self.engine.jobs.history_config().results;
+        let retention = self.engine.messages.jobs.history_config().results;
         self.result_for(value, retention)
     }
 
@@ -87,7 +85,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// As [`result`](Self::result).
     pub fn result_for<T: Serialize>(&mut self, value: &T, retention: Duration) -> Result<()> {
         let payload = self.to_json(value, "the result")?;
-        let (size, largest) = (payload.get().len(), self.engine.largest);
+        let (size, largest) = (payload.get().len(), self.engine.messages.limits.payload);
         if size > largest {
             return Err(Error::invalid(format!(
                 "the result of a {:?} job has {size} bytes; {largest} is the most (`database.max_payload`): store it elsewhere and \
@@ -95,7 +93,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 self.job.kind
             )));
         }
-        let payload = self.engine.codecs.keep_json(payload, self.label(Part::Result))?;
+        let payload = self.engine.messages.codecs.keep_json(payload, self.label(Part::Result))?;
         self.context.keep_result(NewResult { id: self.job.id, kind: self.job.kind.clone(), payload, retention });
         Ok(())
     }
@@ -108,12 +106,12 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let json = serde_json::value::to_raw_value(value).map_err(|error| {
             Error::invalid(format!("{what} of a {:?} job can't be written as JSON", self.job.kind)).with_source(error)
         })?;
-        check_numbers(json.get(), self.engine.largest)?;
+        check_numbers(json.get(), self.engine.messages.limits.payload)?;
         Ok(json)
     }
 
     async fn record(&mut self, update: ProgressUpdate) -> Result<()> {
-        let Engine { jobs, node, .. } = self.engine;
+        let Engine { messages: MessageServices { jobs, .. }, node } = self.engine;
         if self.context.has_transaction() && !jobs.writes_beside_transactions() {
             return Err(Error::invalid(
                 "progress can't be written while this context's transaction is open: the embedded database has one writer; say \

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
+use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::batch::BatchPlan;
 use super::cancellations::Stop;
 use super::middleware::Layer;
+use super::panic::catching;
 use super::progress::Engine;
 use super::{Command, JobContext, KindOptions};
 use crate::context::Context;
@@ -27,7 +29,7 @@ pub(super) type Ended = Result<Outcome, JobError>;
 pub(super) struct Attempt<'a, S: Store> {
     pub(super) job: &'a Job,
     pub(super) context: &'a mut Context<S>,
-    pub(super) engine: Engine<'a>,
+    pub(super) engine: Engine<'a, S>,
     pub(super) cancelled: Stop<'a>,
     /// What the attempt occupies. Whoever may go on when its future was dropped keeps a clone.
     pub(super) slots: &'a Arc<Slots>,
@@ -131,7 +133,11 @@ where
     R: Future<Output = Ended> + Send + 'static,
 {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
-        Box::pin((self.0)(attempt.job.clone()))
+        // The closure runs before there is a future that could be watched.
+        match catching(|| (self.0)(attempt.job.clone())) {
+            Ok(handler) => Box::pin(handler),
+            Err(panic) => Box::pin(ready(Err(panic))),
+        }
     }
 }
 

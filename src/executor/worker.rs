@@ -55,12 +55,7 @@ pub(super) fn run<S: Store>(
         }
         let mut conflicts = 0;
         loop {
-            let engine = Engine {
-                jobs: &node.store,
-                node: node.id,
-                largest: node.messages.limits.payload,
-                codecs: &node.messages.codecs,
-            };
+            let engine = Engine { messages: &node.messages, node: node.id };
             let mut context = node.messages.begin();
             let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };

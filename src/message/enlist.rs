@@ -104,6 +104,7 @@ impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
     /// was written, and it goes on.
     pub async fn flush(mut self) -> Result<Flushed> {
         self.flushing = true;
+        self.collected.encode()?;
         make_room(&self.store, self.collected.messages(), self.when_full, true).await?;
         self.plan();
         let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
@@ -119,6 +120,7 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock.
     pub fn flush(mut self) -> Result<Flushed> {
         self.flushing = true;
+        self.collected.encode()?;
         crate::store::sqlite::refuse_full(self.transaction, self.collected.messages())?;
         self.plan();
         let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;

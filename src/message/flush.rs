@@ -104,6 +104,7 @@ impl Flush {
     }
 
     pub(super) async fn within(&mut self, transaction: &mut impl UnitOfWork) -> Result<()> {
+        self.collected.encode()?;
         make_room(&*self.means.jobs, self.collected.messages(), self.when_full, true).await?;
         let (handover, preclaim) = self.plan();
         let inserted = transaction.insert(self.collected.messages(), preclaim.as_ref()).await?;
@@ -112,6 +113,7 @@ impl Flush {
     }
 
     pub(super) async fn alone(&mut self) -> Result<()> {
+        self.collected.encode()?;
         make_room(&*self.means.jobs, self.collected.messages(), self.when_full, false).await?;
         let (handover, preclaim) = self.plan();
         let messages = self.collected.messages();

@@ -1,13 +1,9 @@
-use std::error::Error as StdError;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use crate::error::{Error, Result};
+use crate::error::{BoxError, Error, Result};
 use crate::job::{Job, NewJob};
-
-/// Any error: what a send hook may refuse a job with. `"no tenant".into()` makes one of a text.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 type Hook = dyn Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync;
 

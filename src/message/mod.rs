@@ -34,7 +34,6 @@ pub use self::amqp::{AmqpMessageService, AmqpMessageServiceFactory};
 pub use self::db::{DbMessageService, DbMessageServiceFactory};
 pub use self::enlist::{Enlisted, Flushed};
 pub use self::handoff::{Handoff, WentTo};
-pub use self::hooks::BoxError;
 pub(crate) use self::hooks::{AfterCommit, Hooks};
 pub use self::results::Awaited;
 pub use self::room::WhenFull;
@@ -42,6 +41,7 @@ pub use self::schedules::ScheduleService;
 pub use self::services::MessageServices;
 pub(crate) use self::wakeup::WakeUp;
 use crate::codec::Codecs;
+pub use crate::error::BoxError;
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, Limits, NewJob};
 use crate::store::Store;
@@ -88,18 +88,32 @@ pub(crate) struct Collected {
     limits: Limits,
     codecs: Codecs,
     messages: Vec<JobMessage>,
+    /// So many of them are as they are to be stored.
+    encoded: usize,
 }
 
 impl Collected {
     pub(crate) fn new(limits: Limits, codecs: Codecs) -> Self {
-        Self { limits, codecs, messages: Vec::new() }
+        Self { limits, codecs, messages: Vec::new(), encoded: 0 }
     }
 
     pub(crate) fn send(&mut self, job: NewJob) -> Result<JobId> {
-        let message = self.codecs.message(job.validate(self.limits)?)?;
+        let message = job.validate(self.limits)?;
         let id = message.id;
         self.messages.push(message);
         Ok(id)
+    }
+
+    /// Makes them what is to be stored. At the flush and not before: what is looked at until then is plain, and what is rolled back was
+    /// never encoded.
+    pub(crate) fn encode(&mut self) -> Result<()> {
+        if !self.codecs.is_empty() {
+            for message in &mut self.messages[self.encoded..] {
+                self.codecs.message(message)?;
+                self.encoded += 1;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn messages(&self) -> &[JobMessage] {
@@ -111,6 +125,7 @@ impl Collected {
     }
 
     pub(crate) fn take(&mut self) -> Vec<JobMessage> {
+        self.encoded = 0;
         std::mem::take(&mut self.messages)
     }
 }

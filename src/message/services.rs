@@ -105,11 +105,11 @@ impl<S: Store> MessageServices<S> {
         Ok(self)
     }
 
-    /// Keeps the content of jobs as this codec makes it. Called again, the next one encodes what those before it have made. All programs
-    /// on a database should have the same, executors above all.
+    /// Keeps the content of jobs as this codec makes it. Called again, the next one encodes what those before it have made: add
+    /// `Seal` last. All programs on a database should have the same, executors above all.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec) -> Self {
-        self.codecs = self.codecs.and(Arc::new(codec));
+        self.codecs = self.codecs.and(Arc::new(codec), self.limits.payload);
         self.open_with_what_is_set();
         self
     }

@@ -11,6 +11,10 @@ use crate::job::JobId;
 /// How many dead letters are looked at: the newest. Their reasons are compared here and not in the database, because only so are
 /// "order 17 not found" and "order 18 not found" the same on every store; the bound keeps that from taking long.
 pub(crate) const SCANNED: usize = 100_000;
+/// How a text begins that a codec has made.
+pub(crate) const ENCODED: &str = "[encoded ";
+/// What their group is called.
+const ENCODED_GROUP: &str = "encoded: each by itself tells its error (`jobs show`)";
 /// Longest text of a group, in bytes.
 const TEXT_MAX: usize = 200;
 
@@ -55,7 +59,8 @@ impl Grouping {
     /// Adds `group.count` dead letters, whose text is not yet normalised.
     pub(crate) fn add(&mut self, mut group: DeadGroup) {
         self.scanned += group.count;
-        group.error = normalise(&group.error);
+        // No two of these are alike, and what they say only who has the key can tell.
+        group.error = if group.error.starts_with(ENCODED) { ENCODED_GROUP.to_owned() } else { normalise(&group.error) };
         let key = (group.kind.clone(), group.queue.clone(), group.error.clone());
         let known = self.groups.entry(key).or_insert_with(|| DeadGroup { count: 0, ..group.clone() });
         known.count += group.count;

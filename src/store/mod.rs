@@ -58,6 +58,7 @@ pub use self::claiming::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart};
 pub use self::clock::{Ahead, Clock, LONGEST_HOLD};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
+pub(crate) use self::groups::ENCODED;
 pub use self::groups::{DeadGroup, DeadGroups, normalise};
 pub use self::hint::{Hint, HintStream};
 pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::place::Place;
 use super::{Inline, Runner, Stored};
+use crate::codec::Codec;
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::executor::{CommandExecutor, ExecutorBuilder};
@@ -93,6 +94,13 @@ impl<S: TestStore> TestDatabase<S> {
         &self.messages
     }
 
+    /// Its jobs are kept as this codec makes them, as with [`MessageServices::with_codec`]. What is asserted about is plain.
+    #[must_use]
+    pub fn with_codec(mut self, codec: impl Codec) -> Self {
+        self.messages = self.messages.with_codec(codec);
+        self
+    }
+
     /// How to connect to it: for the application's own pool, or for a second process.
     pub fn config(&self) -> &DatabaseConfig {
         &self.config
@@ -127,7 +135,7 @@ impl<S: TestStore> TestDatabase<S> {
             let part = jobs.list(&JobFilter::default(), &page).await?;
             for job in &part {
                 if let Some(detail) = jobs.show(job.id).await? {
-                    messages.push(message(detail)?);
+                    messages.push(message(self.messages.codecs.detail(detail))?);
                 }
             }
             match part.last() {

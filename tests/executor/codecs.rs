@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobwright::codec::{Gzip, Seal, SealKey};
-use jobwright::store::JobState;
 use jobwright::store::schedules::PutOutcome;
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{
     Awaited, BatchOptions, CommandExecutor, JobError, JobId, KindOptions, MessageServices, NewJob, NewSchedule,
     Outcome, RetryPolicy, Schedule, Unique,
@@ -83,6 +83,25 @@ pub(crate) async fn nothing_of_a_sealed_job_is_stored_in_plain<W: World>(db: &W)
     assert_eq!(shown.payload.decode::<String>().unwrap(), SECRET);
     let (_, reason) = shown.dead.unwrap();
     assert!(reason.contains(SECRET) && shown.errors[0].error.contains(SECRET), "{reason}");
+    executor.shutdown(PATIENCE).await.unwrap();
+}
+
+/// They can't be told apart without a key, and are no reason for a list of thousands.
+pub(crate) async fn dead_letters_with_sealed_errors_are_one_group<W: World>(db: &W) {
+    let messages = db.messages().await.with_codec(Seal::new(key("one")));
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle("pay", |_| async { Err(JobError::fatal(format!("the card {SECRET} was refused"))) })
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        let id = messages.send(NewJob::json("pay", SECRET)).await.unwrap();
+        db.reaches(id, JobState::Dead).await;
+    }
+    let found = messages.admin().dead_groups(&JobFilter::default(), 10).await.unwrap();
+    let [group] = found.groups.as_slice() else { panic!("{found:?}") };
+    assert_eq!((group.count, group.error.starts_with("encoded")), (2, true), "{group:?}");
     executor.shutdown(PATIENCE).await.unwrap();
 }
 

@@ -154,6 +154,27 @@ pub(crate) async fn a_panic_is_a_failure_that_names_its_place<W: World>(db: &W) 
     assert!(fails(db, job(1), |_| Ok(Outcome::Done)).await.is_none());
 }
 
+/// A closure may do something before it has a future that could be watched.
+#[expect(clippy::manual_assert, reason = "the panic stands outside of the future")]
+pub(crate) async fn a_panic_before_there_is_a_future_is_one_too<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle("fails", |job| {
+            if job.attempt > 0 {
+                panic!("all is lost");
+            }
+            async { Ok(Outcome::Done) }
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("fails", &()).max_attempts(1)).await.unwrap();
+    let dead = end_of(db, id).await.unwrap();
+    assert!(errors(&dead)[0].1.contains("all is lost"), "{dead:?}");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 pub(crate) async fn a_panic_of_a_blocking_handler_is_one_too<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())

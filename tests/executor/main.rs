@@ -69,6 +69,7 @@ cases! {
     codecs {
         nothing_of_a_sealed_job_is_stored_in_plain
         a_key_that_is_missing_costs_an_attempt_and_no_job
+        dead_letters_with_sealed_errors_are_one_group
         a_schedule_that_is_put_again_is_unchanged_until_the_key_changes
         unique_jobs_are_compared_before_they_are_encoded
         batches_see_plain_payloads_and_lose_only_what_can_not_be_read
@@ -141,6 +142,7 @@ cases! {
         errors_say_whether_to_try_again
         the_retry_policy_sets_the_delay
         a_panic_is_a_failure_that_names_its_place
+        a_panic_before_there_is_a_future_is_one_too
         a_panic_of_a_blocking_handler_is_one_too
         a_timeout_is_a_failure
         a_payload_nobody_can_read_ends_as_a_dead_letter

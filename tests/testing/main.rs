@@ -9,6 +9,7 @@ mod databases;
 mod inline;
 mod kit;
 mod running;
+mod sealed;
 mod sent;
 
 /// A test for each case, run against one kind of database.

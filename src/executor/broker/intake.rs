@@ -123,9 +123,9 @@ async fn take_in<S: Store>(
 
 /// As it is to be stored. Its digest was taken before: what is sent twice is one job, and no two contents are encoded alike.
 fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission, Refusal> {
-    let Submission { message, digest } = submission;
-    let message = node.messages.codecs.message(message).map_err(|error| Refusal::not_stored(&error))?;
-    Ok(Submission { message, digest })
+    let mut submission = submission;
+    node.messages.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
+    Ok(submission)
 }
 
 /// Stores them and acks what is stored. Returns which are not, and why, in their order.

@@ -90,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "idle-nodes-wait-for-the-database",
         "src/executor/incarnation.rs",
-        "if completed && in_flight.len() == 0 { IDLE } else { Duration::MAX };",
-        "if completed && in_flight.len() == 0 && !$on { IDLE } else { Duration::MAX };",
+        "let patience = if idle { IDLE } else { Duration::MAX };",
+        "let patience = if idle && !$on { IDLE } else { Duration::MAX };",
         "binary(access) & test(/an_idle_worker_stops_at_once/)",
     ),
     of(

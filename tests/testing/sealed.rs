@@ -1,0 +1,51 @@
+//! A codec of the program's own does not stand between a test and what it says.
+
+use jobwright::codec::{Seal, SealKey};
+use jobwright::store::{JobFilter, Page};
+use jobwright::testing::{End, TestDatabase, assert_sent};
+use jobwright::{Job, JobError, NewJob, Outcome};
+
+use crate::kit::Kit;
+
+async fn sealed<S: Kit>() -> Option<TestDatabase<S>> {
+    let key: [u8; 32] = std::array::from_fn(|position| position as u8);
+    Some(S::database().await?.with_codec(Seal::new(SealKey::new("k", key).unwrap())))
+}
+
+/// What is stored is sealed; what was sent, what a handler got and what went wrong are told in plain.
+async fn a_test_sees_plain_content<S: Kit>() {
+    let Some(db) = sealed::<S>().await else { return };
+    let mut cx = db.messages().begin();
+    cx.send(NewJob::json("pay", "4111")).unwrap();
+    assert_sent(&cx).json("4111").once();
+    cx.commit().await.unwrap();
+    assert_sent(&db.sent().await.unwrap()).kind("pay").json("4111").once();
+    let stored = db.messages().jobs().list(&JobFilter::default(), &Page::default()).await.unwrap();
+    let stored = db.messages().jobs().show(stored[0].id).await.unwrap().unwrap();
+    assert_eq!(stored.payload.content_type(), "application/jose");
+
+    let mut runner = db
+        .runner(|executor| {
+            executor.handle("pay", |job: Job| async move {
+                let card: String = job.payload.decode()?;
+                if card == "4111" { Err(JobError::fatal("refused: 4111")) } else { Ok(Outcome::Done) }
+            })
+        })
+        .await
+        .unwrap();
+    let summary = runner.drain().await.unwrap();
+    let ran = &summary.ran[0];
+    assert_eq!(ran.job.payload.decode::<String>().unwrap(), "4111");
+    assert_eq!(ran.end, End::Dead("refused: 4111".to_owned()));
+}
+
+#[tokio::test]
+async fn a_test_sees_plain_content_on_postgres() {
+    a_test_sees_plain_content::<jobwright::Postgres>().await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_test_sees_plain_content_on_sqlite() {
+    a_test_sees_plain_content::<jobwright::Sqlite>().await;
+}
