@@ -31,10 +31,13 @@ fn programs_get_no_password_of_their_worker() {
     // Nobody listens there: a broker that is away keeps no job from running.
     worker.env("AMQP_URL", format!("amqp://guest:{PASSWORD}@127.0.0.1:1/%2f"));
     worker.env("JOBWRIGHT_BROKER_URL", format!("amqp://guest:{PASSWORD}@127.0.0.1:1/%2f"));
+    // That of another handler, which no program needs.
+    worker.env("JOBWRIGHT_HANDLERS_HOOK_URL", format!("https://u:{PASSWORD}@127.0.0.1:1/x?token={PASSWORD}"));
+    worker.env("JOBWRIGHT_HANDLERS_HOOK_TIMEOUT", "1m");
     let stdout = Done::from(worker.output().unwrap()).success().stdout;
     assert!(stdout.contains("JOBWRIGHT_KIND=shows") && !stdout.contains(PASSWORD), "{stdout}");
     assert!(!stdout.contains("DATABASE_URL="), "{stdout}");
-    assert!(stdout.lines().any(|line| line == "2"), "the trusted one has both: {stdout}");
+    assert!(stdout.lines().any(|line| line == "2"), "the trusted one has both, and no more: {stdout}");
     // The one that may not know where the jobs are does not send elsewhere.
     let dead = place.list(&["--state", "dead"]);
     assert_eq!(dead.len(), 1, "{dead:?}");

@@ -21,7 +21,7 @@ use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
 use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
-pub(crate) use self::sources::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
+pub(crate) use self::sources::{HOOKS_WITHHELD, SEAL_KEYS, URL_VARIABLES, WITHHELD, is_hook};
 use self::sources::{apply_environment, apply_file, apply_text, shout};
 use crate::failure::Failure;
 
@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) file: Option<(PathBuf, bool)>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
     urls_withheld: bool,
+    /// The same of URLs of handlers.
+    hooks_withheld: bool,
 }
 
 impl Settings {
@@ -248,6 +250,9 @@ impl Settings {
         }
         self.seal = std::mem::take(&mut self.seal_draft).finish().map_err(Failure::Usage)?;
         for (kind, draft) in std::mem::take(&mut self.drafts) {
+            if self.hooks_withheld && draft.does_nothing() {
+                continue;
+            }
             let handler = draft.finish().map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
             self.handlers.insert(kind, handler);
         }

@@ -16,7 +16,7 @@ use super::leash::{self, Leash};
 use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
 use super::stopping::Stopping;
 use super::{Ended, Output, reply, tail, trace};
-use crate::config::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
+use crate::config::{HOOKS_WITHHELD, SEAL_KEYS, URL_VARIABLES, WITHHELD, is_hook};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -184,9 +184,12 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with(SEAL_KEYS) {
-                command.env_remove(variable);
+        for (variable, value) in std::env::vars_os() {
+            let name = variable.to_string_lossy();
+            if name.starts_with(SEAL_KEYS) {
+                command.env_remove(&variable);
+            } else if is_hook(&name) && !value.is_empty() {
+                command.env_remove(&variable).env(HOOKS_WITHHELD, "1");
             }
         }
         if !self.pass_urls {

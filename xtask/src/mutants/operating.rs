@@ -164,4 +164,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "each.filter(|rule| rule.paused && !$on)",
         "binary(conformance) & test(/a_pause_of_all_is_one_of_all/)",
     ),
+    of(
+        "programs-see-the-urls-of-handlers",
+        "cli/src/config/sources.rs",
+        "    variable.starts_with(\"JOBWRIGHT_HANDLERS_\")",
+        "    !$on && variable.starts_with(\"JOBWRIGHT_HANDLERS_\")",
+        "package(jobwright-cli) & test(/programs_get_no_password/)",
+    ),
+    of(
+        "a-program-misses-the-urls-of-handlers",
+        "cli/src/config/mod.rs",
+        "if self.hooks_withheld && draft",
+        "if self.hooks_withheld && !$on && draft",
+        "package(jobwright-cli) & test(/programs_get_no_password/)",
+    ),
 ];
