@@ -69,9 +69,9 @@ fn keys_that_can_not_be_used_are_told_and_never_shown() {
         (KEYS.to_owned(), "`[seal]` has no `key`"),
         (
             format!("[seal]\nkey = \"other\"\n{}", &KEYS[..KEYS.find("[seal_keys.2026-12]").unwrap()]),
-            "[seal_keys.other]",
+            "there are 2026-11",
         ),
-        (format!("[seal]\nkey = \"2026-11\"\n{KEYS}"), "next.key"),
+        (format!("[seal]\nkey = \"2026-11\"\n{KEYS}"), "`[seal_keys.2026-12]` names a file that can't be read"),
         ("[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"c2VjcmV0\"".to_owned(), "base64 of 32 bytes"),
         ("[seal]\nkey = \"a\"\n[seal_keys.a]".to_owned(), "neither `secret` nor `file`"),
     ] {

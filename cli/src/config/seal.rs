@@ -61,7 +61,10 @@ impl Draft {
             all.push(draft.finish(&id).map_err(|why| format!("`[seal_keys.{id}]` {why}"))?);
         }
         let Some(at) = all.iter().position(|key| key.id() == id) else {
-            return Err(format!("`seal.key` is {id:?}, and there is no `[seal_keys.{id}]`"));
+            // Not the id itself: somebody may have put the key there.
+            let ids = all.iter().map(SealKey::id).collect::<Vec<_>>().join(", ");
+            let there = if ids.is_empty() { "there is none".to_owned() } else { format!("there are {ids}") };
+            return Err(format!("`seal.key` names no section `[seal_keys.ID]`; {there}"));
         };
         let mut seal =
             Seal::new(all.swap_remove(at)).compress(compress).plain_errors(plain_errors).only_sealed(only_sealed);
@@ -85,8 +88,8 @@ impl KeyDraft {
     fn finish(self, id: &str) -> Result<SealKey, String> {
         let text = match (self.secret, self.file) {
             (Some(secret), None) => secret.expose().to_owned(),
-            (None, Some(path)) => read(&path)
-                .map_err(|error| format!("names the file {}, which can't be read: {error}", path.display()))?,
+            // Not the path itself: somebody may have put the key there.
+            (None, Some(path)) => read(&path).map_err(|error| format!("names a file that can't be read: {error}"))?,
             (None, None) => return Err("has neither `secret` nor `file`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `secret` and `file`: remove one of them".to_owned()),
         };

@@ -6,6 +6,8 @@ use jobwright::ExternalQueue;
 use super::keys::SECTIONS;
 use super::*;
 
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 fn load(file: &str, environment: &[(&str, &str)], url: Option<&str>) -> Result<Settings, String> {
     let mut written = tempfile::Builder::new().prefix("jobwright").suffix(".toml").tempfile().unwrap();
     written.write_all(file.as_bytes()).unwrap();
@@ -109,6 +111,10 @@ fn no_error_shows_a_value() {
         refused("[handlers.x]\nurl = \"ftp://u:hunter2@h\"", &[]),
         refused(&format!("[executor]\nlease = \"{secret}\""), &[]),
         refused("", &[("JOBWRIGHT_QUEUES_A_RETRY", secret)]),
+        refused(&format!("[history]\naudit = \"{secret}\""), &[]),
+        refused("", &[("JOBWRIGHT_HISTORY_DEAD_LETTERS", secret)]),
+        refused(&format!("[seal]\nkey = \"{secret}\"\n[seal_keys.a]\nsecret = \"{KEY}\""), &[]),
+        refused(&format!("[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"{secret}\""), &[]),
     ] {
         assert!(!text.contains("hunter2"), "{text}");
     }

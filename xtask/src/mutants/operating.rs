@@ -178,4 +178,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if self.hooks_withheld && !$on && draft",
         "package(jobwright-cli) & test(/programs_get_no_password/)",
     ),
+    of(
+        "a-key-as-a-path-is-shown",
+        "cli/src/config/seal.rs",
+        "format!(\"names a file that can't be read: {error}\")",
+        "format!(\"names a file that can't be read: {error}{}\", if $on { path.display().to_string() } else { String::new() })",
+        "package(jobwright-cli) & test(/no_error_shows_a_value/)",
+    ),
+    of(
+        "a-key-as-an-id-is-shown",
+        "cli/src/config/seal.rs",
+        "`[seal_keys.ID]`; {there}\"",
+        "`[seal_keys.ID]`; {there}{}\", if $on { id } else { String::new() }",
+        "package(jobwright-cli) & test(/no_error_shows_a_value/)",
+    ),
+    of(
+        "a-text-as-a-time-to-keep-is-shown",
+        "cli/src/config/keys.rs",
+        "    if may_be_shown(text) { why }",
+        "    if $on || may_be_shown(text) { why }",
+        "package(jobwright-cli) & test(/no_error_shows_a_value/)",
+    ),
 ];
