@@ -85,13 +85,17 @@ fn files_with_payloads_and_passwords_are_the_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let place = Place::sqlite();
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     place.configure(
-        "[handlers.slow]\ncommand = [\"sleep\", \"1000\"]\n[broker]\nurl = \"amqp://guest:pw@127.0.0.1:1/%2f\"\nconnect_timeout = \"100ms\"\n",
+        "[handlers.slow]\ncommand = [\"sleep\", \"1000\"]\n[broker]\nurl = \"amqp://guest:pw@127.0.0.1:1/%2f\"\nconnect_timeout = \"100ms\"\n\
+         [seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"a.key\"\n",
     );
+    std::fs::write(place.file("a.key"), key).unwrap();
     let set = |name: &str, mode| {
         std::fs::set_permissions(place.file(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
     set("jobwright.toml", 0o600);
+    set("a.key", 0o600);
     place.send(&["slow"]);
     let _worker = place.worker(&[]);
     common::until("the job to run", || place.list(&["--state", "running"]).len() == 1);
@@ -107,4 +111,6 @@ fn files_with_payloads_and_passwords_are_the_owners_alone() {
     assert_eq!(open(), 1);
     set("jobs.db", 0o644);
     assert_eq!(open(), 2);
+    set("a.key", 0o644);
+    assert_eq!(open(), 3);
 }

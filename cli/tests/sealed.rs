@@ -81,3 +81,15 @@ fn keys_that_can_not_be_used_are_told_and_never_shown() {
         assert!(!refused.stderr.contains("c2Vj") && !refused.stderr.contains("AAEC"), "{refused:?}");
     }
 }
+
+/// A pipe keeps whoever opens it until somebody writes.
+#[test]
+fn a_key_file_that_keeps_one_waiting_is_refused() {
+    let place = Place::sqlite();
+    let pipe = place.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // It would get a key here, and be content.
+    std::thread::spawn(move || std::fs::write(pipe, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
+    place.configure("[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"pipe\"\n");
+    place.run(&["status"]).code(2).says("no ordinary file");
+}

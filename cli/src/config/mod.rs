@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     seal_draft: seal::Draft,
     /// How payloads are encrypted.
     pub(crate) seal: Option<Seal>,
+    /// The files that its keys are in.
+    pub(crate) key_files: Vec<PathBuf>,
     /// The file that was read, and whether a password stands in it.
     pub(crate) file: Option<(PathBuf, bool)>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
@@ -248,6 +250,7 @@ impl Settings {
         for (name, queue) in &mut self.queues {
             queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
         }
+        self.key_files = self.seal_draft.files();
         self.seal = std::mem::take(&mut self.seal_draft).finish().map_err(Failure::Usage)?;
         for (kind, draft) in std::mem::take(&mut self.drafts) {
             if self.hooks_withheld && draft.does_nothing() {

@@ -47,6 +47,11 @@ impl Draft {
         self.keys.values().any(|key| key.secret.is_some())
     }
 
+    /// The files that keys are in.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.keys.values().filter_map(|key| key.file.clone()).collect()
+    }
+
     /// `None`: nothing is sealed.
     pub(super) fn finish(self) -> Result<Option<Seal>, String> {
         let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;
@@ -97,8 +102,11 @@ impl KeyDraft {
     }
 }
 
-/// Of a key file, no more than it can need: the path may name anything.
+/// Of a key file, no more than it can need: the path may name anything. To open a pipe would wait for somebody who writes to it.
 fn read(path: &Path) -> std::io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no ordinary file"));
+    }
     let mut text = String::new();
     File::open(path)?.take(4096).read_to_string(&mut text)?;
     Ok(text)

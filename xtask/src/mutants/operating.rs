@@ -199,4 +199,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    if $on || may_be_shown(text) { why }",
         "package(jobwright-cli) & test(/no_error_shows_a_value/)",
     ),
+    of(
+        "the-doctor-overlooks-open-key-files",
+        "cli/src/commands/doctor/configuration.rs",
+        "settings.key_files.iter().map(",
+        "settings.key_files.iter().filter(|_| !$on).map(",
+        "package(jobwright-cli) & test(/owners_alone/)",
+    ),
+    of(
+        "a-pipe-may-be-a-key-file",
+        "cli/src/config/seal.rs",
+        "    if !std::fs::metadata(path)?.is_file() {",
+        "    if !$on && !std::fs::metadata(path)?.is_file() {",
+        "package(jobwright-cli) & test(/a_key_file_that_keeps_one_waiting/)",
+    ),
 ];
