@@ -97,8 +97,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "the-doctor-overlooks-what-nobody-could-read",
         "cli/src/commands/doctor/engine.rs",
-        "    if found.scanned == 0 {",
-        "    if $on || found.scanned == 0 {",
+        "filter(|group| group.error.starts_with(UNREADABLE))",
+        "filter(|group| !$on && group.error.starts_with(UNREADABLE))",
         "package(jobwright-cli) & test(/jobs_that_nobody_could_read/)",
     ),
     of(
@@ -212,5 +212,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    if !std::fs::metadata(path)?.is_file() {",
         "    if !$on && !std::fs::metadata(path)?.is_file() {",
         "package(jobwright-cli) & test(/a_key_file_that_keeps_one_waiting/)",
+    ),
+    of(
+        "the-doctor-reads-can-not-be-read-anywhere",
+        "cli/src/commands/doctor/engine.rs",
+        "group.error.starts_with(UNREADABLE)",
+        "($on || group.error.starts_with(UNREADABLE))",
+        "package(jobwright-cli) & test(/jobs_that_nobody_could_read/)",
     ),
 ];
