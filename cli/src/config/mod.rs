@@ -156,11 +156,11 @@ impl Settings {
         }
     }
 
-    /// The name that a part of a variable means: that of the file if it looks the same in capitals.
+    /// The name that a part of a variable means: one that is known and looks the same in capitals.
     fn named(&self, section: &str, shouted: &str) -> String {
         let known: Vec<&String> = match section {
             "queues" => self.queues.keys().collect(),
-            "seal_keys" => self.seal_draft.keys.keys().collect(),
+            "seal_keys" => self.seal_draft.ids().collect(),
             SUBMIT_RULES => self.broker.submit_rules.iter().flatten().map(|(user, _)| user).collect(),
             _ => self.drafts.keys().collect(),
         };

@@ -47,6 +47,11 @@ impl Draft {
         self.keys.values().any(|key| key.secret.is_some())
     }
 
+    /// All that are named. That of the key that seals too: a variable names it before others hold the keys.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &String> {
+        self.keys.keys().chain(&self.key)
+    }
+
     /// The files that keys are in.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.keys.values().filter_map(|key| key.file.clone()).collect()

@@ -233,3 +233,14 @@ fn a_program_without_its_workers_urls_uses_no_other_database() {
     load("[database]\nurl = \"sqlite:own.db\"", &inside, None).unwrap();
     load("", &inside, Some("sqlite:flag.db")).unwrap();
 }
+
+/// Variables have no `-` and no small letters.
+#[test]
+fn the_key_that_seals_may_have_any_id_though_both_come_from_the_environment() {
+    let key = ("JOBWRIGHT_SEAL_KEYS_2026_11_SECRET", KEY);
+    load("", &[key, ("JOBWRIGHT_SEAL_KEY", "2026-11")], None).unwrap();
+    load("[seal]\nkey = \"2026-11\"", &[key], None).unwrap();
+    // One that only opens has its id from the file.
+    let others = [("JOBWRIGHT_SEAL_KEY", "a"), ("JOBWRIGHT_SEAL_KEYS_A_SECRET", KEY), key];
+    load("[seal_keys.2026-11]", &others, None).unwrap();
+}

@@ -220,4 +220,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "($on || group.error.starts_with(UNREADABLE))",
         "package(jobwright-cli) & test(/jobs_that_nobody_could_read/)",
     ),
+    of(
+        "variables-know-no-id-of-the-key-that-seals",
+        "cli/src/config/seal.rs",
+        "self.keys.keys().chain(&self.key)",
+        "self.keys.keys().chain(self.key.iter().filter(|_| !$on))",
+        "package(jobwright-cli) & test(/the_key_that_seals_may_have_any_id/)",
+    ),
 ];
