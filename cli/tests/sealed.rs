@@ -93,3 +93,29 @@ fn a_key_file_that_keeps_one_waiting_is_refused() {
     place.configure("[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"pipe\"\n");
     place.run(&["status"]).code(2).says("no ordinary file");
 }
+
+#[test]
+fn a_program_that_sends_needs_its_keys_in_files() {
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let program = concat!("program=", env!("CARGO_BIN_EXE_jobwright"));
+    let sends =
+        "[handlers.sends]\ncommand = [\"sh\", \"-c\", \"$JOBWRIGHT_HEADER_PROGRAM send child\"]\npass_urls = true\n";
+    let place = Place::sqlite();
+    place.configure(sends);
+    std::fs::write(place.file("a.key"), key).unwrap();
+    let run = |variable: &str, value: &str| {
+        let with_key = |args: &[&str]| {
+            let mut command = place.command(args);
+            command.env("JOBWRIGHT_SEAL_KEY", "a").env("JOBWRIGHT_SEAL_PLAIN_ERRORS", "true").env(variable, value);
+            Done::from(command.output().unwrap()).success();
+        };
+        with_key(&["send", "sends", "--header", program, "--max-attempts", "1"]);
+        with_key(&["worker", "--drain"]);
+    };
+    run("JOBWRIGHT_SEAL_KEYS_A_SECRET", key);
+    let dead = place.list(&["--state", "dead"]);
+    assert_eq!((dead.len(), place.list(&["--kind", "child"]).len()), (1, 0), "{dead:?}");
+    assert!(dead[0].to_string().contains("its worker keeps keys to itself"), "{dead:?}");
+    run("JOBWRIGHT_SEAL_KEYS_A_FILE", "a.key");
+    assert_eq!((place.list(&["--state", "dead"]).len(), place.list(&["--kind", "child"]).len()), (1, 1));
+}

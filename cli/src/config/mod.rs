@@ -21,7 +21,7 @@ use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
 use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
-pub(crate) use self::sources::{HOOKS_WITHHELD, SEAL_KEYS, URL_VARIABLES, WITHHELD, is_hook};
+pub(crate) use self::sources::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 use self::sources::{apply_environment, apply_file, apply_text, shout};
 use crate::failure::Failure;
 
@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) file: Option<(PathBuf, bool)>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
     urls_withheld: bool,
+    /// The same of keys.
+    keys_withheld: bool,
     /// The same of URLs of handlers.
     hooks_withheld: bool,
 }
@@ -251,6 +253,13 @@ impl Settings {
             queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
         }
         self.key_files = self.seal_draft.files();
+        if self.keys_withheld && self.seal_draft.lacks_key() {
+            return Err(Failure::Usage(
+                "a key is missing, and this is called by the handler of a job; its worker keeps keys to itself: name the key by \
+                 `[seal_keys.ID] file`"
+                    .to_owned(),
+            ));
+        }
         self.seal = std::mem::take(&mut self.seal_draft).finish().map_err(Failure::Usage)?;
         for (kind, draft) in std::mem::take(&mut self.drafts) {
             if self.hooks_withheld && draft.does_nothing() {

@@ -57,6 +57,12 @@ impl Draft {
         self.keys.values().filter_map(|key| key.file.clone()).collect()
     }
 
+    /// There is not all that it takes to seal and to open.
+    pub(super) fn lacks_key(&self) -> bool {
+        let is_there = |id| self.keys.contains_key(id);
+        !self.key.as_ref().is_some_and(is_there) || self.keys.values().any(KeyDraft::is_empty)
+    }
+
     /// `None`: nothing is sealed.
     pub(super) fn finish(self) -> Result<Option<Seal>, String> {
         let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;
@@ -93,6 +99,10 @@ impl KeyDraft {
             _ => return Err("this program does not know what to do with it".to_owned()),
         }
         Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.secret.is_none() && self.file.is_none()
     }
 
     fn finish(self, id: &str) -> Result<SealKey, String> {

@@ -244,3 +244,14 @@ fn the_key_that_seals_may_have_any_id_though_both_come_from_the_environment() {
     let others = [("JOBWRIGHT_SEAL_KEY", "a"), ("JOBWRIGHT_SEAL_KEYS_A_SECRET", KEY), key];
     load("[seal_keys.2026-11]", &others, None).unwrap();
 }
+
+/// Or it would store in plain what is to be sealed, or say that nobody configured a key.
+#[test]
+fn a_program_without_its_workers_keys_is_told_so() {
+    let inside = ("JOBWRIGHT_KEYS_WITHHELD", "1");
+    for file in ["", "[seal]\nkey = \"a\"", "[seal]\nkey = \"a\"\n[seal_keys.a]"] {
+        let text = refused(file, &[inside]);
+        assert!(text.contains("keeps keys to itself") && text.contains("`[seal_keys.ID] file`"), "{text}");
+    }
+    load(&format!("[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"{KEY}\""), &[inside], None).unwrap();
+}

@@ -16,7 +16,7 @@ use super::leash::{self, Leash};
 use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
 use super::stopping::Stopping;
 use super::{Ended, Output, reply, tail, trace};
-use crate::config::{HOOKS_WITHHELD, SEAL_KEYS, URL_VARIABLES, WITHHELD, is_hook};
+use crate::config::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -184,11 +184,12 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
-        for (variable, value) in std::env::vars_os() {
+        // An empty variable is as good as none.
+        for (variable, _) in std::env::vars_os().filter(|(_, value)| !value.is_empty()) {
             let name = variable.to_string_lossy();
-            if name.starts_with(SEAL_KEYS) {
-                command.env_remove(&variable);
-            } else if is_hook(&name) && !value.is_empty() {
+            if is_key(&name) {
+                command.env_remove(&variable).env(KEYS_WITHHELD, "1");
+            } else if is_hook(&name) {
                 command.env_remove(&variable).env(HOOKS_WITHHELD, "1");
             }
         }

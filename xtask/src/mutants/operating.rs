@@ -227,4 +227,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "self.keys.keys().chain(self.key.iter().filter(|_| !$on))",
         "package(jobwright-cli) & test(/the_key_that_seals_may_have_any_id/)",
     ),
+    of(
+        "a-program-is-not-told-that-keys-were-kept",
+        "cli/src/config/mod.rs",
+        "if self.keys_withheld && self",
+        "if !$on && self.keys_withheld && self",
+        "package(jobwright-cli) & test(/a_program_that_sends_needs_its_keys|a_program_without_its_workers_keys/)",
+    ),
+    of(
+        "programs-see-keys",
+        "cli/src/config/sources.rs",
+        "    variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
+        "    !$on && variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
+        "package(jobwright-cli) & test(/sealed_jobs_are_read_by_programs|a_program_that_sends_needs_its_keys/)",
+    ),
 ];
