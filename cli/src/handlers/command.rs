@@ -61,7 +61,9 @@ enum Finished {
 /// Why a program was asked to end.
 enum Asked {
     Timeout(Duration),
-    /// Its job was cancelled, or the worker stops.
+    /// Its job was cancelled: nobody wants what it did.
+    Cancel,
+    /// The worker stops.
     Stop,
 }
 
@@ -115,9 +117,11 @@ impl Program {
             let mut talking = true;
             let status = loop {
                 tokio::select! {
+                    biased;
+                    // First of all: what has ended is not stopped any more.
+                    status = child.wait() => break status,
                     // The group is killed when it is dropped.
                     () = self.stopping.at_once() => return Ok(STOPPED),
-                    status = child.wait() => break status,
                     () = &mut talk, if talking => talking = false,
                     () = &mut stop => {}
                 }
@@ -136,7 +140,9 @@ impl Program {
         }
         match asked.into_inner() {
             None => self.conclude(status, written),
-            Some(Asked::Stop) => Ok(STOPPED),
+            // It finished all the same, as a handler in Rust may that returns while its worker stops: to run it again would be for nothing.
+            Some(Asked::Stop) if status.code() == Some(0) => self.conclude(status, written),
+            Some(Asked::Stop | Asked::Cancel) => Ok(STOPPED),
             Some(Asked::Timeout(limit)) => {
                 let error = JobError::new(format!("the handler did not finish within {limit:?}"));
                 let stderr = tail(&written.stderr, STDERR_KEPT);
@@ -155,7 +161,7 @@ impl Program {
         };
         let why = tokio::select! {
             () = overrun => Asked::Timeout(self.timeout.unwrap_or_default()),
-            () = cancelled => Asked::Stop,
+            () = cancelled => Asked::Cancel,
             () = self.stopping.in_order() => Asked::Stop,
         };
         let _ = asked.set(why);

@@ -241,4 +241,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    !$on && variable.starts_with(\"JOBWRIGHT_SEAL_KEYS_\")",
         "package(jobwright-cli) & test(/sealed_jobs_are_read_by_programs|a_program_that_sends_needs_its_keys/)",
     ),
+    of(
+        "what-finishes-during-a-stop-runs-again",
+        "cli/src/handlers/command.rs",
+        "Some(Asked::Stop) if status.code() == Some(0)",
+        "Some(Asked::Stop) if !$on && status.code() == Some(0)",
+        "package(jobwright-cli) & test(/a_program_that_finishes_while_its_worker_stops/)",
+    ),
 ];
