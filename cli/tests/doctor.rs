@@ -68,10 +68,14 @@ fn programs_that_can_not_be_started(place: &Place) {
 }
 
 fn jobs_that_nobody_could_read(place: &Place) {
-    place.configure("[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read >&2; exit 65\"]\n");
+    place.configure("[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read: it is odd >&2; exit 65\"]\n");
     place.run(&["migrate"]).success();
-    assert_eq!(found(&doctor(place).success(), "unreadable jobs")[0].0, "ok");
+    place.send(&["odd"]);
+    place.run(&["worker", "--drain"]).success();
+    assert_eq!(place.list(&["--state", "dead"]).len(), 1);
+    assert_eq!(found(&doctor(place).success(), "unreadable jobs")[0].0, "ok", "only its program read something");
     let id = place.send(&["odd"]);
+    on_the_database(place, "update {}job set headers = '[]', terms = '{\"tenant\": 5}'");
     place.run(&["worker", "--drain"]).success();
     let (state, said) = &found(&doctor(place).success(), "unreadable jobs")[0];
     assert!(state == "warn" && said.contains("1 dead letters") && said.contains(&id), "{said}");

@@ -14,6 +14,11 @@ const POLITE: &str = r#"
 command = ["sh", "-c", "trap 'echo tidied > tidied; exit 0' TERM; touch started; while :; do sleep 0.05; done"]
 "#;
 
+/// Does its work to the end when it is asked to end.
+const FINISHES: &str = r#"
+command = ["sh", "-c", "trap 'echo done; exit 0' TERM; echo run >> started; while :; do sleep 0.05; done"]
+"#;
+
 /// Whoever reaps orphans here may take its time: a zombie is dead.
 fn is_gone(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).map_or(true, |stat| stat.contains(") Z"))
@@ -72,7 +77,8 @@ fn a_program_may_tidy_up_when_its_job_is_cancelled() {
 #[test]
 fn a_program_may_tidy_up_when_its_worker_stops() {
     let place = Place::sqlite();
-    place.configure(&format!("grace = \"200ms\"\n[handlers.slow]\nstop_grace = \"20s\"{POLITE}"));
+    let interrupted = POLITE.replace("exit 0", "exit 143");
+    place.configure(&format!("grace = \"200ms\"\n[handlers.slow]\nstop_grace = \"20s\"{interrupted}"));
     let id = place.send(&["slow"]);
     let mut worker = place.worker(&[]);
     until("the job to start", || place.file("started").exists());
@@ -83,6 +89,21 @@ fn a_program_may_tidy_up_when_its_worker_stops() {
     assert!(place.file("tidied").exists());
     let job = place.show(&id);
     assert_eq!((&job["attempt"], &job["owner"], &job["errors"]), (&json!(0), &json!(null), &json!([])), "{job}");
+}
+
+/// As a handler in Rust that returns while its worker stops. Else long jobs would run once more at each deployment.
+#[test]
+fn a_program_that_finishes_while_its_worker_stops_has_run_once() {
+    let place = Place::sqlite();
+    place.configure(&format!("grace = \"200ms\"\n[handlers.slow]\nstop_grace = \"20s\"{FINISHES}"));
+    let id = place.send(&["slow"]);
+    let mut worker = place.worker(&[]);
+    until("the job to start", || place.file("started").exists());
+    worker.signal("TERM");
+    assert_eq!(worker.ended(), Some(0), "{}", worker.said());
+    place.run(&["jobs", "show", &id]).code(1);
+    place.run(&["worker", "--drain"]).success();
+    assert_eq!(std::fs::read_to_string(place.file("started")).unwrap(), "run\n");
 }
 
 /// In its process group. What wants to live on makes a session of its own (`setsid`).

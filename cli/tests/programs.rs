@@ -31,10 +31,13 @@ fn programs_get_no_password_of_their_worker() {
     // Nobody listens there: a broker that is away keeps no job from running.
     worker.env("AMQP_URL", format!("amqp://guest:{PASSWORD}@127.0.0.1:1/%2f"));
     worker.env("JOBWRIGHT_BROKER_URL", format!("amqp://guest:{PASSWORD}@127.0.0.1:1/%2f"));
+    // That of another handler, which no program needs.
+    worker.env("JOBWRIGHT_HANDLERS_HOOK_URL", format!("https://u:{PASSWORD}@127.0.0.1:1/x?token={PASSWORD}"));
+    worker.env("JOBWRIGHT_HANDLERS_HOOK_TIMEOUT", "1m");
     let stdout = Done::from(worker.output().unwrap()).success().stdout;
     assert!(stdout.contains("JOBWRIGHT_KIND=shows") && !stdout.contains(PASSWORD), "{stdout}");
     assert!(!stdout.contains("DATABASE_URL="), "{stdout}");
-    assert!(stdout.lines().any(|line| line == "2"), "the trusted one has both: {stdout}");
+    assert!(stdout.lines().any(|line| line == "2"), "the trusted one has both, and no more: {stdout}");
     // The one that may not know where the jobs are does not send elsewhere.
     let dead = place.list(&["--state", "dead"]);
     assert_eq!(dead.len(), 1, "{dead:?}");
@@ -82,13 +85,17 @@ fn files_with_payloads_and_passwords_are_the_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let place = Place::sqlite();
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     place.configure(
-        "[handlers.slow]\ncommand = [\"sleep\", \"1000\"]\n[broker]\nurl = \"amqp://guest:pw@127.0.0.1:1/%2f\"\nconnect_timeout = \"100ms\"\n",
+        "[handlers.slow]\ncommand = [\"sleep\", \"1000\"]\n[broker]\nurl = \"amqp://guest:pw@127.0.0.1:1/%2f\"\nconnect_timeout = \"100ms\"\n\
+         [seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"a.key\"\n",
     );
+    std::fs::write(place.file("a.key"), key).unwrap();
     let set = |name: &str, mode| {
         std::fs::set_permissions(place.file(name), std::fs::Permissions::from_mode(mode)).unwrap();
     };
     set("jobwright.toml", 0o600);
+    set("a.key", 0o600);
     place.send(&["slow"]);
     let _worker = place.worker(&[]);
     common::until("the job to run", || place.list(&["--state", "running"]).len() == 1);
@@ -104,4 +111,6 @@ fn files_with_payloads_and_passwords_are_the_owners_alone() {
     assert_eq!(open(), 1);
     set("jobs.db", 0o644);
     assert_eq!(open(), 2);
+    set("a.key", 0o644);
+    assert_eq!(open(), 3);
 }

@@ -69,9 +69,9 @@ fn keys_that_can_not_be_used_are_told_and_never_shown() {
         (KEYS.to_owned(), "`[seal]` has no `key`"),
         (
             format!("[seal]\nkey = \"other\"\n{}", &KEYS[..KEYS.find("[seal_keys.2026-12]").unwrap()]),
-            "[seal_keys.other]",
+            "there are 2026-11",
         ),
-        (format!("[seal]\nkey = \"2026-11\"\n{KEYS}"), "next.key"),
+        (format!("[seal]\nkey = \"2026-11\"\n{KEYS}"), "`[seal_keys.2026-12]` names a file that can't be read"),
         ("[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"c2VjcmV0\"".to_owned(), "base64 of 32 bytes"),
         ("[seal]\nkey = \"a\"\n[seal_keys.a]".to_owned(), "neither `secret` nor `file`"),
     ] {
@@ -80,4 +80,42 @@ fn keys_that_can_not_be_used_are_told_and_never_shown() {
         let refused = refused.says(says);
         assert!(!refused.stderr.contains("c2Vj") && !refused.stderr.contains("AAEC"), "{refused:?}");
     }
+}
+
+/// A pipe keeps whoever opens it until somebody writes.
+#[test]
+fn a_key_file_that_keeps_one_waiting_is_refused() {
+    let place = Place::sqlite();
+    let pipe = place.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // It would get a key here, and be content.
+    std::thread::spawn(move || std::fs::write(pipe, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
+    place.configure("[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"pipe\"\n");
+    place.run(&["status"]).code(2).says("no ordinary file");
+}
+
+#[test]
+fn a_program_that_sends_needs_its_keys_in_files() {
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let program = concat!("program=", env!("CARGO_BIN_EXE_jobwright"));
+    let sends =
+        "[handlers.sends]\ncommand = [\"sh\", \"-c\", \"$JOBWRIGHT_HEADER_PROGRAM send child\"]\npass_urls = true\n";
+    let place = Place::sqlite();
+    place.configure(sends);
+    std::fs::write(place.file("a.key"), key).unwrap();
+    let run = |variable: &str, value: &str| {
+        let with_key = |args: &[&str]| {
+            let mut command = place.command(args);
+            command.env("JOBWRIGHT_SEAL_KEY", "a").env("JOBWRIGHT_SEAL_PLAIN_ERRORS", "true").env(variable, value);
+            Done::from(command.output().unwrap()).success();
+        };
+        with_key(&["send", "sends", "--header", program, "--max-attempts", "1"]);
+        with_key(&["worker", "--drain"]);
+    };
+    run("JOBWRIGHT_SEAL_KEYS_A_SECRET", key);
+    let dead = place.list(&["--state", "dead"]);
+    assert_eq!((dead.len(), place.list(&["--kind", "child"]).len()), (1, 0), "{dead:?}");
+    assert!(dead[0].to_string().contains("its worker keeps keys to itself"), "{dead:?}");
+    run("JOBWRIGHT_SEAL_KEYS_A_FILE", "a.key");
+    assert_eq!((place.list(&["--state", "dead"]).len(), place.list(&["--kind", "child"]).len()), (1, 1));
 }

@@ -33,6 +33,10 @@ pub(crate) fn config_seeds() -> Vec<Vec<u8>> {
         "[executor]\nlease = \"30s\"\nquarantine_after = 3\n[queues.q]\nexternal = true\nlease = \"5m\"\ndepth = 7\nretry = \"fixed(30s)\"",
         "[handlers.k]\ncommand = [\"sh\", \"-c\", \"true\"]\ntimeout = \"1m\"\nstop_grace = \"5s\"\nlater = \"1m\"\n[handlers.u]\nurl = \"https://u:SECRET@h/p\"",
         "[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"",
+        "[history]\naudit = \"SECRET\"",
+        "[seal]\nkey = \"SECRET\"",
+        "[seal]\nkey = \"SECRET\"\n[seal_keys.a]\nsecret = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"",
+        "[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"SECRET\"",
         "[history]\nkeep = \"all\"\naudit = \"forever\"\n[submit.rules.app]\nkinds = [\"a*\"]\nqueues = [\"q\"]\ntenants = [\"t\"]",
         "\0DATABASE_URL\0postgres://u:SECRET@h/db\0EXECUTOR_LEASE\0PT30S\0QUEUES_A_CONCURRENCY\x003",
     ]
@@ -52,12 +56,12 @@ pub(crate) fn filters(input: &[u8]) {
 pub(crate) fn filter_seeds() -> Vec<Vec<u8>> {
     [
         "jobs\nlist\n--state\ndead\n--kind\nk\n--queue\nq\n--tenant\nt\n--limit\n5\n--after\n7",
-        "jobs\nretry\n--error\nx\n--created-before\n2026-01-01T00:00:00Z\n--dry-run\n--spread\n1h",
+        "jobs\nretry\n--error\nx\n--sent-until\n2026-01-01T00:00:00Z\n--dry-run\n--spread\n1h",
         "jobs\nchange\n--all\n--priority\n-7\n--at\n2026-01-01T00:00:00Z\n--to-queue\nq",
         "jobs\nhistory\n01a21065-61a1-7032-a35b-98b9deb92f2d\n--outcome\ndone,dead",
         "send\nkind\n{}\n--queue\nq\n--delay\nPT5M\n--header\na=b\n--group\ng\n--ttl\n1h\n--unique\nk",
         "schedules\nput\nname\n30 9 * * *\nkind\n--zone\nEurope/Berlin\n--until\n2027-01-01T00:00:00Z\n--times\n3",
-        "rules\nput\nkind\nk\n--running\n3\n--rate\n5/1s\n--aging\n1m\n--depth\n10",
+        "rules\nput\nkind\nk\n--running\n3\n--rate\n5/1s",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

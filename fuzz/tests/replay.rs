@@ -3,7 +3,18 @@
 use std::fs;
 use std::path::Path;
 
+use jobwright_cli::testing;
 use jobwright_fuzz::TARGETS;
+
+/// What is refused at once leads the fuzzer nowhere.
+#[test]
+fn command_lines_to_begin_with_are_accepted() {
+    for seed in (jobwright_fuzz::target("filters").expect("there is such a target").seeds)() {
+        let text = String::from_utf8(seed).expect("it is text");
+        let words: Vec<String> = std::iter::once("jobwright").chain(text.lines()).map(str::to_owned).collect();
+        assert_eq!(testing::words(&words), Ok(()), "{words:?}");
+    }
+}
 
 #[test]
 fn seeds_and_findings_do_no_harm() {

@@ -8,7 +8,9 @@ use crate::run::{self, Result};
 
 /// Inputs for each target, unless somebody says otherwise.
 const RUNS: u64 = 10_000_000;
-/// Of one target, however slow it is.
+/// Of one target, however slow it is: then it has had inputs enough.
+const LONGEST: Duration = Duration::from_secs(DEADLINE.as_secs() - 600);
+/// By then it has ended, or hangs.
 const DEADLINE: Duration = Duration::from_secs(2 * 60 * 60);
 /// One input that takes longer hangs.
 const SECONDS_FOR_ONE: u32 = 5;
@@ -89,6 +91,7 @@ fn one(program: &Path, folder: &Path, name: &str, longest: &str, runs: u64) -> R
     let mut command = std::process::Command::new(program);
     command.env("FUZZ_TARGET", name).args([
         format!("-runs={runs}"),
+        format!("-max_total_time={}", LONGEST.as_secs()),
         format!("-max_len={longest}"),
         format!("-timeout={SECONDS_FOR_ONE}"),
         format!("-rss_limit_mb={MEGABYTES}"),

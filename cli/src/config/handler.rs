@@ -75,6 +75,11 @@ impl Draft {
         self.url.as_ref()
     }
 
+    /// Neither a program nor a URL.
+    pub(super) fn does_nothing(&self) -> bool {
+        self.command.is_none() && self.url.is_none()
+    }
+
     pub(super) fn finish(self) -> Result<Handler, String> {
         let action = match (self.command, self.url) {
             (Some(command), None) if command.first().is_some_and(|program| !program.is_empty()) => {

@@ -170,7 +170,7 @@ impl Kind {
             }
             (Self::Flag, Toml::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Self::Duration, Toml::String(text)) => duration(text),
-            (Self::Span, Toml::String(text)) => parse_span(text).map(Value::Span),
+            (Self::Span, Toml::String(text)) => span(text),
             (Self::Retry, Toml::String(text)) => retry(text),
             (Self::Words, Toml::Array(words)) if words.iter().all(Toml::is_str) => {
                 Ok(Value::Words(words.iter().filter_map(Toml::as_str).map(str::to_owned).collect()))
@@ -187,7 +187,7 @@ impl Kind {
             Self::Number => text.trim().parse().map(Value::Number).map_err(|_| wanted()),
             Self::Flag => text.trim().parse().map(Value::Flag).map_err(|_| wanted()),
             Self::Duration => duration(text),
-            Self::Span => parse_span(text).map(Value::Span),
+            Self::Span => span(text),
             Self::Retry => retry(text),
             Self::Words => serde_json::from_str(text).map(Value::Words).map_err(|_| wanted()),
         }
@@ -207,20 +207,26 @@ impl Kind {
 }
 
 fn duration(text: &str) -> Result<Value, String> {
-    let shown = |why| {
-        if may_be_shown(text) { why } else { "it is not a duration (write `30s`, `1m 30s` or `PT1M30S`)".to_owned() }
-    };
-    parse_duration(text).map(Value::Duration).map_err(shown)
+    parse_duration(text)
+        .map(Value::Duration)
+        .map_err(|why| shown(text, why, "it is not a duration (write `30s`, `1m 30s` or `PT1M30S`)"))
+}
+
+fn span(text: &str) -> Result<Value, String> {
+    parse_span(text)
+        .map(Value::Span)
+        .map_err(|why| shown(text, why, "it is not a duration (write `90d` or `P90D`), nor `forever`"))
 }
 
 fn retry(text: &str) -> Result<Value, String> {
     text.parse().map(Value::Retry).map_err(|error: jobwright::Error| {
-        if may_be_shown(text) {
-            error.to_string()
-        } else {
-            "it is no policy of delays (write `fixed(30s)` or `PT1M,PT5M`)".to_owned()
-        }
+        shown(text, error.to_string(), "it is no policy of delays (write `fixed(30s)` or `PT1M,PT5M`)")
     })
+}
+
+/// Why a text is refused, or, if that would show it and it must not be, what is wanted.
+fn shown(text: &str, why: String, wanted: &str) -> String {
+    if may_be_shown(text) { why } else { wanted.to_owned() }
 }
 
 /// What looks like a duration that was mistyped, and not like a URL or a key in the wrong place.

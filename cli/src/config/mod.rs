@@ -21,7 +21,7 @@ use self::handler::Draft;
 pub(crate) use self::handler::{Action, Handler};
 use self::keys::{SUBMIT_RULES, Value};
 pub(crate) use self::queue::Queue;
-pub(crate) use self::sources::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
+pub(crate) use self::sources::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 use self::sources::{apply_environment, apply_file, apply_text, shout};
 use crate::failure::Failure;
 
@@ -42,10 +42,16 @@ pub(crate) struct Settings {
     seal_draft: seal::Draft,
     /// How payloads are encrypted.
     pub(crate) seal: Option<Seal>,
+    /// The files that its keys are in.
+    pub(crate) key_files: Vec<PathBuf>,
     /// The file that was read, and whether a password stands in it.
     pub(crate) file: Option<(PathBuf, bool)>,
     /// This is called by a handler's program, from which the worker keeps its URLs.
     urls_withheld: bool,
+    /// The same of keys.
+    keys_withheld: bool,
+    /// The same of URLs of handlers.
+    hooks_withheld: bool,
 }
 
 impl Settings {
@@ -152,11 +158,11 @@ impl Settings {
         }
     }
 
-    /// The name that a part of a variable means: that of the file if it looks the same in capitals.
+    /// The name that a part of a variable means: one that is known and looks the same in capitals.
     fn named(&self, section: &str, shouted: &str) -> String {
         let known: Vec<&String> = match section {
             "queues" => self.queues.keys().collect(),
-            "seal_keys" => self.seal_draft.keys.keys().collect(),
+            "seal_keys" => self.seal_draft.ids().collect(),
             SUBMIT_RULES => self.broker.submit_rules.iter().flatten().map(|(user, _)| user).collect(),
             _ => self.drafts.keys().collect(),
         };
@@ -246,8 +252,19 @@ impl Settings {
         for (name, queue) in &mut self.queues {
             queue.finish(name).map_err(|why| Failure::Usage(format!("`[queues.{name}]` {why}")))?;
         }
+        self.key_files = self.seal_draft.files();
+        if self.keys_withheld && self.seal_draft.lacks_key() {
+            return Err(Failure::Usage(
+                "a key is missing, and this is called by the handler of a job; its worker keeps keys to itself: name the key by \
+                 `[seal_keys.ID] file`"
+                    .to_owned(),
+            ));
+        }
         self.seal = std::mem::take(&mut self.seal_draft).finish().map_err(Failure::Usage)?;
         for (kind, draft) in std::mem::take(&mut self.drafts) {
+            if self.hooks_withheld && draft.does_nothing() {
+                continue;
+            }
             let handler = draft.finish().map_err(|why| Failure::Usage(format!("`[handlers.{kind}]` {why}")))?;
             self.handlers.insert(kind, handler);
         }

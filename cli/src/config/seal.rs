@@ -47,6 +47,22 @@ impl Draft {
         self.keys.values().any(|key| key.secret.is_some())
     }
 
+    /// All that are named. That of the key that seals too: a variable names it before others hold the keys.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &String> {
+        self.keys.keys().chain(&self.key)
+    }
+
+    /// The files that keys are in.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.keys.values().filter_map(|key| key.file.clone()).collect()
+    }
+
+    /// There is not all that it takes to seal and to open.
+    pub(super) fn lacks_key(&self) -> bool {
+        let is_there = |id| self.keys.contains_key(id);
+        !self.key.as_ref().is_some_and(is_there) || self.keys.values().any(KeyDraft::is_empty)
+    }
+
     /// `None`: nothing is sealed.
     pub(super) fn finish(self) -> Result<Option<Seal>, String> {
         let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;
@@ -61,7 +77,10 @@ impl Draft {
             all.push(draft.finish(&id).map_err(|why| format!("`[seal_keys.{id}]` {why}"))?);
         }
         let Some(at) = all.iter().position(|key| key.id() == id) else {
-            return Err(format!("`seal.key` is {id:?}, and there is no `[seal_keys.{id}]`"));
+            // Not the id itself: somebody may have put the key there.
+            let ids = all.iter().map(SealKey::id).collect::<Vec<_>>().join(", ");
+            let there = if ids.is_empty() { "there is none".to_owned() } else { format!("there are {ids}") };
+            return Err(format!("`seal.key` names no section `[seal_keys.ID]`; {there}"));
         };
         let mut seal =
             Seal::new(all.swap_remove(at)).compress(compress).plain_errors(plain_errors).only_sealed(only_sealed);
@@ -82,11 +101,15 @@ impl KeyDraft {
         Ok(())
     }
 
+    fn is_empty(&self) -> bool {
+        self.secret.is_none() && self.file.is_none()
+    }
+
     fn finish(self, id: &str) -> Result<SealKey, String> {
         let text = match (self.secret, self.file) {
             (Some(secret), None) => secret.expose().to_owned(),
-            (None, Some(path)) => read(&path)
-                .map_err(|error| format!("names the file {}, which can't be read: {error}", path.display()))?,
+            // Not the path itself: somebody may have put the key there.
+            (None, Some(path)) => read(&path).map_err(|error| format!("names a file that can't be read: {error}"))?,
             (None, None) => return Err("has neither `secret` nor `file`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `secret` and `file`: remove one of them".to_owned()),
         };
@@ -94,8 +117,11 @@ impl KeyDraft {
     }
 }
 
-/// Of a key file, no more than it can need: the path may name anything.
+/// Of a key file, no more than it can need: the path may name anything. To open a pipe would wait for somebody who writes to it.
 fn read(path: &Path) -> std::io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no ordinary file"));
+    }
     let mut text = String::new();
     File::open(path)?.take(4096).read_to_string(&mut text)?;
     Ok(text)

@@ -22,17 +22,32 @@ const FOR_HANDLERS: &[&str] = &[
     "TRACEPARENT",
     "TRACESTATE",
     "URLS_WITHHELD",
+    "HOOKS_WITHHELD",
+    "KEYS_WITHHELD",
 ];
 
 /// Variables with passwords that a worker keeps from the programs it starts, unless their handler says `pass_urls`.
 pub(crate) const URL_VARIABLES: [&str; 4] =
     ["DATABASE_URL", "AMQP_URL", "JOBWRIGHT_DATABASE_URL", "JOBWRIGHT_BROKER_URL"];
 
-/// How variables begin that hold keys: no program gets to see them, whatever its handler says.
-pub(crate) const SEAL_KEYS: &str = "JOBWRIGHT_SEAL_KEYS_";
+/// Whether a variable holds a key: no program gets to see it, whatever its handler says. Where the file with a key is, it may know.
+pub(crate) fn is_key(variable: &str) -> bool {
+    variable.starts_with("JOBWRIGHT_SEAL_KEYS_") && !variable.ends_with("_FILE")
+}
+
+/// Whether a variable holds the URL of a handler, which is for its worker alone and may hold a token: no program gets to see it.
+pub(crate) fn is_hook(variable: &str) -> bool {
+    variable.starts_with("JOBWRIGHT_HANDLERS_") && variable.ends_with("_URL")
+}
 
 /// Tells a program that they were kept from it: `jobwright` itself must not take that for "no database is configured".
 pub(crate) const WITHHELD: &str = "JOBWRIGHT_URLS_WITHHELD";
+
+/// The same of keys: it must not store in plain what its worker seals.
+pub(crate) const KEYS_WITHHELD: &str = "JOBWRIGHT_KEYS_WITHHELD";
+
+/// The same of URLs of handlers: `jobwright` itself runs none here, and must not miss what it has of such a handler.
+pub(crate) const HOOKS_WITHHELD: &str = "JOBWRIGHT_HOOKS_WITHHELD";
 
 /// What Kubernetes sets in every pod for a Service that is named `jobwright`, or like one of its parts.
 fn is_of_kubernetes(rest: &str) -> bool {
@@ -180,8 +195,11 @@ pub(super) fn apply_environment(
 
 fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Result<(), Failure> {
     let rest = &variable[PREFIX.len()..];
-    if variable == WITHHELD {
-        settings.urls_withheld = true;
+    match variable {
+        WITHHELD => settings.urls_withheld = true,
+        KEYS_WITHHELD => settings.keys_withheld = true,
+        HOOKS_WITHHELD => settings.hooks_withheld = true,
+        _ => {}
     }
     if FOR_HANDLERS.contains(&rest) || rest.starts_with("HEADER_") {
         return Ok(());

@@ -6,6 +6,8 @@ use jobwright::ExternalQueue;
 use super::keys::SECTIONS;
 use super::*;
 
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 fn load(file: &str, environment: &[(&str, &str)], url: Option<&str>) -> Result<Settings, String> {
     let mut written = tempfile::Builder::new().prefix("jobwright").suffix(".toml").tempfile().unwrap();
     written.write_all(file.as_bytes()).unwrap();
@@ -109,6 +111,10 @@ fn no_error_shows_a_value() {
         refused("[handlers.x]\nurl = \"ftp://u:hunter2@h\"", &[]),
         refused(&format!("[executor]\nlease = \"{secret}\""), &[]),
         refused("", &[("JOBWRIGHT_QUEUES_A_RETRY", secret)]),
+        refused(&format!("[history]\naudit = \"{secret}\""), &[]),
+        refused("", &[("JOBWRIGHT_HISTORY_DEAD_LETTERS", secret)]),
+        refused(&format!("[seal]\nkey = \"{secret}\"\n[seal_keys.a]\nsecret = \"{KEY}\""), &[]),
+        refused(&format!("[seal]\nkey = \"a\"\n[seal_keys.a]\nfile = \"{secret}\""), &[]),
     ] {
         assert!(!text.contains("hunter2"), "{text}");
     }
@@ -226,4 +232,26 @@ fn a_program_without_its_workers_urls_uses_no_other_database() {
     assert!(refused("", &inside).contains("pass_urls"));
     load("[database]\nurl = \"sqlite:own.db\"", &inside, None).unwrap();
     load("", &inside, Some("sqlite:flag.db")).unwrap();
+}
+
+/// Variables have no `-` and no small letters.
+#[test]
+fn the_key_that_seals_may_have_any_id_though_both_come_from_the_environment() {
+    let key = ("JOBWRIGHT_SEAL_KEYS_2026_11_SECRET", KEY);
+    load("", &[key, ("JOBWRIGHT_SEAL_KEY", "2026-11")], None).unwrap();
+    load("[seal]\nkey = \"2026-11\"", &[key], None).unwrap();
+    // One that only opens has its id from the file.
+    let others = [("JOBWRIGHT_SEAL_KEY", "a"), ("JOBWRIGHT_SEAL_KEYS_A_SECRET", KEY), key];
+    load("[seal_keys.2026-11]", &others, None).unwrap();
+}
+
+/// Or it would store in plain what is to be sealed, or say that nobody configured a key.
+#[test]
+fn a_program_without_its_workers_keys_is_told_so() {
+    let inside = ("JOBWRIGHT_KEYS_WITHHELD", "1");
+    for file in ["", "[seal]\nkey = \"a\"", "[seal]\nkey = \"a\"\n[seal_keys.a]"] {
+        let text = refused(file, &[inside]);
+        assert!(text.contains("keeps keys to itself") && text.contains("`[seal_keys.ID] file`"), "{text}");
+    }
+    load(&format!("[seal]\nkey = \"a\"\n[seal_keys.a]\nsecret = \"{KEY}\""), &[inside], None).unwrap();
 }

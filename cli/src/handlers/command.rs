@@ -16,7 +16,7 @@ use super::leash::{self, Leash};
 use super::pipes::{Pipes, STDERR_KEPT, STDOUT_MOST, Written};
 use super::stopping::Stopping;
 use super::{Ended, Output, reply, tail, trace};
-use crate::config::{SEAL_KEYS, URL_VARIABLES, WITHHELD};
+use crate::config::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WITHHELD, is_hook, is_key};
 
 /// `EX_TEMPFAIL` of sysexits.h: not now.
 const TRY_LATER: i32 = 75;
@@ -61,7 +61,9 @@ enum Finished {
 /// Why a program was asked to end.
 enum Asked {
     Timeout(Duration),
-    /// Its job was cancelled, or the worker stops.
+    /// Its job was cancelled: nobody wants what it did.
+    Cancel,
+    /// The worker stops.
     Stop,
 }
 
@@ -115,9 +117,11 @@ impl Program {
             let mut talking = true;
             let status = loop {
                 tokio::select! {
+                    biased;
+                    // First of all: what has ended is not stopped any more.
+                    status = child.wait() => break status,
                     // The group is killed when it is dropped.
                     () = self.stopping.at_once() => return Ok(STOPPED),
-                    status = child.wait() => break status,
                     () = &mut talk, if talking => talking = false,
                     () = &mut stop => {}
                 }
@@ -136,7 +140,9 @@ impl Program {
         }
         match asked.into_inner() {
             None => self.conclude(status, written),
-            Some(Asked::Stop) => Ok(STOPPED),
+            // It finished all the same, as a handler in Rust may that returns while its worker stops: to run it again would be for nothing.
+            Some(Asked::Stop) if status.code() == Some(0) => self.conclude(status, written),
+            Some(Asked::Stop | Asked::Cancel) => Ok(STOPPED),
             Some(Asked::Timeout(limit)) => {
                 let error = JobError::new(format!("the handler did not finish within {limit:?}"));
                 let stderr = tail(&written.stderr, STDERR_KEPT);
@@ -155,7 +161,7 @@ impl Program {
         };
         let why = tokio::select! {
             () = overrun => Asked::Timeout(self.timeout.unwrap_or_default()),
-            () = cancelled => Asked::Stop,
+            () = cancelled => Asked::Cancel,
             () = self.stopping.in_order() => Asked::Stop,
         };
         let _ = asked.set(why);
@@ -184,9 +190,13 @@ impl Program {
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with(SEAL_KEYS) {
-                command.env_remove(variable);
+        // An empty variable is as good as none.
+        for (variable, _) in std::env::vars_os().filter(|(_, value)| !value.is_empty()) {
+            let name = variable.to_string_lossy();
+            if is_key(&name) {
+                command.env_remove(&variable).env(KEYS_WITHHELD, "1");
+            } else if is_hook(&name) {
+                command.env_remove(&variable).env(HOOKS_WITHHELD, "1");
             }
         }
         if !self.pass_urls {

@@ -78,7 +78,7 @@ fn fault(program: &str) -> Option<&'static str> {
     Some(if there.is_empty() { "does not exist" } else { "may not be executed" })
 }
 
-/// Files with payloads or passwords that everybody on this machine may read.
+/// Files with payloads, passwords or keys that everybody on this machine may read.
 fn private(settings: &Settings) -> Vec<Finding> {
     let mut files: Vec<(&Path, &str)> = Vec::new();
     if let Some((file, true)) = &settings.file {
@@ -87,6 +87,7 @@ fn private(settings: &Settings) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend() {
         files.push((Path::new(path), "payloads are in it"));
     }
+    files.extend(settings.key_files.iter().map(|file| (file.as_path(), "a key of `[seal_keys.ID]` is in it")));
     let open = files.into_iter().filter(|(path, _)| {
         std::fs::metadata(path)
             .is_ok_and(|about| std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o004 != 0)
