@@ -56,6 +56,11 @@ pub(crate) fn url(input: &[u8]) {
         let _ = Secret::new(text).redacted();
         return;
     };
+    // Of words, one is the password; in all others it would be shown, rightly, as the name of a host or a database.
+    let last = credentials.rsplit(char::is_whitespace).next().unwrap_or_default();
+    if !text.contains("://") && !last.starts_with("password=") {
+        return;
+    }
     let secret = Secret::new(format!("{}{SECRET}@{}", credentials.replace(SECRET, ""), place.replace(SECRET, "")));
     for shown in [secret.redacted(), format!("{secret}"), format!("{secret:?}")] {
         assert!(!shown.contains(SECRET), "{shown}");

@@ -66,6 +66,10 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
     let mut submission = checked(job, limits)?;
     // Not part of what tells it from others: the same message is the same job, whoever sends it again.
     if let Some(user) = message.properties.user_id().as_ref().filter(|user| !user.as_str().is_empty()) {
+        // A broker lets a user of tag `impersonator` write anything there, and no database keeps this.
+        if user.as_str().contains('\0') {
+            return Err(bad("property user_id contains a NUL byte; it has to be the user of the connection"));
+        }
         submission.message.headers.insert(SENT_BY.to_owned(), user.to_string());
     }
     Ok(submission)

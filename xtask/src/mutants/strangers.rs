@@ -248,4 +248,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        if $on {\n            aside.clear();\n        }\n        let shelf = shelf.clone();\n",
         "binary(hostile) & test(/^taken_in::reports/)",
     ),
+    of(
+        "a-user-that-no-database-keeps-is-taken",
+        "src/broker/wire/submission.rs",
+        "if user.as_str().contains('\\0') {",
+        "if !$on && user.as_str().contains('\\0') {",
+        "package(jobwright) & test(=broker::wire::tests::submissions::what_is_not_understood_is_refused)",
+    ),
 ];

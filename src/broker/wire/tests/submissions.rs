@@ -259,6 +259,7 @@ fn what_is_not_understood_is_refused() {
     for bad in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.direct"] {
         refused(to(bad, on), "bad-header");
     }
+    refused(submission(&message(named().with_user_id("a\0b".into()), &[], "1"), limits), "bad-header");
     let many: Vec<_> = (0..65).map(|n| format!("h{n}")).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), text("v"))).collect();
     refused(submission(&message(named(), &many, "1"), limits), "bad-header");
