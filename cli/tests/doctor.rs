@@ -68,7 +68,9 @@ fn programs_that_can_not_be_started(place: &Place) {
 }
 
 fn jobs_that_nobody_could_read(place: &Place) {
-    place.configure("[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read: it is odd >&2; exit 65\"]\n");
+    place.configure(
+        "[handlers.odd]\ncommand = [\"sh\", \"-c\", \"echo the job can\\\\'t be read: it is odd >&2; exit 65\"]\n",
+    );
     place.run(&["migrate"]).success();
     place.send(&["odd"]);
     place.run(&["worker", "--drain"]).success();

@@ -51,6 +51,7 @@ impl Job {
 
 /// A claim on a job: its id and the fencing token the claim gave out. An outcome that names an older token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Fence {
     /// The job.
     pub id: JobId,

@@ -21,7 +21,14 @@ const ATTEMPTS_MAX: u32 = 1_000_000_000;
 pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Limits that an installation may set.
+///
+/// ```
+/// use jobwright::Limits;
+///
+/// assert_eq!(Limits::default().payload(4096).payload, 4096);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Largest payload in bytes, at least 1; default 1 MiB.
     pub payload: usize,
@@ -36,6 +43,20 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// With another limit of payloads, in bytes.
+    #[must_use]
+    pub fn payload(mut self, bytes: usize) -> Self {
+        self.payload = bytes;
+        self
+    }
+
+    /// With results to clients that wait without a queue of their own, or without.
+    #[must_use]
+    pub fn direct_reply(mut self, allowed: bool) -> Self {
+        self.direct_reply = allowed;
+        self
+    }
+
     pub(crate) fn check(self, job: &NewJob) -> Result<()> {
         check_name("kind", &job.kind)?;
         check_name("queue", &job.queue)?;

@@ -57,7 +57,17 @@ impl<'a> ScanPart<'a> {
 }
 
 /// What a dispatcher asks for.
+///
+/// ```
+/// use jobwright::store::{ClaimRequest, ScanPart};
+/// use jobwright::{ClaimNumber, NodeId};
+///
+/// let kinds = ["send-invoice".to_owned()];
+/// let request = ClaimRequest::new(NodeId(7), ClaimNumber::new(1), "default", 100).kinds(&kinds);
+/// assert!(matches!(request.part, ScanPart::All) && !request.held_too);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClaimRequest<'a> {
     /// Who claims.
     pub node: NodeId,
@@ -73,6 +83,34 @@ pub struct ClaimRequest<'a> {
     pub part: ScanPart<'a>,
     /// Also rows that are held for a delivery ([`JobMessage::hold`](crate::job::JobMessage::hold)): nothing is delivered at the moment.
     pub held_too: bool,
+}
+
+impl<'a> ClaimRequest<'a> {
+    /// At most `limit` jobs of any kind, from anywhere in the queue, without those that are held.
+    pub fn new(node: NodeId, claim: ClaimNumber, queue: &'a str, limit: usize) -> Self {
+        Self { node, claim, queue, kinds: None, limit, part: ScanPart::All, held_too: false }
+    }
+
+    /// Only of these kinds.
+    #[must_use]
+    pub fn kinds(mut self, kinds: &'a [String]) -> Self {
+        self.kinds = Some(kinds);
+        self
+    }
+
+    /// Only in this part of the queue.
+    #[must_use]
+    pub fn part(mut self, part: ScanPart<'a>) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// Also those that are held, or not.
+    #[must_use]
+    pub fn held_too(mut self, held_too: bool) -> Self {
+        self.held_too = held_too;
+        self
+    }
 }
 
 /// What a claim took.

@@ -185,6 +185,7 @@ pub struct OwnedInsert {
 
 /// How a node presents itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeInfo {
     /// A name for people, such as `billing` or `host:pid`. Need not be unique.
     pub name: String,
@@ -194,6 +195,20 @@ pub struct NodeInfo {
     pub pid: u32,
     /// How long a heartbeat lasts. At least 1 s.
     pub lease: Duration,
+}
+
+impl NodeInfo {
+    /// A node of process `pid` on `host`.
+    pub fn new(name: impl Into<String>, host: impl Into<String>, pid: u32, lease: Duration) -> Self {
+        Self { name: name.into(), host: host.into(), pid, lease }
+    }
+
+    /// With another lease.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
 }
 
 /// Which server answers, and since when.

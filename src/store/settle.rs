@@ -11,6 +11,7 @@ pub(crate) const ERRORS_KEPT: usize = 10;
 
 /// An outcome other than success, for one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Settlement {
     /// Which claim.
     pub fence: Fence,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobFilter, JobState, Preclaim, ScanPart, Verdict};
+use jobwright::store::{ClaimRequest, JobFilter, JobState, Preclaim, Verdict};
 use jobwright::{ClaimNumber, ErrorKind, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::claims::{
@@ -122,15 +122,8 @@ impl<'a, T: TestDb> Ledger<'a, T> {
         if request.born {
             return self.send(by, request.job, Some(request)).await;
         }
-        let claim = ClaimRequest {
-            node: self.node(request.node),
-            claim: number(request.claim),
-            queue: &queue(request.job),
-            kinds: None,
-            limit: 1,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let queue = queue(request.job);
+        let claim = ClaimRequest::new(self.node(request.node), number(request.claim), &queue, 1);
         let claimed = match by.claim(&claim).await {
             Ok(claimed) => claimed.jobs.len(),
             // A node that may not claim takes nothing.

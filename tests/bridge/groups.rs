@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, ClaimRequest, JobFilter, JobState, Rule, ScanPart, Scope, Verdict};
+use jobwright::store::{AdmitRequest, ClaimRequest, JobFilter, JobState, Rule, Scope, Verdict};
 use jobwright::{ClaimNumber, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::groups::{ATTEMPTS, Action, Faults, Groups, JOBS, PROCESSES, Place, State};
@@ -132,15 +132,8 @@ impl<'a, T: SqlDb> Slots<'a, T> {
     }
 
     async fn claim(&self, process: u8, job: u8) -> Result<()> {
-        let request = ClaimRequest {
-            node: self.node(self.state.processes[slot(process)].node),
-            claim: ClaimNumber::new(self.state.claims.into()),
-            queue: &queue(job),
-            kinds: None,
-            limit: 1,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let (queue, node) = (queue(job), self.node(self.state.processes[slot(process)].node));
+        let request = ClaimRequest::new(node, ClaimNumber::new(self.state.claims.into()), &queue, 1);
         same("claimed", self.processes[slot(process)].claim(&request).await.unwrap().jobs.len(), 1)
     }
 

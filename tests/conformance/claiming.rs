@@ -56,15 +56,7 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
     let node = store.node().await;
     let take = async |kinds: &[&str]| {
         let kinds: Vec<String> = kinds.iter().map(|kind| (*kind).to_owned()).collect();
-        let request = ClaimRequest {
-            node,
-            claim: claim_number(),
-            queue: "default",
-            kinds: Some(&kinds),
-            limit: 10,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let request = ClaimRequest::new(node, claim_number(), "default", 10).kinds(&kinds);
         let mut claimed = store.claim(&request).await.unwrap().jobs;
         claimed.sort_by_key(|job| job.seq);
         ids(&claimed)
@@ -82,15 +74,7 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let ours = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let kinds = ["kind".to_owned()];
-    let request = ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: Some(&kinds),
-        limit: 3,
-        part: ScanPart::All,
-        held_too: false,
-    };
+    let request = ClaimRequest::new(node, claim_number(), "default", 3).kinds(&kinds);
     let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| job.seq);
     assert_eq!(ids(&claimed), ours);
@@ -101,8 +85,7 @@ async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]
 }
 
 async fn take_part(store: &Jobs, node: NodeId, limit: usize, part: ScanPart<'_>) -> Vec<Job> {
-    let request =
-        ClaimRequest { node, claim: claim_number(), queue: "default", kinds: None, limit, part, held_too: false };
+    let request = ClaimRequest::new(node, claim_number(), "default", limit).part(part);
     let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| (-job.priority, job.seq));
     claimed

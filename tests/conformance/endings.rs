@@ -9,7 +9,7 @@ use jobwright::{Fence, Job, JobId, NewJob, NodeId};
 use tokio::task::JoinSet;
 
 use crate::groups::sound;
-use crate::support::jobs::{LATER, NOBODY, claim_number, hand_out_number, ids, job};
+use crate::support::jobs::{LATER, NOBODY, claim_number, hand_out_number, ids, job, with_version};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// Two jobs of a group, of which the first is claimed and cancelled.
@@ -121,7 +121,7 @@ pub(crate) async fn only_who_ran_it_says_so<T: TestDb>(db: &T) {
     let (node, claimed, second) = cancelled(&store, || job().exclusive("g")).await;
     let other = store.node().await;
     let fence = claimed.fence();
-    let another = Fence { version: fence.version + 1, ..fence };
+    let another = with_version(fence, fence.version + 1);
     for (node, fence) in [(other, fence), (NOBODY, fence), (node, another), (node, Fence::new(second, fence.version))] {
         assert_eq!(store.handlers_ended(node, &[fence]).await.unwrap(), 0);
     }
@@ -194,7 +194,7 @@ pub(crate) async fn a_claim_that_got_lost_frees_it<T: TestDb>(db: &T) {
     assert_eq!(store.release_unknown(node, &[claimed.fence()], Some(claim_number())).await.unwrap(), 0);
     still_taken(&store).await;
     // An older claim of the same job stands for nothing.
-    let older = Fence { version: claimed.version - 1, ..claimed.fence() };
+    let older = with_version(claimed.fence(), claimed.version - 1);
     assert_eq!(store.release_unknown(node, &[older], Some(claim_number())).await.unwrap(), 0);
     goes_on_with(&store, second).await;
 

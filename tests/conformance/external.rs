@@ -7,7 +7,7 @@ use jobwright::{Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::jobs::{LATER, fences, hand_out_number, ids, job, jobs, message, set};
+use crate::support::jobs::{LATER, fences, hand_out_number, ids, job, jobs, message, set, with_version};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// A lease that is over when it starts.
@@ -82,7 +82,7 @@ pub(crate) async fn taken_back_at_no_cost<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(2)).await;
     let out = hand_out(&store, 2, LATER).await;
-    let wrong: Vec<Fence> = fences(&out).iter().map(|fence| Fence { version: fence.version + 1, ..*fence }).collect();
+    let wrong: Vec<Fence> = fences(&out).iter().map(|fence| with_version(*fence, fence.version + 1)).collect();
     assert_eq!(store.take_back(&wrong).await.unwrap(), 0);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 2);
     assert_eq!(store.take_back(&fences(&out)).await.unwrap(), 0, "once");
@@ -134,7 +134,7 @@ pub(crate) async fn a_reply_of_bytes<T: TestDb>(db: &T) {
     let first = handed(&store, job().reply_to("a", "1")).await;
     let out = handed(&store, job().reply_to("b", "2")).await;
     let result = Payload::bytes("image/png", vec![0, 255, 7]);
-    let batch = [done(Fence { version: 9, ..first.fence() }, None), done(out.fence(), Some(result.clone()))];
+    let batch = [done(with_version(first.fence(), 9), None), done(out.fence(), Some(result.clone()))];
     assert_eq!(store.complete_external(&batch).await.unwrap(), [out.id]);
     let node = store.node().await;
     let replies = store.take_from(REPLY_QUEUE, node, 10).await;
@@ -169,7 +169,7 @@ pub(crate) async fn only_the_current_hand_out_counts<T: TestDb>(db: &T) {
     assert_eq!(store.settle_external(&both).await.unwrap(), [second.id]);
     assert_eq!(store.state(second.id).await, Some(JobState::Timer));
     let out = handed(&store, job()).await.fence();
-    let old = Fence { version: 0, ..out };
+    let old = with_version(out, 0);
     assert_eq!(store.complete_external(&[done(old, None), done(out, None), done(out, None)]).await.unwrap(), [out.id]);
 }
 

@@ -24,15 +24,7 @@ pub(crate) async fn seq_beyond_32_bits<T: TestDb>(db: &T) {
     let node = store.node().await;
     let first = store.take(node, 2).await;
     let after = [mark(&first[1])];
-    let request = ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: 10,
-        part: ScanPart::after(&after),
-        held_too: false,
-    };
+    let request = ClaimRequest::new(node, claim_number(), "default", 10).part(ScanPart::after(&after));
     let rest = store.claim(&request).await.unwrap().jobs;
     assert_eq!(rest.len(), 2);
     store.fail(node, &first[1], Duration::ZERO, "error").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobwright::store::{JobFilter, Preclaim, Settlement, Verdict};
 use jobwright::{Fence, JobId, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, set};
+use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, set, with_version};
 use crate::support::{Jobs, TestDb};
 
 /// Every way to end an attempt.
@@ -76,7 +76,7 @@ pub(crate) async fn not_with_another_version<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
     for version in [claimed.version - 1, claimed.version + 1, -1, i64::MAX] {
-        all_refused(&store, node, Fence { version, ..claimed.fence() }, "another version").await;
+        all_refused(&store, node, with_version(claimed.fence(), version), "another version").await;
     }
     let stranger = Fence::new(JobId::new(), claimed.version);
     all_refused(&store, node, stranger, "another job").await;
@@ -93,12 +93,13 @@ pub(crate) async fn wherever_the_row_is<T: TestDb>(db: &T) {
     for job in &claimed[..2] {
         db.set_counters(job.id, job.version, job.attempt).await;
     }
-    let swapped = [Fence { place: fence(3).place, ..fence(2) }, Fence { place: fence(2).place, ..fence(3) }];
+    let mut swapped = [fence(2), fence(3)];
+    (swapped[0].place, swapped[1].place) = (swapped[1].place, swapped[0].place);
     let mut accepted = store.complete(node, &[fence(0), swapped[0]]).await.unwrap();
     accepted.sort_unstable();
     assert_eq!(accepted, [claimed[0].id, claimed[2].id]);
     assert_eq!(store.complete(node, &[swapped[0]]).await.unwrap(), [], "its place is the other's");
-    let stale = Fence { version: fence(3).version + 1, ..fence(3) };
+    let stale = with_version(fence(3), fence(3).version + 1);
     let mut accepted = store.complete(node, &[swapped[1], stale, fence(1)]).await.unwrap();
     accepted.sort_unstable();
     assert_eq!(accepted, [claimed[1].id, claimed[3].id]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, LONGEST_HOLD, Preclaim, ScanPart, Verdict};
+use jobwright::store::{ClaimRequest, LONGEST_HOLD, Preclaim, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, set};
@@ -27,15 +27,7 @@ pub(crate) async fn send(store: &Jobs, messages: &[JobMessage]) -> Vec<JobId> {
 
 /// A claim while nothing is delivered.
 async fn take_all(store: &Jobs, node: NodeId) -> Vec<Job> {
-    let request = ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: 100,
-        part: ScanPart::All,
-        held_too: true,
-    };
+    let request = ClaimRequest::new(node, claim_number(), "default", 100).held_too(true);
     store.claim(&request).await.unwrap().jobs
 }
 

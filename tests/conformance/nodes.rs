@@ -10,7 +10,7 @@ use crate::support::{Jobs, TestDb, eventually};
 
 /// The shortest lease there is, for tests that wait until it is over.
 fn brief(name: &str) -> NodeInfo {
-    NodeInfo { lease: Duration::from_secs(1), ..node_info(name) }
+    node_info(name).lease(Duration::from_secs(1))
 }
 
 async fn status(store: &Jobs, node: NodeId) -> Option<NodeStatus> {
@@ -31,12 +31,7 @@ pub(crate) async fn each_start_is_a_new_node<T: TestDb>(db: &T) {
 
 pub(crate) async fn status_tells_who_is_there<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let info = NodeInfo {
-        name: "bïlling".to_owned(),
-        host: "host.example".to_owned(),
-        pid: u32::MAX,
-        lease: Duration::from_secs(90),
-    };
+    let info = NodeInfo::new("bïlling", "host.example", u32::MAX, Duration::from_secs(90));
     let node = store.register_node(&info).await.unwrap();
     let found = status(&store, node).await.unwrap();
     assert_eq!((found.name, found.host, found.pid), (info.name, info.host, info.pid));

@@ -8,7 +8,7 @@ use jobwright::store::{
 };
 use jobwright::{Fence, JobId, Keep, NewJob, NodeId, Unique};
 
-use crate::support::jobs::{LATER, hand_out_number, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, job, jobs, with_version};
 use crate::support::{Jobs, SqlDb};
 
 async fn open<T: SqlDb>(db: &T, keep: Keep) -> Jobs {
@@ -155,7 +155,7 @@ pub(crate) async fn ends_outside_are_remembered_too<T: SqlDb>(db: &T) {
 pub(crate) async fn a_refused_outcome_is_not_remembered<T: SqlDb>(db: &T) {
     let store = open(db, Keep::All).await;
     let (node, claimed) = store.running(job()).await;
-    let old = Fence { version: 0, ..claimed.fence() };
+    let old = with_version(claimed.fence(), 0);
     assert_eq!(store.complete(node, &[old]).await.unwrap(), []);
     assert!(!store.settle_one(node, old, Verdict::Dead).await);
     assert_eq!(store.complete(NodeId(9_999), &[claimed.fence()]).await.unwrap(), []);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobProgress, ProgressUpdate, Verdict};
-use jobwright::{Fence, JobId, NodeId};
+use jobwright::{JobId, NodeId};
 
-use crate::support::jobs::{LATER, job};
+use crate::support::jobs::{LATER, job, with_version};
 use crate::support::{Jobs, SqlDb};
 
 fn update(percent: u8, note: &str) -> ProgressUpdate {
@@ -45,7 +45,7 @@ pub(crate) async fn progress_survives_the_attempt<T: SqlDb>(db: &T) {
 pub(crate) async fn only_the_owner_says_how_far<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
-    let old = Fence { version: claimed.version - 1, ..claimed.fence() };
+    let old = with_version(claimed.fence(), claimed.version - 1);
     assert!(!store.record_progress(node, old, &update(1, "old")).await.unwrap());
     assert!(!store.record_progress(NodeId(9_999), claimed.fence(), &update(1, "stranger")).await.unwrap());
     assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);

@@ -1,6 +1,6 @@
 //! Nodes that may not claim.
 
-use jobwright::store::{ClaimRequest, JobState, ScanPart};
+use jobwright::store::{ClaimRequest, JobState};
 use jobwright::{ErrorKind, Fence};
 
 use crate::support::TestDb;
@@ -13,15 +13,7 @@ pub(crate) async fn who_may_not_claim_is_told<T: TestDb>(db: &T) {
     let dead = store.node().await;
     store.declare(dead).await;
     for node in [dead, NOBODY] {
-        let request = ClaimRequest {
-            node,
-            claim: claim_number(),
-            queue: "default",
-            kinds: None,
-            limit: 1,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let request = ClaimRequest::new(node, claim_number(), "default", 1);
         let told = [
             store.claim(&request).await.unwrap_err(),
             store.claim_delivered(node, claim_number(), &[Fence::new(sent, 0)], None).await.unwrap_err(),

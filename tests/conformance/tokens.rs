@@ -106,7 +106,7 @@ pub(crate) async fn the_last_one_is_as_good<T: TestDb>(db: &T) {
     for (claim, number) in [(ClaimNumber::new(last), i64::from(i32::MAX)), (ClaimNumber::new(last + 1), 1)] {
         let id = store.send(job()).await;
         let part = ScanPart::All;
-        let request = ClaimRequest { node, claim, queue: "default", kinds: None, limit: 1, part, held_too: false };
+        let request = ClaimRequest::new(node, claim, "default", 1).part(part);
         let claimed = store.claim(&request).await.unwrap().jobs.remove(0);
         assert_eq!((claimed.id, claimed.version), (id, number));
         assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [id]);

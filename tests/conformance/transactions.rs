@@ -4,7 +4,7 @@ use jobwright::store::{JobFilter, JobState, Preclaim, Store, UnitOfWork, Verdict
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;
-use crate::support::jobs::{LATER, claim_number, job, jobs, messages, set};
+use crate::support::jobs::{LATER, claim_number, job, jobs, messages, set, with_version};
 
 pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
     let store = db.store();
@@ -76,7 +76,7 @@ pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
     let jobs = db.jobs();
     let (zombie, claimed) = jobs.running(job()).await;
     let other = jobs.node().await;
-    let stale = Fence { version: claimed.version + 1, ..claimed.fence() };
+    let stale = with_version(claimed.fence(), claimed.version + 1);
     let stranger = Fence::new(JobId::new(), 1);
     let refused = async |node, fence| {
         let mut tx = store.begin().await.unwrap();
@@ -108,7 +108,7 @@ pub(crate) async fn removed_together_all_claims_have_to_be_current<T: TestDb>(db
     let claimed = jobs.take(node, 4).await;
     let mut fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
     let stranger = jobs.take_one(other).await.fence();
-    let stale = Fence { version: fences[3].version - 1, ..fences[3] };
+    let stale = with_version(fences[3], fences[3].version - 1);
     for wrong in [stale, stranger, Fence::new(JobId::new(), 1)] {
         let mut tx = store.begin().await.unwrap();
         assert!(!tx.remove_all(node, &[fences[0], wrong]).await.unwrap());

@@ -23,15 +23,9 @@ impl Flood<'_> {
     async fn claim(&mut self, limit: usize, span: i64, ours_until: Option<i64>) -> Claimed {
         let after = [ScanMark { rank: 0, seq: self.mark }];
         let front = Some(ScanFront { rank: 0, span, ours_until });
-        let request = ClaimRequest {
-            node: self.node,
-            claim: claim_number(),
-            queue: "default",
-            kinds: self.kinds,
-            limit,
-            part: ScanPart::After { marks: &after, front },
-            held_too: false,
-        };
+        let mut request = ClaimRequest::new(self.node, claim_number(), "default", limit)
+            .part(ScanPart::After { marks: &after, front });
+        request.kinds = self.kinds;
         let claimed = self.store.claim(&request).await.unwrap();
         self.mark = claimed.jobs.last().map_or(self.mark, |job| job.seq);
         claimed
@@ -154,15 +148,7 @@ async fn held_rows_are_not_passed_over_by_who_takes_them() {
     let front = Some(ScanFront { rank: 0, span: 10, ours_until: None });
     let after = [ScanMark { rank: 0, seq: taken[0].seq - 1 }];
     let part = ScanPart::After { marks: &after, front };
-    let request = ClaimRequest {
-        node: a.node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: 5,
-        part,
-        held_too: true,
-    };
+    let request = ClaimRequest::new(a.node, claim_number(), "default", 5).part(part).held_too(true);
     let claimed = store.claim(&request).await.unwrap();
     assert_eq!((ids(&claimed.jobs), claimed.began), (sent[..5].to_vec(), None));
 }

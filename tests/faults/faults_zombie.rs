@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobState, ScanPart, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::store::{ClaimRequest, JobState, Settlement, Store, UnitOfWork, Verdict};
 use jobwright::{Fence, MessageServices, NewJob};
 use serde_json::json;
 
@@ -75,17 +75,9 @@ async fn zombie() {
     let config = jobwright::DatabaseConfig::url(text("url")).schema(text("schema"));
     let messages = MessageServices::postgres(&config).await.unwrap();
     let store = messages.jobs();
-    let info = jobwright::store::NodeInfo { lease: Duration::from_secs(1), ..node_info("zombie") };
+    let info = node_info("zombie").lease(Duration::from_secs(1));
     let node = store.register_node(&info).await.unwrap();
-    let claim = ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: PATHS.len(),
-        part: ScanPart::All,
-        held_too: false,
-    };
+    let claim = ClaimRequest::new(node, claim_number(), "default", PATHS.len());
     let jobs = store.claim(&claim).await.unwrap().jobs;
     assert_eq!(jobs.len(), PATHS.len());
     let fences: BTreeMap<&str, Fence> = PATHS.into_iter().zip(jobs.iter().map(jobwright::Job::fence)).collect();

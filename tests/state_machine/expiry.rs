@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, NodeInfo, ScanPart};
+use jobwright::store::ClaimRequest;
 
 use crate::player::Player;
 use crate::support::TestDb;
@@ -15,16 +15,14 @@ pub(crate) async fn plays<T: TestDb>() {
     let oracle = Oracle::create().await.unwrap();
     let mut player = Player::new(db.jobs(), oracle.jobs()).await;
     let batch = messages([job().max_attempts(1), job().max_attempts(2), job(), job()]);
-    let mortal = NodeInfo { lease: Duration::from_secs(1), ..node_info("mortal") };
+    let mortal = node_info("mortal").lease(Duration::from_secs(1));
     let (lost, kept) = (claim_number(), claim_number());
     for side in &mut player.sides {
         let node = side.jobs.register_node(&mortal).await.unwrap();
         side.nodes.push(node);
         side.jobs.insert(&batch, None).await.unwrap();
         let take = async |node, claim, limit| {
-            let (queue, kinds, part) = ("default", None, ScanPart::All);
-            let request = ClaimRequest { node, claim, queue, kinds, limit, part, held_too: false };
-            side.jobs.claim(&request).await.unwrap().jobs.len()
+            side.jobs.claim(&ClaimRequest::new(node, claim, "default", limit)).await.unwrap().jobs.len()
         };
         assert_eq!(take(node, lost, 3).await, 3);
         let survivor = side.nodes[0];

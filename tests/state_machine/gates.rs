@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jobwright::store::{
-    Action, Change, ClaimRequest, Due, ExternalDone, JobFilter, JobState, JobSummary, Order, Rule, ScanPart, Scope,
-    Settlement, Verdict,
+    Action, Change, ClaimRequest, Due, ExternalDone, JobFilter, JobState, JobSummary, Order, Rule, Scope, Settlement,
+    Verdict,
 };
 use jobwright::{Fence, JobId, NewJob, NodeId};
 
@@ -87,15 +87,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Claim { node, queue, limit } => {
                 let node = self.nodes[*node];
                 let queue = QUEUES[*queue];
-                let request = ClaimRequest {
-                    node,
-                    claim: claim_number(),
-                    queue,
-                    kinds: None,
-                    limit: *limit,
-                    part: ScanPart::All,
-                    held_too: false,
-                };
+                let request = ClaimRequest::new(node, claim_number(), queue, *limit);
                 let claimed = jobs.claim(&request).await?.jobs;
                 self.claims.extend(claimed.iter().map(|job| (node, job.fence())));
                 self.watch.started(claimed.iter().map(|job| job.id));

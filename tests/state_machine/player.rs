@@ -280,15 +280,10 @@ impl Player {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let claim = claim_number();
         let answers = both!(self, |side| {
-            let request = ClaimRequest {
-                node: side.nodes[place],
-                claim,
-                queue: QUEUES[queue],
-                kinds: kinds.as_deref(),
-                limit,
-                part: part.of(side.marks[queue].as_ref()),
-                held_too,
-            };
+            let mut request = ClaimRequest::new(side.nodes[place], claim, QUEUES[queue], limit)
+                .part(part.of(side.marks[queue].as_ref()))
+                .held_too(held_too);
+            request.kinds = kinds.as_deref();
             taken_by(side.jobs.claim(&request).await.map(|claimed| claimed.jobs))
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobwright::store::{
-    Action, Change, ClaimRequest, ExternalDone, Inserted, JobFilter, JobState, Order, Preclaim, ScanPart, Settlement,
-    Store, UnitOfWork, Verdict,
+    Action, Change, ClaimRequest, ExternalDone, Inserted, JobFilter, JobState, Order, Preclaim, Settlement, Store,
+    UnitOfWork, Verdict,
 };
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
@@ -162,15 +162,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let (made, named) = self.made(std::slice::from_ref(sent), true);
         let aside = Jobs(self.db.store().jobs());
         let node = self.nodes[node];
-        let request = ClaimRequest {
-            node,
-            claim: claim_number(),
-            queue: QUEUES[queue],
-            kinds: None,
-            limit: 10,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let request = ClaimRequest::new(node, claim_number(), QUEUES[queue], 10);
         let (answer, claimed) = tokio::join!(aside.insert(&made, None), self.jobs.claim(&request));
         let claimed = claimed.map_err(|error| error.to_string())?.jobs;
         self.claims.extend(claimed.iter().map(|job| (node, job.fence())));

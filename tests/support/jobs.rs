@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jobwright::store::{
     AdmitRequest, Admitted, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page,
-    Preclaim, Pulse, ScanMark, ScanPart, Settlement, Steered, Verdict, testing,
+    Preclaim, Pulse, ScanMark, Settlement, Steered, Verdict, testing,
 };
 use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId};
 use serde_json::json;
@@ -65,7 +65,13 @@ pub(crate) fn messages(jobs: impl IntoIterator<Item = NewJob>) -> Vec<JobMessage
 
 /// How a test's node presents itself: its lease outlives the test.
 pub(crate) fn node_info(name: &str) -> NodeInfo {
-    NodeInfo { name: name.to_owned(), host: "host".to_owned(), pid: 4711, lease: Duration::from_secs(300) }
+    NodeInfo::new(name, "host", 4711, Duration::from_secs(300))
+}
+
+/// The same claim by another token.
+pub(crate) fn with_version(mut fence: Fence, version: i64) -> Fence {
+    fence.version = version;
+    fence
 }
 
 /// An id no node ever had.
@@ -135,15 +141,7 @@ impl Jobs {
 
     /// Claims from a queue, any kind.
     pub(crate) async fn take_from(&self, queue: &str, node: NodeId, limit: usize) -> Vec<Job> {
-        let request = ClaimRequest {
-            node,
-            claim: claim_number(),
-            queue,
-            kinds: None,
-            limit,
-            part: ScanPart::All,
-            held_too: false,
-        };
+        let request = ClaimRequest::new(node, claim_number(), queue, limit);
         let mut jobs = match self.claim(&request).await {
             Ok(claimed) => claimed.jobs,
             // Nothing was taken, which is what is asked here.

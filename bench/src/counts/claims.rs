@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, NodeInfo, ScanPart};
+use jobwright::store::{ClaimRequest, NodeInfo};
 use jobwright::{ClaimNumber, Fence};
 
 use super::Values;
@@ -19,18 +19,10 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     filled(bench, &schema).await?;
     let services = schema.services().await?;
     let jobs = services.jobs();
-    let info = NodeInfo { name: "counts".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
+    let info = NodeInfo::new("counts", "here", 0, Duration::from_secs(300));
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];
-    let request = ClaimRequest {
-        node,
-        claim: ClaimNumber::new(1),
-        queue: QUEUE,
-        kinds: Some(&kinds),
-        limit: BATCH,
-        part: ScanPart::All,
-        held_too: false,
-    };
+    let request = ClaimRequest::new(node, ClaimNumber::new(1), QUEUE, BATCH).kinds(&kinds);
 
     let (mut claims, mut removals) = (Counted::default(), Counted::default());
     // The first pair prepares its statements, and is not counted.

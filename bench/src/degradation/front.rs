@@ -68,22 +68,15 @@ impl Front {
     /// Jobs a second of the time that claims and removals take. What was removed is sent anew in between, so that the backlog stays.
     async fn run(&self) -> Result<f64> {
         let jobs = self.services.jobs();
-        let info =
-            NodeInfo { name: "front".to_owned(), host: "here".to_owned(), pid: 0, lease: Duration::from_secs(300) };
+        let info = NodeInfo::new("front", "here", 0, Duration::from_secs(300));
         let node = jobs.register_node(&info).await?;
         let kinds = [KIND.to_owned()];
         let (mut spent, mut mark): (Duration, Option<ScanMark>) = (Duration::ZERO, None);
         for n in 0..=BATCHES {
             let start = Instant::now();
-            let request = ClaimRequest {
-                node,
-                claim: ClaimNumber::new(1),
-                queue: QUEUE,
-                kinds: Some(&kinds),
-                limit: BATCH,
-                part: ScanPart::after(mark.as_slice()),
-                held_too: false,
-            };
+            let request = ClaimRequest::new(node, ClaimNumber::new(1), QUEUE, BATCH)
+                .kinds(&kinds)
+                .part(ScanPart::after(mark.as_slice()));
             let claimed = jobs.claim(&request).await?.jobs;
             let fences: Vec<Fence> = claimed.iter().map(jobwright::Job::fence).collect();
             let removed = jobs.complete(node, &fences).await?.len();
