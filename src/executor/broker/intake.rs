@@ -100,7 +100,10 @@ async fn take_in<S: Store>(
                 messages.push(message);
                 submissions.push(submission);
             }
-            Fate::Held => held.put(queue, message),
+            Fate::Held => {
+                acks.waits(message.tag);
+                held.put(queue, message);
+            }
             Fate::Refused => aside.push(Aside::rejected(broker.names(), message, &Refusal::full(queue))),
         }
     }

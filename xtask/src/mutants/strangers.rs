@@ -33,9 +33,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "bodies-beyond-the-limit-come-together",
-        "src/broker/subscription.rs",
-        "delivery.data.len() > legal)",
-        "delivery.data.len() > legal && !$on)",
+        "src/broker/width.rs",
+        "bytes <= legal;",
+        "(bytes <= legal || $on);",
         "binary(delivery) & test(/heavy::bodies_beyond_the_limit/)",
     ),
     of(
@@ -247,5 +247,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        let shelf = shelf.clone();\n",
         "        if $on {\n            aside.clear();\n        }\n        let shelf = shelf.clone();\n",
         "binary(hostile) & test(/^taken_in::reports/)",
+    ),
+    of(
+        "nothing-comes-beside-what-waits-for-room",
+        "src/executor/broker/intake.rs",
+        "acks.waits(message.tag);",
+        "if !$on { $was }",
+        "binary(delivery) & test(/again::after_a_restart_others/)",
+    ),
+    of(
+        "nothing-comes-beside-what-can-not-be-put-aside",
+        "src/executor/broker/refuse.rs",
+        "back.iter().for_each(|tag| self.acks.waits(*tag));",
+        "if !$on { $was }",
+        "binary(delivery) & test(/again::after_a_restart_good/)",
+    ),
+    of(
+        "two-come-beside-each-that-waits",
+        "src/broker/width.rs",
+        "self.consumer.given && hands.newest_waits()",
+        "($on || self.consumer.given) && hands.newest_waits()",
+        "package(jobwright) & test(/width::tests::beside_each/)",
+    ),
+    of(
+        "a-place-that-was-waited-in-is-lost-under-load",
+        "src/broker/width.rs",
+        "more / 2 >= self.consumer.prefetch",
+        "(!$on && more / 2 >= self.consumer.prefetch)",
+        "package(jobwright) & test(/width::tests::beside_each/)",
     ),
 ];
