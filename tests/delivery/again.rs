@@ -51,6 +51,41 @@ async fn after_a_restart_others_pass_those_that_wait_for_room() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// What is new comes while there is room and those that came again were not looked at since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_those_that_wait_for_room_are_not_overtaken() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (client, names, jobs) = (site.client().await, site.names(), site.db.jobs());
+    let messages = site.messages().await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    jobs.put_rule(&Rule::new(Scope::Queue, "shelf").depth(4)).await.unwrap();
+    let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
+    let ids: Vec<_> = (0..8).map(|_| JobId::new()).collect();
+    let send = async |id: JobId| {
+        let properties = submission("shelf").with_message_id(id.to_string().as_str().into());
+        assert!(client.publish("", &names.submit(), properties, b"1").await);
+    };
+    for (n, id) in ids.iter().enumerate().take(7) {
+        send(*id).await;
+        eventually(PATIENCE, async || waiting(&site, "shelf").await == (n + 1).min(4)).await;
+    }
+    eventually(PATIENCE, async || client.waiting(&names.submit()).await == 0).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    eventually(PATIENCE, async || client.waiting(&names.submit()).await == 3).await;
+
+    let executor = noting::<Pg<false>>(&site.messages().await, patient(), 1).await;
+    assert!(client.publish("", &names.submit(), submission("other"), b"1").await);
+    eventually(PATIENCE, async || waiting(&site, "other").await == 1).await;
+    site.db.client().await.execute("delete from job where queue = 'shelf'", &[]).await.unwrap();
+    send(ids[7]).await;
+    eventually(PATIENCE, async || waiting(&site, "shelf").await == 4).await;
+    let mut all = jobs.all().await;
+    all.retain(|job| job.queue == "shelf");
+    all.sort_by_key(|job| job.seq);
+    assert_eq!(all.into_iter().map(|job| job.id).collect::<Vec<_>>(), ids[4..]);
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_restart_good_submissions_pass_one_that_can_not_be_put_aside() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

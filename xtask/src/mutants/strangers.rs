@@ -82,16 +82,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "submissions-go-to-full-queues",
-        "src/executor/broker/intake.rs",
-        "if submission.message.due == Due::Now {",
-        "if submission.message.due == Due::Now && !$on {",
+        "src/executor/broker/room.rs",
+        "if *due != Due::Now || !waits",
+        "if *due != Due::Now || $on || !waits",
         "binary(delivery) & test(/limits::submissions_for_a_full_queue/)",
     ),
     of(
         "submissions-for-full-queues-fill-the-hands",
         "src/executor/broker/room.rs",
-        "self.messages.len() < self.most {",
-        "(self.messages.len() < self.most || $on) {",
+        "self.waiting.len() < self.most {",
+        "(self.waiting.len() < self.most || $on) {",
         "package(jobwright) & test(/room::tests::/)",
     ),
     of(
@@ -238,7 +238,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "refused-submissions-are-nowhere",
         "src/executor/broker/intake.rs",
         "        // Waited for: a producer of rubbish alone is slowed down by it.\n",
-        "        if $on {\n            aside.clear();\n        }\n",
+        "        if $on {\n            return;\n        }\n",
         "binary(hostile) & test(/^taken_in::submissions/)",
     ),
     of(
@@ -251,7 +251,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "nothing-comes-beside-what-waits-for-room",
         "src/executor/broker/intake.rs",
-        "acks.waits(message.tag);",
+        "self.acks.waits(good.message.tag);",
         "if !$on { $was }",
         "binary(delivery) & test(/again::after_a_restart_others/)",
     ),
@@ -275,5 +275,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "more / 2 >= self.consumer.prefetch",
         "(!$on && more / 2 >= self.consumer.prefetch)",
         "package(jobwright) & test(/width::tests::beside_each/)",
+    ),
+    of(
+        "what-waits-for-room-is-overtaken",
+        "src/executor/broker/room.rs",
+        "let waits = self.waiting.iter().any(",
+        "let waits = !$on && self.waiting.iter().any(",
+        "binary(delivery) & test(/again::after_a_restart_those/)",
+    ),
+    of(
+        "what-has-waited-is-taken-together-with-what-killed",
+        "src/executor/broker/parts.rs",
+        "if message.redelivered { usize::MAX }",
+        "if message.redelivered && !$on { usize::MAX }",
+        "package(jobwright) & test(/parts::tests::what_has_waited/)",
+    ),
+    of(
+        "what-comes-again-waits-from-then-on",
+        "src/executor/broker/room.rs",
+        "filter(|_| message.redelivered)",
+        "filter(|_| message.redelivered && !$on)",
+        "package(jobwright) & test(/room::tests::what_comes_again/)",
+    ),
+    of(
+        "what-came-by-a-lost-channel-keeps-its-place",
+        "src/executor/broker/room.rs",
+        "            self.waiting.clear();",
+        "            if !$on {\n$was\n            }",
+        "package(jobwright) & test(/room::tests::what_came_by/)",
     ),
 ];
