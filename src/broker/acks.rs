@@ -14,6 +14,7 @@ pub struct Acks(pub(super) mpsc::UnboundedSender<Answer>);
 pub(super) enum Answer {
     Ack(Vec<Tag>),
     Requeue(Tag),
+    Waits(Tag),
 }
 
 impl Acks {
@@ -29,6 +30,11 @@ impl Acks {
     pub fn requeue(&self, tag: Tag) {
         let _ = self.0.send(Answer::Requeue(tag));
     }
+
+    /// It is not done with, but whoever looked at it is well: others may come beside it.
+    pub fn waits(&self, tag: Tag) {
+        let _ = self.0.send(Answer::Waits(tag));
+    }
 }
 
 /// What a channel has delivered and has no answer for.
@@ -36,6 +42,9 @@ impl Acks {
 pub(super) struct Outstanding {
     generation: u64,
     tags: BTreeSet<u64>,
+    /// Those of them that wait.
+    waiting: BTreeSet<u64>,
+    newest: u64,
 }
 
 /// One frame.
@@ -47,11 +56,12 @@ pub(super) enum Frame {
 
 impl Outstanding {
     pub(super) fn new(generation: u64) -> Self {
-        Self { generation, tags: BTreeSet::new() }
+        Self { generation, tags: BTreeSet::new(), waiting: BTreeSet::new(), newest: 0 }
     }
 
     pub(super) fn delivered(&mut self, tag: u64) -> Tag {
         self.tags.insert(tag);
+        self.newest = tag;
         Tag { generation: self.generation, tag }
     }
 
@@ -59,10 +69,29 @@ impl Outstanding {
         self.tags.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.tags.len()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many do not wait.
+    pub(super) fn at_work(&self) -> usize {
+        self.tags.len() - self.waiting.len()
+    }
+
+    /// Whether the one that came last is one that waits.
+    pub(super) fn newest_waits(&self) -> bool {
+        self.waiting.contains(&self.newest)
+    }
+
     /// Nobody will answer for this one.
     pub(super) fn forget(&mut self, tag: Tag) {
         if tag.generation == self.generation {
             self.tags.remove(&tag.tag);
+            self.waiting.remove(&tag.tag);
         }
     }
 
@@ -82,9 +111,15 @@ impl Outstanding {
                         frames.push(Frame::Reject(tag.tag));
                     }
                 }
+                Answer::Waits(tag) => {
+                    if tag.generation == self.generation {
+                        self.waiting.insert(tag.tag);
+                    }
+                }
             }
         }
         self.tags.retain(|tag| !acked.contains(tag));
+        self.waiting.retain(|tag| self.tags.contains(tag));
         // `multiple` answers for all up to a tag, so it may only be used up to the first one that is still open.
         let open = self.tags.first().copied().unwrap_or(u64::MAX);
         let run: Vec<_> = acked.range(..open).copied().collect();

@@ -20,6 +20,7 @@ mod subscription;
 #[doc(hidden)]
 pub mod testing;
 mod topology;
+mod width;
 pub(crate) mod wire;
 
 use std::fmt;
@@ -242,7 +243,7 @@ impl Broker {
 
     /// The same for what exists nowhere but in the broker: on each new channel it takes one message at a time for as long as those come that
     /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others, or that have more
-    /// than `legal` bytes, so that those are not gathered in memory.
+    /// than `legal` bytes, so that those are not gathered in memory. Beside one that waits ([`Acks::waits`]) the next comes.
     pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16, legal: usize) -> Subscription {
         Subscription::start(&self.hub, queue, prefetch, Some(legal))
     }

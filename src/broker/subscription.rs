@@ -19,6 +19,7 @@ use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Incoming;
 use super::mode::Side;
+use super::width::Width;
 use crate::backoff::Reconnect;
 
 /// Longest delay between two attempts to consume.
@@ -36,7 +37,7 @@ pub struct Subscription {
     dropped: CancellationToken,
 }
 
-/// What came and was not taken yet. The prefetch bounds it.
+/// What came and was not taken yet. The prefetch bounds how many, and nothing how large they are.
 #[derive(Debug, Default)]
 struct Inbox {
     messages: Mutex<(VecDeque<Incoming>, bool)>,
@@ -120,6 +121,14 @@ struct Task {
     dropped: CancellationToken,
 }
 
+/// A channel and what is there of it.
+struct Attended {
+    channel: Channel,
+    consumer: Consumer,
+    outstanding: Outstanding,
+    width: Width,
+}
+
 /// How a channel ended.
 enum End {
     /// Nobody wants any more.
@@ -134,8 +143,8 @@ impl Task {
         while !self.over() {
             let started = Instant::now();
             let ended = match self.consume().await {
-                Ok((channel, consumer)) => {
-                    let ended = self.attend(&channel, consumer).await;
+                Ok(mut attended) => {
+                    let ended = self.attend(&mut attended).await;
                     // Useless now: the broker will deliver them again, to somebody.
                     self.inbox.clear();
                     ended
@@ -170,10 +179,12 @@ impl Task {
         self.dropped.is_cancelled() || self.hub.stop.is_cancelled()
     }
 
-    async fn consume(&self) -> Result<(Channel, Consumer), Failure> {
+    async fn consume(&self) -> Result<Attended, Failure> {
         let channel = self.hub.session(Side::Consume)?.channel().await?;
-        let consumer = self.consumer(&channel, if self.careful.is_some() { 1 } else { self.prefetch }).await?;
-        Ok((channel, consumer))
+        let outstanding = Outstanding::new(self.hub.number());
+        let mut width = Width::new(self.prefetch, self.careful);
+        let consumer = self.consumer(&channel, width.next(&outstanding)).await?;
+        Ok(Attended { channel, consumer, outstanding, width })
     }
 
     async fn consumer(&self, channel: &Channel, prefetch: u16) -> Result<Consumer, Failure> {
@@ -185,45 +196,37 @@ impl Task {
         within(rpc, call).await
     }
 
-    /// From one at a time to as many as are wanted. There is nothing on its way that the old consumer could lose: the only message that
-    /// it may have in hand has come.
-    async fn widen(&self, channel: &Channel, old: &Consumer) -> Result<Consumer, Failure> {
-        within(self.hub.rpc(), channel.basic_cancel(old.tag(), BasicCancelOptions::default())).await?;
-        self.consumer(channel, self.prefetch).await
+    /// Another consumer instead of this one, after all that is on its way to it.
+    async fn follow(&self, attended: &mut Attended) -> Result<(), Failure> {
+        let old = attended.consumer.tag();
+        within(self.hub.rpc(), attended.channel.basic_cancel(old, BasicCancelOptions::default())).await?;
+        while let Some(delivery) = within(self.hub.rpc(), async { attended.consumer.next().await.transpose() }).await? {
+            self.receive(delivery, attended);
+        }
+        let prefetch = attended.width.next(&attended.outstanding);
+        attended.consumer = self.consumer(&attended.channel, prefetch).await?;
+        Ok(())
     }
 
     /// Until the channel ends.
-    async fn attend(&mut self, channel: &Channel, mut consumer: Consumer) -> End {
-        let mut outstanding = Outstanding::new(self.hub.number());
+    async fn attend(&mut self, attended: &mut Attended) -> End {
         let mut answers = Vec::new();
-        // What came again may be what ended its consumer the last time. Whoever had it in hand together with others had those counted as
-        // delivered too, and a broker with a limit would take them all for poison.
-        let mut narrow = self.careful.is_some();
         loop {
             answers.clear();
             tokio::select! {
-                delivery = consumer.next() => match delivery {
-                    Some(Ok(delivery)) => {
-                        let again = delivery.redelivered || self.careful.is_some_and(|legal| delivery.data.len() > legal);
-                        self.receive(delivery, &mut outstanding);
-                        if narrow && !again {
-                            match self.widen(channel, &consumer).await {
-                                Ok(wide) => (consumer, narrow) = (wide, false),
-                                Err(failure) => return End::Broken(failure),
-                            }
-                        }
-                    }
+                delivery = attended.consumer.next() => match delivery {
+                    Some(Ok(delivery)) => self.receive(delivery, attended),
                     Some(Err(error)) => return End::Broken(Failure::from(error)),
                     // The broker cancelled: the queue is gone, or moved to another node.
                     None => {
-                        let _ = within(CLOSING, channel.close(200, "OK".into())).await;
+                        let _ = within(CLOSING, attended.channel.close(200, "OK".into())).await;
                         return End::Broken(Failure::Missing("the broker cancelled the subscription".to_owned()));
                     }
                 },
                 // The task has no sender of its own: when all are gone there is nobody to answer.
                 some = self.answers.recv_many(&mut answers, ANSWERS), if !self.answers.is_closed() || !self.answers.is_empty() => {
                     if some > 0
-                        && let Err(failure) = self.answer(channel, outstanding.frames(answers.drain(..))).await
+                        && let Err(failure) = self.answer(&attended.channel, attended.outstanding.frames(answers.drain(..))).await
                     {
                         return End::Broken(failure);
                     }
@@ -231,15 +234,21 @@ impl Task {
                 () = self.dropped.cancelled() => break,
                 () = self.hub.stop.cancelled() => break,
             }
+            if attended.width.is_due(&attended.outstanding)
+                && let Err(failure) = self.follow(attended).await
+            {
+                return End::Broken(failure);
+            }
         }
-        self.wind_up(channel, &consumer, outstanding).await;
+        self.wind_up(attended).await;
         End::Done
     }
 
-    fn receive(&self, delivery: Delivery, outstanding: &mut Outstanding) {
+    fn receive(&self, delivery: Delivery, attended: &mut Attended) {
         self.hub.counters.received(delivery.redelivered);
+        attended.width.came(delivery.redelivered, delivery.data.len());
         self.inbox.put(Incoming {
-            tag: outstanding.delivered(delivery.delivery_tag),
+            tag: attended.outstanding.delivered(delivery.delivery_tag),
             properties: delivery.properties,
             body: delivery.data,
             redelivered: delivery.redelivered,
@@ -257,7 +266,8 @@ impl Task {
     }
 
     /// Lets the answers out that are still to come, and closes the channel: the broker takes back what is left.
-    async fn wind_up(&mut self, channel: &Channel, consumer: &Consumer, mut outstanding: Outstanding) {
+    async fn wind_up(&mut self, attended: &mut Attended) {
+        let Attended { channel, consumer, outstanding, .. } = attended;
         let end = tokio::time::Instant::now() + GRACE;
         let _ = within(CLOSING, channel.basic_cancel(consumer.tag(), BasicCancelOptions::default())).await;
         if self.dropped.is_cancelled() {

@@ -29,6 +29,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod again;
 mod client;
 mod depth;
 mod external;

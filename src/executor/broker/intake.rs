@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::pace::Pace;
 use super::refuse::{Aside, Shelf};
-use super::room::{self, Fate, Held};
+use super::room::{self, Fate, Good, Held};
 use super::{BATCH, Incarnation, alive, parts, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
-use crate::job::{Due, Submission};
+use crate::job::Submission;
 use crate::message::flush::hints;
 use crate::store::{Received, Store};
 
@@ -47,77 +47,112 @@ async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
     let mut subscription = broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
-    let shelf = Shelf::new(broker.clone(), acks.clone());
     let mut pace = Pace::new(broker.config(), Instant::now());
-    let mut held = Held::new(prefetch);
+    let shelf = Shelf::new(broker.clone(), acks.clone());
+    let mut intake = Intake { node, broker, acks, shelf, held: Held::new(prefetch) };
     loop {
-        let look = held.next();
+        let look = intake.held.next();
         tokio::select! {
+            biased;
+            // Those that came before first. What comes meanwhile waits behind them.
+            () = tokio::time::sleep_until(look.unwrap_or_else(Instant::now).into()), if look.is_some() => {
+                intake.look_again().await;
+                continue;
+            }
             came = subscription.recv_many(&mut buffer, BATCH) => if came == 0 { return },
-            () = tokio::time::sleep_until(look.unwrap_or_else(tokio::time::Instant::now)), if look.is_some() => {}
         }
         let bytes = buffer.iter().map(Incoming::weight).sum();
         tokio::time::sleep(pace.take(buffer.len(), bytes, Instant::now())).await;
-        let mut all = held.take();
-        all.append(&mut buffer);
-        for some in parts::batches(all) {
-            take_in(node, broker, some, &acks, &shelf, &mut held).await;
+        for some in parts::batches(std::mem::take(&mut buffer)) {
+            intake.take_in(some).await;
         }
     }
 }
 
-async fn take_in<S: Store>(
-    node: &Arc<Incarnation<S>>,
-    broker: &Arc<Broker>,
-    came: Vec<Incoming>,
-    acks: &Acks,
-    shelf: &Shelf,
-    held: &mut Held,
-) {
-    let mut aside = Vec::new();
-    let rules = broker.config().submit_rules.as_ref();
-    let mut good = Vec::new();
-    for message in came {
-        let read = wire::submission(&message, node.messages.limits);
-        let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
-        match allowed.and_then(|submission| encoded(node, submission)) {
-            Ok(submission) => good.push((message, submission)),
-            Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
-        }
-    }
-    let full = room::full(node.store.as_ref(), good.iter().map(|(_, submission)| &submission.message)).await;
-    let (mut messages, mut submissions) = (Vec::new(), Vec::new());
-    for (message, submission) in good {
-        let queue = &submission.message.queue;
-        // What is due later takes no room yet.
-        let fate = if submission.message.due == Due::Now {
-            held.fate(&full, queue, message.received.elapsed())
-        } else {
-            Fate::Stored
-        };
-        match fate {
-            Fate::Stored => {
-                messages.push(message);
-                submissions.push(submission);
+struct Intake<'a, S: Store> {
+    node: &'a Arc<Incarnation<S>>,
+    broker: &'a Arc<Broker>,
+    acks: Acks,
+    shelf: Shelf,
+    held: Held,
+}
+
+impl<S: Store> Intake<'_, S> {
+    async fn take_in(&mut self, came: Vec<Incoming>) {
+        let (node, broker) = (self.node, self.broker);
+        let rules = broker.config().submit_rules.as_ref();
+        let (mut good, mut aside) = (Vec::new(), Vec::new());
+        for message in came {
+            let read = wire::submission(&message, node.messages.limits);
+            let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
+            match allowed.and_then(|submission| encoded(node, submission)) {
+                Ok(submission) => good.push(self.held.good(message, submission)),
+                Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
             }
-            Fate::Held => held.put(queue, message),
-            Fate::Refused => aside.push(Aside::rejected(broker.names(), message, &Refusal::full(queue))),
+        }
+        let good = self.admit(good, &mut aside).await;
+        self.store(good, aside).await;
+    }
+
+    /// At those that wait for room.
+    async fn look_again(&mut self) {
+        let waiting = self.held.take();
+        let mut aside = Vec::new();
+        let ready = self.admit(waiting, &mut aside).await;
+        self.put(aside).await;
+        for some in parts::in_order(ready, |good| &good.message) {
+            // Those before them may have taken all the room.
+            let mut aside = Vec::new();
+            let good = self.admit(some, &mut aside).await;
+            self.store(good, aside).await;
         }
     }
-    let mut refused = store(node, broker, &messages, &submissions, acks).await.into_iter().peekable();
-    for (index, message) in messages.into_iter().enumerate() {
-        if let Some((_, why)) = refused.next_if(|(refused, _)| *refused == index) {
-            aside.push(Aside::rejected(broker.names(), message, &why));
+
+    /// Those whose queues have room.
+    async fn admit(&mut self, good: Vec<Good>, aside: &mut Vec<Aside>) -> Vec<Good> {
+        let full = room::full(self.node.store.as_ref(), &good).await;
+        let mut ready = Vec::new();
+        for good in good {
+            match self.held.fate(&full, &good, Instant::now()) {
+                Fate::Stored => ready.push(good),
+                Fate::Held => {
+                    self.acks.waits(good.message.tag);
+                    self.held.put(good);
+                }
+                Fate::Refused => {
+                    let why = Refusal::full(&good.submission.message.queue);
+                    aside.push(Aside::rejected(self.broker.names(), good.message, &why));
+                }
+            }
         }
+        ready
     }
-    if !aside.is_empty() {
-        add(&node.counters.messages_refused, aside.len());
+
+    /// Stores what is good, and puts aside the rest.
+    async fn store(&self, good: Vec<Good>, mut aside: Vec<Aside>) {
+        let (messages, submissions): (Vec<_>, Vec<_>) =
+            good.into_iter().map(|good| (good.message, good.submission)).unzip();
+        let stored = store(self.node, self.broker, &messages, &submissions, &self.acks).await;
+        let mut refused = stored.into_iter().peekable();
+        for (index, message) in messages.into_iter().enumerate() {
+            if let Some((_, why)) = refused.next_if(|(refused, _)| *refused == index) {
+                aside.push(Aside::rejected(self.broker.names(), message, &why));
+            }
+        }
+        self.put(aside).await;
+    }
+
+    async fn put(&self, aside: Vec<Aside>) {
+        if aside.is_empty() {
+            return;
+        }
+        add(&self.node.counters.messages_refused, aside.len());
         // It costs nothing if it was seen before and nothing was returned since. If it fails, they can't be put aside, which is said there.
-        if let Err(error) = broker.ensure(&Lane::Submissions).await {
+        if let Err(error) = self.broker.ensure(&Lane::Submissions).await {
             tracing::debug!(%error, "the queue of refused submissions was not looked at");
         }
         // Waited for: a producer of rubbish alone is slowed down by it.
-        shelf.put(aside).await;
+        self.shelf.put(aside).await;
     }
 }
 

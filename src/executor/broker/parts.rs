@@ -57,6 +57,12 @@ pub(super) fn batches(messages: Vec<Incoming>) -> Vec<Vec<Incoming>> {
     parts
 }
 
+/// The same for what has waited since, in its order.
+pub(super) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> Vec<Vec<T>> {
+    let bytes = |message: &Incoming| if message.redelivered { usize::MAX } else { message.weight().max(1) };
+    cut(items, |item| bytes(message(item)))
+}
+
 /// Gives items `0..count` to the store, all at once if it takes them. `done` is told in their order of each part that was taken, and of each
 /// item that is not: the database refuses it, or fails over and over because of it and answers in between. `alive` asks the database
 /// something small: as long as it does not answer that either, nobody is to blame.

@@ -109,20 +109,32 @@ fn parts_are_bounded_by_bytes_and_keep_their_order() {
     assert_eq!(cut((0..99).collect(), |_| mib).concat(), (0..99).collect::<Vec<_>>());
 }
 
-#[test]
-fn what_came_before_is_taken_by_itself_and_after_the_rest() {
-    let came = |(tag, redelivered)| Incoming {
+fn came((tag, redelivered): (u64, bool)) -> Incoming {
+    Incoming {
         properties: lapin::BasicProperties::default(),
         body: Vec::new(),
         redelivered,
         received: Instant::now(),
         tag: Tag { generation: 1, tag },
-    };
+    }
+}
+
+fn tags(parts: &[Vec<Incoming>]) -> Vec<Vec<u64>> {
+    parts.iter().map(|part| part.iter().map(|message| message.tag.tag).collect()).collect()
+}
+
+#[test]
+fn what_came_before_is_taken_by_itself_and_after_the_rest() {
     let messages: Vec<_> = [(1, true), (2, false), (3, true), (4, false)].into_iter().map(came).collect();
-    let tags: Vec<Vec<u64>> =
-        batches(messages).iter().map(|part| part.iter().map(|message| message.tag.tag).collect()).collect();
-    assert_eq!(tags, [vec![2, 4], vec![1], vec![3]]);
+    assert_eq!(tags(&batches(messages)), [vec![2, 4], vec![1], vec![3]]);
     assert!(batches(Vec::new()).is_empty());
+}
+
+#[test]
+fn what_has_waited_keeps_its_order_and_what_came_before_is_taken_by_itself() {
+    let messages: Vec<_> =
+        [(1, false), (2, true), (3, true), (4, false), (5, false), (6, true)].into_iter().map(came).collect();
+    assert_eq!(tags(&in_order(messages, |message| message)), [vec![1], vec![2], vec![3], vec![4, 5], vec![6]]);
 }
 
 #[test]
