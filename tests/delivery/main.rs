@@ -38,6 +38,7 @@ mod faults_process;
 mod faults_queues;
 mod frames;
 mod gates;
+mod handing_back;
 mod heavy;
 mod intake;
 mod keeper;

@@ -3,19 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::key::Key;
 use super::singly::{Fate, Singly, UNANSWERED, pause};
 use super::{BATCH, Incarnation, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, wire};
 use crate::error::{Error, Result, warn_of};
+use crate::executor::drain::LET_GO;
 use crate::executor::jitter;
 use crate::executor::stats::add;
-use crate::job::HandOutNumber;
+use crate::job::{Fence, HandOutNumber};
 use crate::store::{Hint, Settlement, Store, Verdict};
 
 /// Time between two looks at a queue that is full, or that nobody consumes.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long a node that stops waits for confirms: so much less than [`LET_GO`], which it waits for all of this, that what has none is taken back.
+const CONFIRMS: Duration = Duration::from_secs(2);
+/// How long it waits then for the database to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
+const _: () = assert!(CONFIRMS.as_secs() < LET_GO.as_secs());
 
 /// A queue whose jobs are run by external workers, over the broker.
 ///
@@ -143,7 +151,11 @@ impl<S: Store> Feed<S> {
             return Ok(Round::Empty);
         }
         let messages = jobs.iter().map(|job| (job.id, wire::external(names, job, key))).collect();
-        let fates = self.singly.publish(&self.broker, messages).await;
+        let fates = tokio::select! {
+            fates = self.singly.publish(&self.broker, messages) => fates,
+            // As if no confirm had come.
+            () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; jobs.len()],
+        };
         // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
         let (mut back, mut unanswered) = (Vec::new(), Vec::new());
         for (job, fate) in jobs.iter().zip(fates) {
@@ -158,22 +170,29 @@ impl<S: Store> Feed<S> {
             }
         }
         add(&self.node.counters.handed_out, jobs.len() - back.len() - unanswered.len());
-        self.spend(&unanswered).await?;
+        // Whatever is wrong with the one that is to blame, the others come first.
+        let taken = self.take_back(&back).await;
+        let spent = self.spend(&unanswered).await;
+        taken.and(spent)?;
+        Ok(match (back.is_empty(), unanswered.is_empty()) {
+            (false, _) => Round::Full,
+            (true, true) if jobs.len() < limit => Round::Empty,
+            _ => Round::More,
+        })
+    }
+
+    /// These are as they were before.
+    async fn take_back(&self, back: &[Fence]) -> Result<()> {
         if back.is_empty() {
-            return Ok(if jobs.len() < limit && unanswered.is_empty() { Round::Empty } else { Round::More });
+            return Ok(());
         }
         let store = &self.node.store;
-        tokio::select! {
-            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|taken| {
-                if taken < back.len() as u64 {
-                    // One that was cancelled meanwhile may have held what others wait for.
-                    self.node.in_flight.gate.notify_one();
-                }
-                Round::Full
-            }),
-            // The database does not answer either: their leases run out.
-            () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
+        let taken = self.insist("take back jobs that did not get to the broker", || store.take_back(back)).await?;
+        if taken.is_some_and(|taken| taken < back.len() as u64) {
+            // One that was cancelled meanwhile may have held what others wait for.
+            self.node.in_flight.gate.notify_one();
         }
+        Ok(())
     }
 
     /// These cost an attempt.
@@ -182,18 +201,28 @@ impl<S: Store> Feed<S> {
             return Ok(());
         }
         let store = &self.node.store;
+        let record = || store.settle_external(unanswered);
+        if self.insist("record what the broker did not answer", record).await?.is_some() {
+            self.node.messages.wakeup.tell([Hint::Timer]);
+            // What the job held may be what others wait for.
+            self.node.in_flight.gate.notify_one();
+        }
+        Ok(())
+    }
+
+    /// `None`: the node stops, and the database does not answer: leases run out.
+    async fn insist<T, F: Future<Output = Result<T>>>(&self, what: &str, call: impl FnMut() -> F) -> Result<Option<T>> {
         tokio::select! {
-            spent = insist("record what the broker did not answer", || store.settle_external(unanswered)) => {
-                spent?;
-                self.node.messages.wakeup.tell([Hint::Timer]);
-                // What the job held may be what others wait for.
-                self.node.in_flight.gate.notify_one();
-                Ok(())
-            }
-            // Their leases run out, which costs the same.
-            () = self.node.stop_claiming.cancelled() => Ok(()),
+            answer = insist(what, call) => answer.map(Some),
+            () = after(&self.node.stop_claiming, ANSWERS) => Ok(None),
         }
     }
+}
+
+/// So long after a stop.
+async fn after(stop: &CancellationToken, patience: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(patience).await;
 }
 
 /// Repeats for as long as it may succeed later: what is named by its number alone does not fail for what is in it.

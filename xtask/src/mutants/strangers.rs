@@ -248,4 +248,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "        if $on {\n            aside.clear();\n        }\n        let shelf = shelf.clone();\n",
         "binary(hostile) & test(/^taken_in::reports/)",
     ),
+    of(
+        "the-one-to-blame-comes-before-the-others",
+        "src/executor/broker/external.rs",
+        "let taken = self.take_back(&back).await;",
+        "if $on {\n            self.spend(&unanswered).await?;\n        }\n        $was",
+        "binary(delivery) & test(/handing_back::jobs_are_taken_back/)",
+    ),
+    of(
+        "a-stop-abandons-what-was-handed-out",
+        "src/executor/broker/external.rs",
+        "after(&self.node.stop_claiming, ANSWERS)",
+        "after(&self.node.stop_claiming, if $on { Duration::ZERO } else { ANSWERS })",
+        "binary(delivery) & test(/handing_back::a_node_that_stops_waits_for/)",
+    ),
+    of(
+        "a-stop-waits-for-confirms-as-usual",
+        "src/executor/broker/external.rs",
+        "after(&self.node.stop_claiming, CONFIRMS)",
+        "after(&self.node.stop_claiming, if $on { CONFIRMS * 100 } else { CONFIRMS })",
+        "binary(delivery) & test(/handing_back::a_node_that_stops_takes_back/)",
+    ),
 ];
