@@ -40,6 +40,7 @@ mod frames;
 mod gates;
 mod handing_back;
 mod heavy;
+mod heavy_out;
 mod intake;
 mod keeper;
 mod limits;

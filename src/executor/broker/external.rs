@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::key::Key;
-use super::singly::{Fate, Singly, UNANSWERED, pause};
-use super::{BATCH, Incarnation, up};
+use super::portion::Portion;
+use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
+use super::{Incarnation, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, wire};
 use crate::error::{Error, Result, warn_of};
@@ -80,7 +81,8 @@ impl ExternalQueue {
 /// Hands out until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
-    let mut feed = Feed { node, broker, queue, key, singly: Singly::default() };
+    let portion = Portion::new(node.messages.limits);
+    let mut feed = Feed { node, broker, queue, key, portion, singly: Singly::default() };
     let mut delays = Reconnect::new(Duration::from_secs(5));
     while !stop.is_cancelled() {
         // Only waits are cut short by a stop: what was handed out must be published, or taken back.
@@ -118,6 +120,7 @@ struct Feed<S: Store> {
     broker: Arc<Broker>,
     queue: ExternalQueue,
     key: Arc<Key>,
+    portion: Portion,
     singly: Singly,
 }
 
@@ -145,38 +148,41 @@ impl<S: Store> Feed<S> {
         if room == 0 {
             return Ok(Round::Full);
         }
-        let limit = room.min(BATCH);
+        let limit = room.min(self.portion.count());
         let jobs = self.node.store.hand_out(name, limit, *lease, HandOutNumber::random()).await?;
         if jobs.is_empty() {
             return Ok(Round::Empty);
         }
-        let messages = jobs.iter().map(|job| (job.id, wire::external(names, job, key))).collect();
+        let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+        self.portion.took(jobs.len(), bytes);
+        let rows: Vec<_> = jobs.iter().map(Row::of).collect();
+        let messages = jobs.into_iter().map(|job| (job.id, wire::external(names, job, key))).collect();
         let fates = tokio::select! {
             fates = self.singly.publish(&self.broker, messages) => fates,
             // As if no confirm had come.
-            () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; jobs.len()],
+            () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; rows.len()],
         };
         // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
         let (mut back, mut unanswered) = (Vec::new(), Vec::new());
-        for (job, fate) in jobs.iter().zip(fates) {
+        for (row, fate) in rows.iter().zip(fates) {
             match fate {
                 Fate::Acked => {}
                 Fate::Unanswered => {
-                    tracing::warn!(id = %job.id, kind = %job.kind, attempt = job.attempt, "a job was not handed out: {UNANSWERED}");
-                    let verdict = Verdict::Retry(pause(job.attempt));
-                    unanswered.push(Settlement::new(job.fence(), verdict).error(UNANSWERED, None));
+                    let Row { fence, kind, attempt, .. } = row;
+                    tracing::warn!(id = %fence.id, %kind, attempt, "a job was not handed out: {UNANSWERED}");
+                    unanswered.push(Settlement::new(*fence, Verdict::Retry(pause(*attempt))).error(UNANSWERED, None));
                 }
-                Fate::Returned | Fate::Later => back.push(job.fence()),
+                Fate::Returned | Fate::Later => back.push(row.fence),
             }
         }
-        add(&self.node.counters.handed_out, jobs.len() - back.len() - unanswered.len());
+        add(&self.node.counters.handed_out, rows.len() - back.len() - unanswered.len());
         // Whatever is wrong with the one that is to blame, the others come first.
         let taken = self.take_back(&back).await;
         let spent = self.spend(&unanswered).await;
         taken.and(spent)?;
         Ok(match (back.is_empty(), unanswered.is_empty()) {
             (false, _) => Round::Full,
-            (true, true) if jobs.len() < limit => Round::Empty,
+            (true, true) if rows.len() < limit => Round::Empty,
             _ => Round::More,
         })
     }

@@ -18,6 +18,7 @@ mod intake;
 mod key;
 mod pace;
 mod parts;
+mod portion;
 mod refuse;
 mod relay;
 mod room;

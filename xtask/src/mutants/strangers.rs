@@ -269,4 +269,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "after(&self.node.stop_claiming, if $on { CONFIRMS * 100 } else { CONFIRMS })",
         "binary(delivery) & test(/handing_back::a_node_that_stops_takes_back/)",
     ),
+    of(
+        "events-of-any-size-are-relayed-together",
+        "src/executor/broker/relay.rs",
+        "limit: self.portion.count(),",
+        "limit: if $on { super::BATCH } else { self.portion.count() },",
+        "binary(delivery) & test(/heavy_out::large_events/)",
+    ),
+    of(
+        "jobs-of-any-size-are-handed-out-together",
+        "src/executor/broker/external.rs",
+        "room.min(self.portion.count())",
+        "room.min(if $on { super::BATCH } else { self.portion.count() })",
+        "binary(delivery) & test(/heavy_out::large_jobs/)",
+    ),
+    of(
+        "a-few-small-messages-make-room-for-large-ones",
+        "src/executor/broker/portion.rs",
+        "messages >= self.count",
+        "messages >= self.count || $on",
+        "package(jobwright) & test(/portion::tests::a_few_small/)",
+    ),
 ];
