@@ -31,6 +31,7 @@ mod support;
 
 mod client;
 mod depth;
+mod direct;
 mod external;
 mod faults_broker;
 mod faults_network;

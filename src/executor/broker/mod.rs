@@ -13,6 +13,7 @@
 
 mod answers;
 mod deliveries;
+mod direct;
 mod external;
 mod intake;
 mod key;

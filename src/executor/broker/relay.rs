@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::parts::prefetch;
 use super::portion::Portion;
 use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
-use super::{Incarnation, up};
+use super::{Incarnation, direct, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Direct, Lane, Reply, wire};
+use crate::broker::{Broker, Lane, Outgoing, Reply, wire};
 use crate::error::{Result, warn_of};
 use crate::executor::completer::Report;
 use crate::executor::jitter;
@@ -19,10 +23,15 @@ use crate::store::{ClaimRequest, ScanPart, Settlement, Store, Verdict};
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
     let portion = Portion::new(node.messages.limits);
-    let mut relay = Relay { node, broker, queue, portion, singly: Singly::default() };
+    // Half of what may be in memory waits, the other half is on its way.
+    let most = usize::from(prefetch(node.messages.limits)) / 2;
+    let (direct, waiting) = mpsc::channel(most);
+    let mut relay =
+        Relay { node: node.clone(), broker: broker.clone(), queue, portion, singly: Singly::default(), direct };
     tokio::select! {
         () = stop.cancelled() => {}
         () = relay.run() => {}
+        () = direct::run(&node, &broker, waiting, most) => {}
     }
 }
 
@@ -32,10 +41,12 @@ struct Relay<S: Store> {
     queue: &'static str,
     portion: Portion,
     singly: Singly,
+    /// What goes to clients that wait without a queue.
+    direct: mpsc::Sender<(Row, Outgoing)>,
 }
 
 /// What becomes of a row.
-enum End {
+pub(super) enum End {
     /// It is out.
     Sent,
     /// Again later, at no attempt.
@@ -87,7 +98,7 @@ impl<S: Store> Relay<S> {
         let more = jobs.len() == request.limit;
         self.portion.took(jobs.len(), jobs.iter().map(|job| job.payload.as_bytes().len()).sum());
 
-        let (mut sent, mut messages, mut direct) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sent, mut messages) = (Vec::new(), Vec::new());
         for job in jobs {
             let row = Row::of(&job);
             match self.message(job) {
@@ -95,7 +106,14 @@ impl<S: Store> Relay<S> {
                     messages.push((row.fence.id, message));
                     sent.push(row);
                 }
-                Ok(Reply::Direct(message)) => direct.push((row, message)),
+                Ok(Reply::Direct(message)) => {
+                    // As many wait as may: the others must not wait for them.
+                    if let Err(TrySendError::Full((row, _)) | TrySendError::Closed((row, _))) =
+                        self.direct.try_send((row, message))
+                    {
+                        self.report(&row, End::Later).await;
+                    }
+                }
                 Err(why) => self.report(&row, End::Never(why.to_owned())).await,
             }
         }
@@ -110,14 +128,6 @@ impl<S: Store> Relay<S> {
             };
             self.report(row, end).await;
         }
-        for (row, message) in direct {
-            let end = match self.broker.publish_directly(&message).await {
-                Direct::Delivered => End::Sent,
-                Direct::NotSent => End::Later,
-                Direct::Lost(why) => End::Never(why),
-            };
-            self.report(&row, end).await;
-        }
         Ok(more)
     }
 
@@ -131,24 +141,28 @@ impl<S: Store> Relay<S> {
     }
 
     async fn report(&self, row: &Row, end: End) {
-        let Row { fence, kind, attempt, to } = row;
-        let settled = |verdict| Settlement::new(*fence, verdict);
-        let report = match end {
-            End::Sent => {
-                add(&self.node.counters.relayed, 1);
-                Report::Done(*fence)
-            }
-            End::Later => Report::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
-            End::Unanswered => {
-                tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {UNANSWERED}");
-                Report::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
-            }
-            End::Never(why) => {
-                let to = to.as_deref().unwrap_or_default();
-                tracing::warn!(id = %fence.id, %kind, to, "a message can't be relayed: {why}; it becomes a dead letter");
-                Report::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
-            }
-        };
-        self.node.reports.send(report).await;
+        report(&self.node, row, end).await;
     }
+}
+
+pub(super) async fn report<S: Store>(node: &Incarnation<S>, row: &Row, end: End) {
+    let Row { fence, kind, attempt, to } = row;
+    let settled = |verdict| Settlement::new(*fence, verdict);
+    let report = match end {
+        End::Sent => {
+            add(&node.counters.relayed, 1);
+            Report::Done(*fence)
+        }
+        End::Later => Report::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
+        End::Unanswered => {
+            tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {UNANSWERED}");
+            Report::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
+        }
+        End::Never(why) => {
+            let to = to.as_deref().unwrap_or_default();
+            tracing::warn!(id = %fence.id, %kind, to, "a message can't be relayed: {why}; it becomes a dead letter");
+            Report::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
+        }
+    };
+    node.reports.send(report).await;
 }

@@ -125,8 +125,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "direct-replies-to-who-has-gone",
         "src/broker/direct.rs",
-        "within(hub.rpc(), channel.queue_declare(address.clone(), options, FieldTable::default())).await?;",
-        "if !$on { within(hub.rpc(), channel.queue_declare(address.clone(), options, FieldTable::default())).await?; }",
+        "within(hub.rpc(), look).await.map_err(Before)?;",
+        "if !$on { within(hub.rpc(), look).await.map_err(Before)?; }",
         "binary(delivery) & test(/unanswered::a_client_that_waits/)",
     ),
     of(
@@ -289,5 +289,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "messages >= self.count",
         "messages >= self.count || $on",
         "package(jobwright) & test(/portion::tests::a_few_small/)",
+    ),
+    of(
+        "a-direct-reply-that-gets-no-channel-is-lost",
+        "src/broker/direct.rs",
+        "tracing::debug!(\"no channel for a direct reply: {}\", failure.text());",
+        "if $on {\n                    return Direct::Lost(failure.text());\n                }\n                $was",
+        "binary(delivery) & test(/direct::a_client_gets/)",
+    ),
+    of(
+        "replies-wait-for-direct-ones",
+        "src/executor/broker/relay.rs",
+        "// As many wait as may: the others must not wait for them.",
+        "if $on {\n                        let _ = self.broker.directly().publish(&message).await;\n                    }",
+        "binary(delivery) & test(/direct::replies_to_queues/)",
     ),
 ];
