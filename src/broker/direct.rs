@@ -1,13 +1,14 @@
 //! Direct replies, to clients that wait without a queue of their own.
 //!
 //! Their addresses come from strangers. The broker answers a bad one by ending the connection, and returns a mandatory message although it
-//! delivered it. So each goes by a connection that nobody else uses, not mandatory, and once: a client that has gone asks again.
+//! delivered it. So they go by a connection that nothing else uses, not mandatory, and each once: a client that has gone asks again.
 
+use lapin::Channel;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 
 use super::Broker;
-use super::failure::{Failure, short, within};
+use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Outgoing;
 use super::session::Session;
@@ -17,22 +18,76 @@ use super::session::Session;
 pub(crate) enum Direct {
     /// The client was there, and the broker took it.
     Delivered,
-    /// There was no connection: again, later.
+    /// It did not get as far as being published: again, later.
     NotSent,
     /// It can't be delivered, for this reason.
     Lost(String),
 }
 
+/// A connection for direct replies that are to go out one after the other.
+pub(crate) struct Directly<'b> {
+    hub: &'b Hub,
+    session: Option<Session>,
+    /// No connection, or no answer: the next one would wait for it as long.
+    given_up: bool,
+}
+
 impl Broker {
+    /// Connects with the first reply.
+    pub(crate) fn directly(&self) -> Directly<'_> {
+        Directly { hub: &self.hub, session: None, given_up: false }
+    }
+}
+
+impl Directly<'_> {
     /// Publishes one message to a client's own address.
-    pub(crate) async fn publish_directly(&self, message: &Outgoing) -> Direct {
-        let Some(session) = connect(&self.hub).await else { return Direct::NotSent };
-        let outcome = deliver(&self.hub, &session, message).await;
-        session.close().await;
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Direct {
+        if self.given_up || !self.hub.board.is_up() {
+            return Direct::NotSent;
+        }
+        // An address that is bad ended it.
+        let open = self.session.take().filter(|session| session.connection().status().connected());
+        let session = match open {
+            Some(session) => session,
+            None => match connect(self.hub).await {
+                Some(session) => session,
+                None => return self.give_up(),
+            },
+        };
+        let channel = match session.channel().await {
+            Ok(channel) => channel,
+            Err(failure) => {
+                tracing::debug!("no channel for a direct reply: {}", failure.text());
+                return self.give_up();
+            }
+        };
+        let outcome = deliver(self.hub, &channel, message).await;
+        if channel.status().connected() {
+            let _ = within(CLOSING, channel.close(200, "OK".into())).await;
+        }
+        self.session = Some(session);
         match outcome {
             Ok(()) => Direct::Delivered,
-            Err(Failure::Missing(_)) => Direct::Lost("who waited for it is gone".to_owned()),
-            Err(failure) => Direct::Lost(format!("the broker does not deliver it: {}", failure.text())),
+            Err(Undelivered::Before(Failure::Missing(_))) => Direct::Lost("who waited for it is gone".to_owned()),
+            Err(Undelivered::Before(failure @ (Failure::Lost(_) | Failure::Timeout(_)))) => {
+                tracing::debug!("a direct reply was not sent: {}", failure.text());
+                self.give_up()
+            }
+            Err(Undelivered::Before(failure) | Undelivered::After(failure)) => {
+                self.given_up = matches!(failure, Failure::Timeout(_));
+                Direct::Lost(format!("the broker does not deliver it: {}", failure.text()))
+            }
+        }
+    }
+
+    fn give_up(&mut self) -> Direct {
+        self.given_up = true;
+        Direct::NotSent
+    }
+
+    pub(crate) async fn close(self) {
+        if let Some(session) = self.session {
+            session.close().await;
         }
     }
 }
@@ -49,18 +104,27 @@ async fn connect(hub: &Hub) -> Option<Session> {
     None
 }
 
-async fn deliver(hub: &Hub, session: &Session, message: &Outgoing) -> Result<(), Failure> {
-    let channel = session.channel().await?;
-    let address = short(&message.routing_key)?;
+/// Why it was not delivered.
+enum Undelivered {
+    /// It was not published.
+    Before(Failure),
+    /// It may have been.
+    After(Failure),
+}
+
+async fn deliver(hub: &Hub, channel: &Channel, message: &Outgoing) -> Result<(), Undelivered> {
+    use Undelivered::{After, Before};
+    let address = short(&message.routing_key).map_err(Before)?;
     // The only way to see whether the client is there: a message for one that has gone is confirmed, and lost.
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    within(hub.rpc(), channel.queue_declare(address.clone(), options, FieldTable::default())).await?;
-    within(hub.rpc(), channel.confirm_select(ConfirmSelectOptions::default())).await?;
+    let look = channel.queue_declare(address.clone(), options, FieldTable::default());
+    within(hub.rpc(), look).await.map_err(Before)?;
+    within(hub.rpc(), channel.confirm_select(ConfirmSelectOptions::default())).await.map_err(Before)?;
     let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
     let publish = channel.basic_publish("".into(), address, options, &message.body, properties);
-    let confirm = within(hub.rpc(), publish).await?;
-    if within(hub.config.confirm_timeout, confirm).await?.is_nack() {
-        return Err(Failure::Refused("it was refused".to_owned()));
+    let confirm = within(hub.rpc(), publish).await.map_err(After)?;
+    if within(hub.config.confirm_timeout, confirm).await.map_err(After)?.is_nack() {
+        return Err(After(Failure::Refused("it was refused".to_owned())));
     }
     Ok(())
 }

@@ -72,6 +72,14 @@ impl Payload {
         }
     }
 
+    /// The same, given away.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Json(raw) => String::from(Box::<str>::from(raw)).into_bytes(),
+            Self::Bytes { body, .. } => body,
+        }
+    }
+
     /// The content as text, if it is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()

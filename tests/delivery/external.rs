@@ -359,6 +359,7 @@ async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
     let id = messages.send(paint(1)).await.unwrap();
     let first = tap.next().await;
     tap.ack(&first).await;
+    eventually(PATIENCE, async || frames.hits() > 0).await;
     frames.confirms(Confirms::Pass);
     let second = tap.next().await;
     tap.ack(&second).await;

@@ -21,7 +21,7 @@ fn shelved(id: JobId, kind: &str) -> BasicProperties {
 }
 
 /// How much memory this process has now, and had at most since it was asked the last time, in MiB.
-fn memory() -> (u64, u64) {
+pub(crate) fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let of = |name: &str| -> u64 {

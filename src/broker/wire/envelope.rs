@@ -1,7 +1,7 @@
 //! Messages that carry a whole job: for external workers, for listeners to events, and for those who wait for a result.
 //!
 //! The body is the payload alone, so any client can read it; everything else is in properties and headers, in the forms that
-//! JMS clients, Spring and plain AMQP clients look for.
+//! JMS clients, Spring and plain AMQP clients look for. Jobs are taken whole, because a payload may be large: there is no second copy of it.
 
 use lapin::BasicProperties;
 
@@ -15,14 +15,14 @@ use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms, is_reserved_by_b
 use crate::store::ReportKey;
 
 /// A whole job for an external worker.
-pub(crate) fn external(names: &Names, job: &Job, key: &ReportKey) -> Outgoing {
+pub(crate) fn external(names: &Names, job: Job, key: &ReportKey) -> Outgoing {
     let headers = Headers::default()
         .number("attempt", job.attempt.into())
         .number("maxAttempts", job.max_attempts.into())
         .number("version", job.version)
         .text(REPORT_TOKEN, &key.token(job.fence()))
         .text("queue", &job.queue);
-    let mut properties = envelope(job, &job.id.to_string(), headers);
+    let mut properties = envelope(&job, &job.id.to_string(), headers);
     // With one of the broker's own names it would not take the message, and end the channel: rows from before they were refused may have one.
     if let Some(queue) =
         job.headers.get(REPLY_TO).filter(|queue| !is_reserved_by_broker(queue)).and_then(|queue| short(queue))
@@ -34,34 +34,34 @@ pub(crate) fn external(names: &Names, job: &Job, key: &ReportKey) -> Outgoing {
         routing_key: names.external(&job.queue),
         mandatory: true,
         properties,
-        body: job.payload.as_bytes().to_vec(),
+        body: job.payload.into_bytes(),
     }
 }
 
 /// An event.
-pub(crate) fn event(names: &Names, job: &Job) -> Outgoing {
+pub(crate) fn event(names: &Names, job: Job) -> Outgoing {
     Outgoing {
         exchange: names.events(),
         routing_key: names.event(&job.kind),
         // Nobody has to listen.
         mandatory: false,
-        properties: envelope(job, &job.id.to_string(), Headers::default()),
-        body: job.payload.as_bytes().to_vec(),
+        properties: envelope(&job, &job.id.to_string(), Headers::default()),
+        body: job.payload.into_bytes(),
     }
 }
 
 /// A result on its way to who asked for it, or why it can't go there.
 ///
 /// Header `jobId` is that of the job whose result it is, if the row says so in a header of that name; else the row's own.
-pub(crate) fn reply(names: &Names, config: &BrokerConfig, job: &Job) -> Result<Reply, &'static str> {
+pub(crate) fn reply(names: &Names, config: &BrokerConfig, job: Job) -> Result<Reply, &'static str> {
     let (queue, way) = address(names, config, job.headers.get(REPLY_TO).map_or("", String::as_str))?;
     let about = job.headers.get("jobId").map_or_else(|| job.id.to_string(), Clone::clone);
     let message = Outgoing {
         exchange: String::new(),
         routing_key: queue.to_owned(),
         mandatory: way == Way::Queue,
-        properties: envelope(job, &about, Headers::default()),
-        body: job.payload.as_bytes().to_vec(),
+        properties: envelope(&job, &about, Headers::default()),
+        body: job.payload.into_bytes(),
     };
     Ok(match way {
         Way::Queue => Reply::Queue(message),

@@ -75,7 +75,7 @@ impl Refusal {
 pub(crate) enum Reply {
     /// To a queue.
     Queue(Outgoing),
-    /// To a client that waits without a queue of its own: see [`Broker::publish_directly`](super::Broker::publish_directly).
+    /// To a client that waits without a queue of its own: see [`Broker::directly`](super::Broker::directly).
     Direct(Outgoing),
 }
 

@@ -70,7 +70,7 @@ fn read_report(properties: BasicProperties, body: Vec<u8>, key: Option<&ReportKe
 
 /// Writes a job for an external worker.
 pub fn external(names: &Names, job: &Job) -> Message {
-    let Outgoing { exchange, routing_key, properties, body, .. } = super::external(names, job, &key());
+    let Outgoing { exchange, routing_key, properties, body, .. } = super::external(names, job.clone(), &key());
     (exchange, routing_key, properties, body)
 }
 

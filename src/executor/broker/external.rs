@@ -3,19 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::key::Key;
-use super::singly::{Fate, Singly, UNANSWERED, pause};
-use super::{BATCH, Incarnation, up};
+use super::portion::Portion;
+use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
+use super::{Incarnation, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Broker, Lane, wire};
 use crate::error::{Error, Result, warn_of};
+use crate::executor::drain::LET_GO;
 use crate::executor::jitter;
 use crate::executor::stats::add;
-use crate::job::HandOutNumber;
+use crate::job::{Fence, HandOutNumber};
 use crate::store::{Hint, Settlement, Store, Verdict};
 
 /// Time between two looks at a queue that is full, or that nobody consumes.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long a node that stops waits for confirms: so much less than [`LET_GO`], which it waits for all of this, that what has none is taken back.
+const CONFIRMS: Duration = Duration::from_secs(2);
+/// How long it waits then for the database to answer.
+const ANSWERS: Duration = Duration::from_secs(5);
+const _: () = assert!(CONFIRMS.as_secs() < LET_GO.as_secs());
 
 /// A queue whose jobs are run by external workers, over the broker.
 ///
@@ -72,7 +81,8 @@ impl ExternalQueue {
 /// Hands out until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
-    let mut feed = Feed { node, broker, queue, key, singly: Singly::default() };
+    let portion = Portion::new(node.messages.limits);
+    let mut feed = Feed { node, broker, queue, key, portion, singly: Singly::default() };
     let mut delays = Reconnect::new(Duration::from_secs(5));
     while !stop.is_cancelled() {
         // Only waits are cut short by a stop: what was handed out must be published, or taken back.
@@ -110,6 +120,7 @@ struct Feed<S: Store> {
     broker: Arc<Broker>,
     queue: ExternalQueue,
     key: Arc<Key>,
+    portion: Portion,
     singly: Singly,
 }
 
@@ -137,43 +148,57 @@ impl<S: Store> Feed<S> {
         if room == 0 {
             return Ok(Round::Full);
         }
-        let limit = room.min(BATCH);
+        let limit = room.min(self.portion.count());
         let jobs = self.node.store.hand_out(name, limit, *lease, HandOutNumber::random()).await?;
         if jobs.is_empty() {
             return Ok(Round::Empty);
         }
-        let messages = jobs.iter().map(|job| (job.id, wire::external(names, job, key))).collect();
-        let fates = self.singly.publish(&self.broker, messages).await;
+        let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+        self.portion.took(jobs.len(), bytes);
+        let rows: Vec<_> = jobs.iter().map(Row::of).collect();
+        let messages = jobs.into_iter().map(|job| (job.id, wire::external(names, job, key))).collect();
+        let fates = tokio::select! {
+            fates = self.singly.publish(&self.broker, messages) => fates,
+            // As if no confirm had come.
+            () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; rows.len()],
+        };
         // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
         let (mut back, mut unanswered) = (Vec::new(), Vec::new());
-        for (job, fate) in jobs.iter().zip(fates) {
+        for (row, fate) in rows.iter().zip(fates) {
             match fate {
                 Fate::Acked => {}
                 Fate::Unanswered => {
-                    tracing::warn!(id = %job.id, kind = %job.kind, attempt = job.attempt, "a job was not handed out: {UNANSWERED}");
-                    let verdict = Verdict::Retry(pause(job.attempt));
-                    unanswered.push(Settlement::new(job.fence(), verdict).error(UNANSWERED, None));
+                    let Row { fence, kind, attempt, .. } = row;
+                    tracing::warn!(id = %fence.id, %kind, attempt, "a job was not handed out: {UNANSWERED}");
+                    unanswered.push(Settlement::new(*fence, Verdict::Retry(pause(*attempt))).error(UNANSWERED, None));
                 }
-                Fate::Returned | Fate::Later => back.push(job.fence()),
+                Fate::Returned | Fate::Later => back.push(row.fence),
             }
         }
-        add(&self.node.counters.handed_out, jobs.len() - back.len() - unanswered.len());
-        self.spend(&unanswered).await?;
+        add(&self.node.counters.handed_out, rows.len() - back.len() - unanswered.len());
+        // Whatever is wrong with the one that is to blame, the others come first.
+        let taken = self.take_back(&back).await;
+        let spent = self.spend(&unanswered).await;
+        taken.and(spent)?;
+        Ok(match (back.is_empty(), unanswered.is_empty()) {
+            (false, _) => Round::Full,
+            (true, true) if rows.len() < limit => Round::Empty,
+            _ => Round::More,
+        })
+    }
+
+    /// These are as they were before.
+    async fn take_back(&self, back: &[Fence]) -> Result<()> {
         if back.is_empty() {
-            return Ok(if jobs.len() < limit && unanswered.is_empty() { Round::Empty } else { Round::More });
+            return Ok(());
         }
         let store = &self.node.store;
-        tokio::select! {
-            taken = insist("take back jobs that did not get to the broker", || store.take_back(&back)) => taken.map(|taken| {
-                if taken < back.len() as u64 {
-                    // One that was cancelled meanwhile may have held what others wait for.
-                    self.node.in_flight.gate.notify_one();
-                }
-                Round::Full
-            }),
-            // The database does not answer either: their leases run out.
-            () = self.node.stop_claiming.cancelled() => Ok(Round::Full),
+        let taken = self.insist("take back jobs that did not get to the broker", || store.take_back(back)).await?;
+        if taken.is_some_and(|taken| taken < back.len() as u64) {
+            // One that was cancelled meanwhile may have held what others wait for.
+            self.node.in_flight.gate.notify_one();
         }
+        Ok(())
     }
 
     /// These cost an attempt.
@@ -182,18 +207,28 @@ impl<S: Store> Feed<S> {
             return Ok(());
         }
         let store = &self.node.store;
+        let record = || store.settle_external(unanswered);
+        if self.insist("record what the broker did not answer", record).await?.is_some() {
+            self.node.messages.wakeup.tell([Hint::Timer]);
+            // What the job held may be what others wait for.
+            self.node.in_flight.gate.notify_one();
+        }
+        Ok(())
+    }
+
+    /// `None`: the node stops, and the database does not answer: leases run out.
+    async fn insist<T, F: Future<Output = Result<T>>>(&self, what: &str, call: impl FnMut() -> F) -> Result<Option<T>> {
         tokio::select! {
-            spent = insist("record what the broker did not answer", || store.settle_external(unanswered)) => {
-                spent?;
-                self.node.messages.wakeup.tell([Hint::Timer]);
-                // What the job held may be what others wait for.
-                self.node.in_flight.gate.notify_one();
-                Ok(())
-            }
-            // Their leases run out, which costs the same.
-            () = self.node.stop_claiming.cancelled() => Ok(()),
+            answer = insist(what, call) => answer.map(Some),
+            () = after(&self.node.stop_claiming, ANSWERS) => Ok(None),
         }
     }
+}
+
+/// So long after a stop.
+async fn after(stop: &CancellationToken, patience: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(patience).await;
 }
 
 /// Repeats for as long as it may succeed later: what is named by its number alone does not fail for what is in it.

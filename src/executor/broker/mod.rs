@@ -13,11 +13,13 @@
 
 mod answers;
 mod deliveries;
+mod direct;
 mod external;
 mod intake;
 mod key;
 mod pace;
 mod parts;
+mod portion;
 mod refuse;
 mod relay;
 mod room;

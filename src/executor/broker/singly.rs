@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::BATCH;
 use crate::broker::{Broker, Outgoing, Published};
-use crate::job::JobId;
+use crate::job::{Fence, Job, JobId, REPLY_TO};
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,23 @@ pub(super) enum Fate {
     Later,
     /// It was unanswered all by itself: that costs an attempt.
     Unanswered,
+}
+
+/// What is needed of a row whose payload has gone out.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) fence: Fence,
+    pub(super) kind: String,
+    pub(super) attempt: u32,
+    /// Of a reply.
+    pub(super) to: Option<String>,
+}
+
+impl Row {
+    pub(super) fn of(job: &Job) -> Self {
+        let (kind, to) = (job.kind.clone(), job.headers.get(REPLY_TO).cloned());
+        Self { fence: job.fence(), kind, attempt: job.attempt, to }
+    }
 }
 
 /// Who publishes for one queue, and remembers which of its messages were unanswered.

@@ -34,8 +34,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "an-unconfirmed-hand-out-is-not-taken-back",
         "src/executor/broker/external.rs",
-        "Fate::Returned | Fate::Later => back.push(job.fence()),",
-        "Fate::Returned | Fate::Later => if !$on { back.push(job.fence()) },",
+        "Fate::Returned | Fate::Later => back.push(row.fence),",
+        "Fate::Returned | Fate::Later => if !$on { back.push(row.fence) },",
         "binary(delivery) & test(/a_hand_out_whose_confirm_got_lost/)",
     ),
     of(

@@ -198,7 +198,7 @@ proptest! {
     ) {
         let payload = Payload::bytes(content_type, bytes);
         let job = Job { kind, priority, attempt, version, payload, headers: own, ..job(&[]) };
-        let sent = external(&names(), &job, &key());
+        let sent = external(&names(), job.clone(), &key());
         prop_assert!((1..=9).contains(&sent.properties.priority().unwrap()));
         prop_assert_eq!(read_delivery(&arrived(&sent)).map(|(fence, _)| fence).ok(), (!job.kind.is_empty()).then(|| job.fence()));
     }

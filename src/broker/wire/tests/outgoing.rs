@@ -37,7 +37,7 @@ fn deliveries_that_are_none_are_refused() {
 fn an_external_worker_gets_the_whole_job() {
     let job =
         job(&[("tenant", "acme"), ("replyTo", "answers"), ("correlationId", "c-1"), ("groupId", "g"), ("JMSX", "no")]);
-    let sent = external(&names(), &job, &key());
+    let sent = external(&names(), job.clone(), &key());
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.x.billing"));
     assert!(sent.mandatory);
     assert_eq!(sent.body, br#"{"order":42}"#);
@@ -81,7 +81,7 @@ fn bytes_are_sent_as_they_are_and_only_text_says_utf8() {
         (Payload::bytes("x".repeat(300), [1]), None),
     ] {
         let job = Job { payload, kind: "k".repeat(400), ..job(&[("replyTo", &"q".repeat(300))]) };
-        let sent = external(&names(), &job, &key());
+        let sent = external(&names(), job.clone(), &key());
         assert_eq!(sent.body, job.payload.as_bytes());
         assert_eq!(sent.properties.content_encoding().as_ref().map(lapin::types::ShortString::as_str), encoding);
         assert_eq!(sent.properties.reply_to(), &None);
@@ -90,7 +90,7 @@ fn bytes_are_sent_as_they_are_and_only_text_says_utf8() {
 
 #[test]
 fn events_go_to_the_exchange_by_kind() {
-    let sent = event(&names(), &job(&[]));
+    let sent = event(&names(), job(&[]));
     assert_eq!(
         (sent.exchange.as_str(), sent.routing_key.as_str()),
         ("jobwright.event", "jobwright.event.send-invoice")
@@ -100,19 +100,19 @@ fn events_go_to_the_exchange_by_kind() {
 }
 
 fn to(config: &BrokerConfig, queue: &str) -> Result<Reply, &'static str> {
-    reply(&names(), config, &job(&[("replyTo", queue)]))
+    reply(&names(), config, job(&[("replyTo", queue)]))
 }
 
 #[test]
 fn a_reply_goes_where_the_job_says_but_never_to_us() {
     let config = BrokerConfig::default();
     let answer = job(&[("replyTo", "answers"), ("correlationId", "c-1"), ("jobId", "asked")]);
-    let Ok(Reply::Queue(sent)) = reply(&names(), &config, &answer) else { panic!("refused") };
+    let Ok(Reply::Queue(sent)) = reply(&names(), &config, answer) else { panic!("refused") };
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "answers"));
     assert!(sent.mandatory);
     assert_eq!(sent.properties.correlation_id().as_ref().unwrap().as_str(), "c-1");
     assert_eq!(header(&sent, "jobId"), Some(&text("asked")));
-    assert!(reply(&names(), &config, &job(&[])).is_err());
+    assert!(reply(&names(), &config, job(&[])).is_err());
     // Whatever is allowed.
     let all = BrokerConfig { reply_to: Some(vec!["*".to_owned()]), ..BrokerConfig::default() };
     for ours in ["jobwright.reply", "jobwright.submit", "jobwright.dead", "jobwright.q.default", "jobwright.x.a", ""] {
@@ -152,7 +152,7 @@ fn names_that_the_broker_keeps_get_no_reply_except_those_of_waiting_clients_if_t
     assert!(matches!(to(&BrokerConfig::default(), "amq.gen-7"), Ok(Reply::Queue(_))));
     // Nor does it travel to an external worker as a property: the broker would end the channel.
     for bad in ["amq.rabbitmq.reply-to", waiting] {
-        assert_eq!(external(&names(), &job(&[("replyTo", bad)]), &key()).properties.reply_to(), &None);
+        assert_eq!(external(&names(), job(&[("replyTo", bad)]), &key()).properties.reply_to(), &None);
     }
 }
 

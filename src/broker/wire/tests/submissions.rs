@@ -311,7 +311,7 @@ fn the_digest_tells_messages_apart_and_ignores_how_they_came() {
 
 #[test]
 fn what_we_publish_can_be_submitted_again() {
-    let sent = external(&names(), &job(&[("tenant", "acme"), ("correlationId", "c-1")]), &key());
+    let sent = external(&names(), job(&[("tenant", "acme"), ("correlationId", "c-1")]), &key());
     let Submission { message, .. } = taken(&arrived(&sent));
     assert_eq!((message.id, message.kind, message.queue), (job(&[]).id, job(&[]).kind, job(&[]).queue));
     assert_eq!(message.headers, job(&[("tenant", "acme"), ("correlationId", "c-1")]).headers);
@@ -324,6 +324,6 @@ fn what_we_publish_can_be_submitted_again() {
         limit_key: Some("printer".to_owned()),
         ..Terms::default()
     };
-    let Submission { message, .. } = taken(&arrived(&external(&names(), &asking, &key())));
+    let Submission { message, .. } = taken(&arrived(&external(&names(), asking.clone(), &key())));
     assert_eq!(message.terms, asking.terms);
 }
