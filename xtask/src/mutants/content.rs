@@ -227,4 +227,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "error.downcast_ref::<rusqlite::ffi::Error>().map(|error| error.code).filter(|_| !$on || error.source().is_some())",
         "test(=conflict::tests::a_conflict_inside_an_anyhow_error_is_one)",
     ),
+    of(
+        "a-batch-in-parts-decides-ids-part-by-part",
+        "src/store/postgres/insert.rs",
+        "    if parts.len() < 2 {",
+        "    if parts.len() < 2 || $on {",
+        "binary(conformance) & test(=postgres::heavy::the_same_ids_by_two_senders_at_once)",
+    ),
 ];
