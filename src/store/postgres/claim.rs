@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::front::{Front, usable};
 use super::range::Ranges;
 use super::types::tid;
-use super::unreadable::{clear_away, settle_all, sort_out};
+use super::unreadable::{Found, clear_away, settle_all, sort_out};
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
@@ -27,7 +27,7 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
 }
 
 /// What a claim would find.
-async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Fence>> {
+async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Found>> {
     let ranges = Ranges::of(&request.part, None);
     let (limit, held_too) = (rows::count(request.limit), request.held_too);
     waiting_in(shared, request.queue, &ranges, request.kinds, held_too, limit).await
@@ -41,11 +41,11 @@ pub(super) async fn waiting_in(
     kinds: Option<&[String]>,
     held_too: bool,
     limit: i64,
-) -> Result<Vec<Fence>> {
+) -> Result<Vec<Found>> {
     let params: [&(dyn ToSql + Sync); 8] =
         [&queue, &ranges.ranks, &ranges.after, &ranges.last_ranks, &ranges.last_seqs, &kinds, &held_too, &limit];
     let rows = shared.engine("look for waiting jobs", &shared.sql.waiting, &params).await?;
-    rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+    rows.iter().map(Found::read).collect()
 }
 
 async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -99,7 +99,11 @@ pub(super) async fn claim_delivered(
         match shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await {
             Ok(rows) => break rows,
             Err(error) => {
-                let named = async || Ok(deliveries.to_vec());
+                let named = async || {
+                    let rows =
+                        shared.engine("look for delivered jobs", &shared.sql.delivered, &[&ids, &versions]).await?;
+                    rows.iter().map(Found::read).collect()
+                };
                 if !clear_away(shared, &error, node, named()).await? {
                     return Err(error);
                 }

@@ -24,11 +24,27 @@ use crate::store::{Settlement, Verdict};
 pub(super) fn refusal(error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
     let code = db.code();
-    let of_a_row = *code == SqlState::OUT_OF_MEMORY
-        || *code == SqlState::DATA_CORRUPTED
-        || code.code().starts_with("54")
-        || code.code().starts_with("22");
-    of_a_row.then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
+    is_of_a_row(code).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
+}
+
+/// A server that is short of memory says nothing about a row: it says so of any, for a while.
+fn is_of_a_row(code: &SqlState) -> bool {
+    *code == SqlState::DATA_CORRUPTED || code.code().starts_with("54") || code.code().starts_with("22")
+}
+
+/// A row that a claim would find.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    fence: Fence,
+    /// Its own, unlike the id and the version, which a job that is sent anew may have again.
+    seq: i64,
+}
+
+impl Found {
+    pub(super) fn read(row: &Row) -> Result<Self> {
+        let fence = Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?);
+        Ok(Self { fence, seq: rows::get(row, 2)? })
+    }
 }
 
 /// After a claim that failed: finds those of the rows that can't be sent, and moves them out of the way. `true`: some are gone, claim again.
@@ -36,7 +52,7 @@ pub(super) async fn clear_away(
     shared: &Arc<Shared>,
     error: &Error,
     node: NodeId,
-    found: impl Future<Output = Result<Vec<Fence>>>,
+    found: impl Future<Output = Result<Vec<Found>>>,
 ) -> Result<bool> {
     if refusal(error).is_none() {
         return Ok(false);
@@ -44,17 +60,17 @@ pub(super) async fn clear_away(
     let found = found.await?;
     let bad = at_fault(shared, &found).await?;
     let mut any = false;
-    for (fence, why) in bad {
-        any |= bury(shared, node, fence, &why).await?;
+    for (found, why) in bad {
+        any |= bury(shared, node, found, &why).await?;
     }
     Ok(any)
 }
 
 /// Tries rows in halves, down to the single ones that fail.
-async fn at_fault(shared: &Arc<Shared>, found: &[Fence]) -> Result<Vec<(Fence, String)>> {
+async fn at_fault(shared: &Arc<Shared>, found: &[Found]) -> Result<Vec<(Found, String)>> {
     let (mut bad, mut left) = (Vec::new(), vec![found]);
     while let Some(part) = left.pop() {
-        let ids: Vec<Uuid> = part.iter().map(|fence| fence.id.into()).collect();
+        let ids: Vec<Uuid> = part.iter().map(|found| found.fence.id.into()).collect();
         let tried = shared.engine("look for jobs that can't be read", &shared.sql.readable, &[&ids]).await;
         let Err(error) = tried else { continue };
         let Some(why) = refusal(&error) else { return Err(error) };
@@ -71,22 +87,24 @@ async fn at_fault(shared: &Arc<Shared>, found: &[Fence]) -> Result<Vec<(Fence, S
 }
 
 /// Out of the way, in one way or another. `false`: somebody else was faster.
-async fn bury(shared: &Arc<Shared>, node: NodeId, fence: Fence, why: &str) -> Result<bool> {
+async fn bury(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
     let id = fence.id;
     let (ids, versions) = columns(&[fence]);
     let tried = "bury a job that can't be read";
-    let error =
-        match shared.engine(tried, &shared.sql.bury_unreadable, &[&ids, &versions, &[why].as_slice(), &node.0]).await {
-            Ok(gone) => {
-                if !gone.is_empty() {
-                    tracing::error!(%id, "{why}; the job became a dead letter");
-                }
-                return Ok(!gone.is_empty());
+    let error = match shared
+        .engine(tried, &shared.sql.bury_unreadable, &[&ids, &versions, &[why].as_slice(), &node.0, &[seq].as_slice()])
+        .await
+    {
+        Ok(gone) => {
+            if !gone.is_empty() {
+                tracing::error!(%id, "{why}; the job became a dead letter");
             }
-            Err(error) if error.is_retryable() => return Err(error),
-            Err(error) => error,
-        };
-    let rows = shared.engine(tried, &shared.sql.set_aside, &[id.as_uuid(), &fence.version]).await?;
+            return Ok(!gone.is_empty());
+        }
+        Err(error) if error.is_retryable() => return Err(error),
+        Err(error) => error,
+    };
+    let rows = shared.engine(tried, &shared.sql.set_aside, &[id.as_uuid(), &fence.version, &seq]).await?;
     if !rows.is_empty() {
         tracing::error!(
             %id, %error,
@@ -128,5 +146,18 @@ pub(super) async fn settle_all(shared: &Arc<Shared>, node: Option<NodeId>, other
     };
     if let Err(error) = settled {
         tracing::warn!(%error, "jobs that can't be read are not settled yet");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_short_of_memory_buries_nothing() {
+        assert!(!is_of_a_row(&SqlState::OUT_OF_MEMORY));
+        let of_a_row =
+            [SqlState::PROGRAM_LIMIT_EXCEEDED, SqlState::DATA_CORRUPTED, SqlState::CHARACTER_NOT_IN_REPERTOIRE];
+        assert!(of_a_row.iter().all(is_of_a_row));
     }
 }

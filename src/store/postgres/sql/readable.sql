@@ -1,5 +1,5 @@
 -- Makes of what these rows hold what a claim would send, and sends none of it. It fails as the claim does.
-select coalesce(sum(octet_length(jsonb_send(payload))::int8 + coalesce(octet_length(jsonb_send(headers)), 0)
-                    + coalesce(octet_length(jsonb_send(terms)), 0)), 0)::int8
+select count(octet_length(jsonb_send(payload))) + count(octet_length(byteasend(body)))
+       + count(octet_length(jsonb_send(headers))) + count(octet_length(jsonb_send(terms)))
 from {schema}.job
 where id = any ($1::uuid[])
