@@ -4,15 +4,27 @@
 use std::time::Duration;
 
 use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, ScanPart, Scope};
-use jobwright::{Fence, JobId, NewJob, Payload};
+use jobwright::{Fence, JobId, NewJob, NodeId, Payload};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
-use crate::support::{Jobs, TestDb as _};
+use crate::support::{Jobs, TestDb as _, eventually};
 
 /// 700 kB, and 1.1 GB as text.
 const BOMB: &str = "('[' || repeat('1e-16383,', 70000) || '1]')::jsonb";
+
+fn everything(node: NodeId) -> ClaimRequest<'static> {
+    ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: 10,
+        part: ScanPart::All,
+        held_too: false,
+    }
+}
 
 struct Range {
     db: Pg<false>,
@@ -42,9 +54,13 @@ impl Range {
         let detail = self.jobs.detail(sent[1]).await;
         assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Dead, 1));
         let (_, reason) = detail.dead.unwrap();
-        assert!(reason.starts_with("can't be read: ") && reason.contains("SQLSTATE 54000"), "{reason}");
+        assert!(reason.starts_with("can't be read: ") && reason.contains("bytes or more once"), "{reason}");
         assert_eq!((detail.errors.len(), &detail.errors[0].error), (1, &reason));
-        assert_eq!(detail.payload.as_str(), Some(reason.as_str()), "what can't be shown is said");
+        assert_eq!(
+            detail.payload.as_str(),
+            Some("can't be read: out of memory (SQLSTATE 54000)"),
+            "what can't be shown is said",
+        );
     }
 }
 
@@ -137,6 +153,46 @@ async fn a_bomb_that_is_set_aside_holds_nothing() {
     assert_eq!(range.jobs.slot_faults().await.unwrap(), Vec::<String>::new());
 }
 
+/// The server could send these, and it takes longer than a claim may take: 983 MB each.
+#[tokio::test]
+async fn what_takes_too_long_to_send_keeps_nothing_back() {
+    let range = Range::laid().await;
+    let lay = "update {schema}.job set payload = ('[' || repeat('1e-16383,', 60000) || '1]')::jsonb";
+    let (near, far) = (range.sent[1], range.sent[3]);
+    range.db.raw(&format!("{lay} where id in ('{near}', '{far}')")).await;
+    let hasty = range.db.waiting_at_most(Duration::from_secs(2)).await;
+    let node = hasty.node().await;
+    let mut taken = Vec::new();
+    // Whatever was claimed unheard is given back first.
+    eventually(Duration::from_secs(60), async || {
+        hasty.release_unknown(node, &[], None).await.unwrap();
+        taken.extend(hasty.claim(&everything(node)).await.map_or_else(|_| Vec::new(), |claimed| claimed.jobs));
+        taken.len() == 3
+    })
+    .await;
+    assert_eq!(ids(&taken), [range.sent[0], range.sent[2], range.sent[4]]);
+    // Not by the store, which would show what they hold.
+    let dead = range.db.client().await.query("select id, reason from dead_letter_job order by seq", &[]).await.unwrap();
+    let dead: Vec<(uuid::Uuid, String)> = dead.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let reason = "can't be read: it has 983040001 bytes or more once it is written out";
+    assert_eq!(dead, [near, far].map(|id| (id.into(), reason.to_owned())));
+    let kilobytes = crate::memory::peak(i32::try_from(std::process::id()).unwrap());
+    assert!(kilobytes < 2 << 20, "this process grew to {kilobytes} kB");
+}
+
+/// Nobody writes out a gigabyte to find one, and none is looked for twice.
+#[tokio::test]
+async fn many_bombs_are_found_at_one_look() {
+    let range = Range::laid().await;
+    range.db.raw(&format!("update {{schema}}.job set payload = {BOMB}")).await;
+    let more = range.jobs.send_all(jobs(40)).await;
+    let odd = more.iter().skip(1).step_by(2).map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
+    range.db.raw(&format!("update {{schema}}.job set payload = {BOMB} where id in ({odd})")).await;
+    let node = range.jobs.node().await;
+    assert_eq!(ids(&range.jobs.take(node, 100).await), more.iter().copied().step_by(2).collect::<Vec<_>>());
+    assert_eq!(range.jobs.count(JobState::Dead).await, 25);
+}
+
 /// An operator deletes it and its sender sends the same id again, just before it would be buried: a fresh job has the version of the old one.
 #[tokio::test]
 async fn what_is_sent_anew_by_the_same_id_is_not_buried() {
@@ -146,7 +202,7 @@ async fn what_is_sent_anew_by_the_same_id_is_not_buried() {
     let node = range.jobs.node().await;
     let swap = async {
         // It is found, and about to be moved.
-        crate::support::eventually(LATER, async || held.waiting().await > 0).await;
+        eventually(LATER, async || held.waiting().await > 0).await;
         range
             .db
             .raw(&format!(
@@ -157,15 +213,7 @@ async fn what_is_sent_anew_by_the_same_id_is_not_buried() {
             .await;
         held.commit().await;
     };
-    let request = ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: 10,
-        part: ScanPart::All,
-        held_too: false,
-    };
+    let request = everything(node);
     // It may fail once, because what it met was moved by another.
     let (claimed, ()) = tokio::join!(range.jobs.claim(&request), swap);
     let mut taken = claimed.map_or_else(|_| Vec::new(), |claimed| claimed.jobs);

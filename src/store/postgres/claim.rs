@@ -17,12 +17,11 @@ use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
-    loop {
-        let claimed = claim_once(shared, request).await;
-        let Err(error) = &claimed else { return claimed };
-        if !clear_away(shared, error, request.node, waiting(shared, request)).await? {
-            return claimed;
+    match claim_once(shared, request).await {
+        Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await? => {
+            claim_once(shared, request).await
         }
+        claimed => claimed,
     }
 }
 
@@ -95,20 +94,14 @@ pub(super) async fn claim_delivered(
     let (ids, versions) = columns(deliveries);
     let number = claim.as_int4();
     let params: [&(dyn ToSql + Sync); 5] = [&node.0, &ids, &versions, &kinds, &number];
-    let rows = loop {
-        match shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await {
-            Ok(rows) => break rows,
-            Err(error) => {
-                let named = async || {
-                    let rows =
-                        shared.engine("look for delivered jobs", &shared.sql.delivered, &[&ids, &versions]).await?;
-                    rows.iter().map(Found::read).collect()
-                };
-                if !clear_away(shared, &error, node, named()).await? {
-                    return Err(error);
-                }
-            }
-        }
+    let take = || shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params);
+    let named = async || {
+        let rows = shared.engine("look for delivered jobs", &shared.sql.delivered, &[&ids, &versions]).await?;
+        rows.iter().map(Found::read).collect()
+    };
+    let rows = match take().await {
+        Err(error) if clear_away(shared, &error, node, named()).await? => take().await?,
+        taken => taken?,
     };
     queued(shared, Some(node), &rows).await
 }

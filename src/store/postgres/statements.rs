@@ -14,6 +14,9 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
+/// What is larger, in bytes once it is written out, is no job. A payload has 1 MiB at most, and more than one row comes in a claim.
+const LARGEST_TAKEN: usize = 64 << 20;
+
 /// Parts that several statements share.
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
@@ -61,6 +64,7 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
+        .replace("{largest_taken}", &LARGEST_TAKEN.to_string())
 }
 
 /// With its name in front, and without the comments of its file: so the server's views and logs, which may cut it off, say which one it is,

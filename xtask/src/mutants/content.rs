@@ -276,4 +276,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "      and $5::int8[] is not null\n",
         "test(=bombs::what_is_sent_anew_by_the_same_id_is_not_buried)",
     ),
+    of(
+        "bombs-are-written-out-to-be-found",
+        "src/store/postgres/sql/readable.sql",
+        "when numbers.digits > {largest_taken} then",
+        "when false then",
+        "test(=bombs::many_bombs_are_found_at_one_look)",
+    ),
+    of(
+        "a-claim-that-times-out-over-a-row-does-so-for-ever",
+        "src/store/postgres/unreadable.rs",
+        "error.kind() == ErrorKind::Timeout ||",
+        "(!$on && error.kind() == ErrorKind::Timeout) ||",
+        "test(=bombs::what_takes_too_long_to_send_keeps_nothing_back)",
+    ),
 ];
