@@ -1,6 +1,6 @@
 //! Batches of messages that are legal one by one, and much together: a store may cut them, and nobody notices.
 
-use jobwright::store::{ExternalDone, JobState, Preclaim, Received, Store, UnitOfWork as _};
+use jobwright::store::{ExternalDone, Inserted, JobState, Preclaim, Received, Store, UnitOfWork as _};
 use jobwright::{JobId, JobMessage, NewJob, Payload, Submission};
 
 use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, job, message, set};
@@ -74,6 +74,30 @@ pub(crate) async fn ids_that_are_given_twice_count_once<T: TestDb>(db: &T) {
     sent[MANY - 1].id = sent[0].id;
     assert_eq!(store.insert(&sent, None).await.unwrap().rows, MANY as u64 - 1);
     arrived(db, &sent[..MANY - 1]).await;
+}
+
+/// In whichever order each names them: neither waits for the other in a circle.
+pub(crate) async fn the_same_ids_by_two_senders_at_once<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let body = vec![0; 1_000_000];
+    let sent = || message(NewJob::new("kind", Payload::bytes("text/plain", body.clone())).id(JobId::new()));
+    for round in 0..10 {
+        let one: Vec<JobMessage> = (0..MANY).map(|_| sent()).collect();
+        let other: Vec<JobMessage> = one.iter().rev().cloned().collect();
+        let (first, second) = if round % 2 == 0 {
+            tokio::join!(store.insert(&one, None), store.insert(&other, None))
+        } else {
+            tokio::join!(within(db, &one), within(db, &other))
+        };
+        assert_eq!(first.unwrap().rows + second.unwrap().rows, MANY as u64);
+    }
+}
+
+async fn within<T: TestDb>(db: &T, messages: &[JobMessage]) -> jobwright::Result<Inserted> {
+    let mut transaction = db.store().begin().await?;
+    let inserted = transaction.insert(messages, None).await?;
+    transaction.commit().await?;
+    Ok(inserted)
 }
 
 pub(crate) async fn submissions<T: TestDb>(db: &T) {

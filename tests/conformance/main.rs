@@ -465,6 +465,7 @@ conformance! {
             in_a_transaction_of_the_caller
             owned_from_the_start
             ids_that_are_given_twice_count_once
+            the_same_ids_by_two_senders_at_once
             submissions
             results_of_external_workers
         }

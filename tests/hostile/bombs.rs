@@ -3,16 +3,28 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Action, JobFilter, JobState, Order};
-use jobwright::{Fence, JobId};
+use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, ScanPart, Scope};
+use jobwright::{Fence, JobId, NewJob, NodeId, Payload};
 
-use crate::support::Jobs;
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
+use crate::support::{Jobs, TestDb as _, eventually};
 
 /// 700 kB, and 1.1 GB as text.
 const BOMB: &str = "('[' || repeat('1e-16383,', 70000) || '1]')::jsonb";
+
+fn everything(node: NodeId) -> ClaimRequest<'static> {
+    ClaimRequest {
+        node,
+        claim: claim_number(),
+        queue: "default",
+        kinds: None,
+        limit: 10,
+        part: ScanPart::All,
+        held_too: false,
+    }
+}
 
 struct Range {
     db: Pg<false>,
@@ -42,9 +54,13 @@ impl Range {
         let detail = self.jobs.detail(sent[1]).await;
         assert_eq!((detail.summary.state, detail.summary.attempt), (JobState::Dead, 1));
         let (_, reason) = detail.dead.unwrap();
-        assert!(reason.starts_with("can't be read: ") && reason.contains("SQLSTATE 54000"), "{reason}");
+        assert!(reason.starts_with("can't be read: ") && reason.contains("bytes or more once"), "{reason}");
         assert_eq!((detail.errors.len(), &detail.errors[0].error), (1, &reason));
-        assert_eq!(detail.payload.as_str(), Some(reason.as_str()), "what can't be shown is said");
+        assert_eq!(
+            detail.payload.as_str(),
+            Some("can't be read: out of memory (SQLSTATE 54000)"),
+            "what can't be shown is said",
+        );
     }
 }
 
@@ -79,23 +95,157 @@ async fn a_bomb_is_not_handed_out_and_keeps_nothing_back() {
     range.cleared(&taken).await;
 }
 
-/// Nothing but its queue is changed then.
+impl Range {
+    /// From now on nothing becomes a dead letter.
+    async fn without_burials(&self) {
+        self.db
+            .raw(
+                "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
+                 create trigger no before insert on {schema}.dead_letter_job execute function {schema}.no()",
+            )
+            .await;
+    }
+
+    /// The bomb has another queue, and ran never.
+    async fn set_aside(&self) {
+        let aside = self.jobs.detail(self.sent[1]).await.summary;
+        assert_eq!((aside.state, aside.queue.as_str(), aside.attempt), (JobState::Waiting, "unreadable:default", 0));
+    }
+}
+
+/// What it holds is not changed then.
 #[tokio::test]
 async fn a_bomb_that_cannot_be_buried_is_set_aside() {
     let range = Range::laid().await;
-    range
-        .db
-        .raw(
-            "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
-             create trigger no before insert on {schema}.dead_letter_job execute function {schema}.no()",
-        )
-        .await;
+    range.without_burials().await;
     let node = range.jobs.node().await;
-    let taken = range.jobs.take(node, 10).await;
-    assert_eq!(ids(&taken).len(), 4);
-    let detail = range.jobs.detail(range.sent[1]).await.summary;
-    assert_eq!((detail.state, detail.queue.as_str(), detail.attempt), (JobState::Waiting, "unreadable:default", 0));
+    assert_eq!(range.jobs.take(node, 10).await.len(), 4);
+    range.set_aside().await;
     assert_eq!(range.jobs.take(node, 10).await.len(), 0);
+}
+
+/// The delivery that names it is out of date then, and what else was delivered is taken.
+#[tokio::test]
+async fn a_delivered_bomb_that_cannot_be_buried_is_set_aside() {
+    let range = Range::laid().await;
+    range.without_burials().await;
+    let node = range.jobs.node().await;
+    let deliveries: Vec<Fence> = range.sent.iter().map(|id| Fence::new(*id, 0)).collect();
+    let claim = async || range.jobs.claim_delivered(node, claim_number(), &deliveries, None).await.unwrap();
+    assert_eq!(claim().await.len(), 4);
+    range.set_aside().await;
+    assert_eq!(claim().await.len(), 0);
+}
+
+/// Its place under a limit is another's.
+#[tokio::test]
+async fn a_bomb_that_is_set_aside_holds_nothing() {
+    let range = Range::laid().await;
+    range.without_burials().await;
+    let node = range.jobs.node().await;
+    range.jobs.cancel(&JobFilter::ids([range.sent[0]]), false).await.unwrap();
+    range.jobs.put_rule(&Rule::new(Scope::Queue, "default").running(1)).await.unwrap();
+    range.jobs.admit_all().await;
+    assert_eq!(range.jobs.take(node, 10).await.len(), 0);
+    range.set_aside().await;
+    range.jobs.admit_all().await;
+    assert_eq!(ids(&range.jobs.take(node, 10).await), [range.sent[2]]);
+    assert_eq!(range.jobs.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// The server could send these, and it takes longer than a claim may take: 983 MB each.
+#[tokio::test]
+async fn what_takes_too_long_to_send_keeps_nothing_back() {
+    let range = Range::laid().await;
+    let lay = "update {schema}.job set payload = ('[' || repeat('1e-16383,', 60000) || '1]')::jsonb";
+    let (near, far) = (range.sent[1], range.sent[3]);
+    range.db.raw(&format!("{lay} where id in ('{near}', '{far}')")).await;
+    let hasty = range.db.waiting_at_most(Duration::from_secs(2)).await;
+    let node = hasty.node().await;
+    let mut taken = Vec::new();
+    // Whatever was claimed unheard is given back first.
+    eventually(Duration::from_secs(60), async || {
+        hasty.release_unknown(node, &[], None).await.unwrap();
+        taken.extend(hasty.claim(&everything(node)).await.map_or_else(|_| Vec::new(), |claimed| claimed.jobs));
+        taken.len() == 3
+    })
+    .await;
+    assert_eq!(ids(&taken), [range.sent[0], range.sent[2], range.sent[4]]);
+    // Not by the store, which would show what they hold.
+    let dead = range.db.client().await.query("select id, reason from dead_letter_job order by seq", &[]).await.unwrap();
+    let dead: Vec<(uuid::Uuid, String)> = dead.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let reason = "can't be read: it has 983040001 bytes or more once it is written out";
+    assert_eq!(dead, [near, far].map(|id| (id.into(), reason.to_owned())));
+    let kilobytes = crate::memory::peak(i32::try_from(std::process::id()).unwrap());
+    assert!(kilobytes < 2 << 20, "this process grew to {kilobytes} kB");
+}
+
+/// Nobody writes out a gigabyte to find one, and none is looked for twice.
+#[tokio::test]
+async fn many_bombs_are_found_at_one_look() {
+    let range = Range::laid().await;
+    range.db.raw(&format!("update {{schema}}.job set payload = {BOMB}")).await;
+    let more = range.jobs.send_all(jobs(40)).await;
+    let odd = more.iter().skip(1).step_by(2).map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
+    range.db.raw(&format!("update {{schema}}.job set payload = {BOMB} where id in ({odd})")).await;
+    let node = range.jobs.node().await;
+    assert_eq!(ids(&range.jobs.take(node, 100).await), more.iter().copied().step_by(2).collect::<Vec<_>>());
+    assert_eq!(range.jobs.count(JobState::Dead).await, 25);
+}
+
+/// An operator deletes it and its sender sends the same id again, just before it would be buried: a fresh job has the version of the old one.
+#[tokio::test]
+async fn what_is_sent_anew_by_the_same_id_is_not_buried() {
+    let range = Range::laid().await;
+    let (bomb, good) = (range.sent[1], range.sent[0]);
+    let held = range.db.hold("lock table {schema}.dead_letter_job in access exclusive mode").await;
+    let node = range.jobs.node().await;
+    let swap = async {
+        // It is found, and about to be moved.
+        eventually(LATER, async || held.waiting().await > 0).await;
+        range
+            .db
+            .raw(&format!(
+                "delete from {{schema}}.job where id = '{bomb}';
+                 insert into {{schema}}.job (id, kind, queue, rank, max_attempts, payload)
+                 select '{bomb}', kind, queue, rank, max_attempts, payload from {{schema}}.job where id = '{good}'"
+            ))
+            .await;
+        held.commit().await;
+    };
+    let request = everything(node);
+    // It may fail once, because what it met was moved by another.
+    let (claimed, ()) = tokio::join!(range.jobs.claim(&request), swap);
+    let mut taken = claimed.map_or_else(|_| Vec::new(), |claimed| claimed.jobs);
+    taken.extend(range.jobs.take(node, 10).await);
+    assert_eq!(ids(&taken), range.sent.iter().copied().filter(|id| *id != bomb).chain([bomb]).collect::<Vec<_>>());
+}
+
+/// Its pages were lost: it can neither be sent nor be moved.
+#[tokio::test]
+async fn a_body_that_is_damaged_keeps_nothing_back() {
+    let server = PrivatePg::start();
+    let db = Pg::create_on(&server.url()).await;
+    let store = db.jobs();
+    let body = || Payload::bytes("text/plain", (0..100_000_u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>());
+    let sent = store.send_all((0..5).map(|n| NewJob::new(if n == 1 { "damaged" } else { "good" }, body()))).await;
+    // As the server would not let anybody do: the pages of one body, beside the table.
+    db.raw(&format!(
+        "set allow_system_table_mods = on;
+         do $$
+         declare
+             beside oid := (select reltoastrelid from pg_class where oid = '{{schema}}.job'::regclass);
+         begin
+             update pg_class set relkind = 'r' where oid = beside;
+             execute format('delete from %s where chunk_id = (select chunk_id from %1$s group by chunk_id order by chunk_id offset 1 limit 1)', beside::regclass);
+             update pg_class set relkind = 't' where oid = beside;
+         end $$"
+    ))
+    .await;
+    let node = store.node().await;
+    assert_eq!(ids(&store.take(node, 10).await), [sent[0], sent[2], sent[3], sent[4]]);
+    let aside = store.find(&JobFilter::ids([sent[1]])).await;
+    assert_eq!((aside[0].state, aside[0].queue.as_str()), (JobState::Waiting, "unreadable:default"));
 }
 
 /// By SQL its numbers are written out one by one, and no further than a payload may be large.

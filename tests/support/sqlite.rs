@@ -156,7 +156,8 @@ impl SqlDb for SqliteDb {
     async fn spoil(&self, id: JobId) {
         let id = id.as_uuid().simple();
         for table in ["jobwright_job", "jobwright_blocked_job"] {
-            let set = "headers = '[]', terms = json_set(coalesce(terms, '{}'), '$.tenant', 5)";
+            let set =
+                "errors = cast(x'ff' as text), headers = '[]', terms = json_set(coalesce(terms, '{}'), '$.tenant', 5)";
             self.raw(format!("update {table} set {set} where id = x'{id}'")).await;
         }
     }

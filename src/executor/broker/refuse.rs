@@ -76,7 +76,9 @@ impl Shelf {
             messages = back.len(),
             "messages that can't be used could not be put aside: is the broker's queue for them there, and not full? (`jobwright broker check`)"
         );
-        back.iter().for_each(|tag| self.acks.waits(*tag));
+        for tag in &back {
+            self.acks.waits(*tag);
+        }
         let acks = self.acks.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;

@@ -10,24 +10,23 @@ use uuid::Uuid;
 use super::front::{Front, usable};
 use super::range::Ranges;
 use super::types::tid;
-use super::unreadable::{clear_away, settle_all, sort_out};
+use super::unreadable::{Found, clear_away, settle_all, sort_out};
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
-    loop {
-        let claimed = claim_once(shared, request).await;
-        let Err(error) = &claimed else { return claimed };
-        if !clear_away(shared, error, request.node, waiting(shared, request)).await? {
-            return claimed;
+    match claim_once(shared, request).await {
+        Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await? => {
+            claim_once(shared, request).await
         }
+        claimed => claimed,
     }
 }
 
 /// What a claim would find.
-async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Fence>> {
+async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Found>> {
     let ranges = Ranges::of(&request.part, None);
     let (limit, held_too) = (rows::count(request.limit), request.held_too);
     waiting_in(shared, request.queue, &ranges, request.kinds, held_too, limit).await
@@ -41,11 +40,11 @@ pub(super) async fn waiting_in(
     kinds: Option<&[String]>,
     held_too: bool,
     limit: i64,
-) -> Result<Vec<Fence>> {
+) -> Result<Vec<Found>> {
     let params: [&(dyn ToSql + Sync); 8] =
         [&queue, &ranges.ranks, &ranges.after, &ranges.last_ranks, &ranges.last_seqs, &kinds, &held_too, &limit];
     let rows = shared.engine("look for waiting jobs", &shared.sql.waiting, &params).await?;
-    rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+    rows.iter().map(Found::read).collect()
 }
 
 async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
@@ -95,16 +94,14 @@ pub(super) async fn claim_delivered(
     let (ids, versions) = columns(deliveries);
     let number = claim.as_int4();
     let params: [&(dyn ToSql + Sync); 5] = [&node.0, &ids, &versions, &kinds, &number];
-    let rows = loop {
-        match shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params).await {
-            Ok(rows) => break rows,
-            Err(error) => {
-                let named = async || Ok(deliveries.to_vec());
-                if !clear_away(shared, &error, node, named()).await? {
-                    return Err(error);
-                }
-            }
-        }
+    let take = || shared.engine_once("claim delivered jobs", &shared.sql.claim_delivered, &params);
+    let named = async || {
+        let rows = shared.engine("look for delivered jobs", &shared.sql.delivered, &[&ids, &versions]).await?;
+        rows.iter().map(Found::read).collect()
+    };
+    let rows = match take().await {
+        Err(error) if clear_away(shared, &error, node, named()).await? => take().await?,
+        taken => taken?,
     };
     queued(shared, Some(node), &rows).await
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict, waiting_in};
@@ -26,17 +27,13 @@ pub(super) async fn hand_out(
 ) -> Result<Vec<Job>> {
     let tried = "hand jobs out to external workers";
     let (limit, lease, token) = (rows::count(limit), rows::micros(lease), token.get());
-    let rows = loop {
-        match shared.engine_once(tried, &shared.sql.hand_out, &[&queue, &limit, &lease, &token]).await {
-            Ok(rows) => break rows,
-            Err(error) => {
-                let everywhere = Ranges::of(&ScanPart::All, None);
-                let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
-                if !clear_away(shared, &error, EXTERNAL_NODE, waiting).await? {
-                    return Err(error);
-                }
-            }
-        }
+    let params: [&(dyn ToSql + Sync); 4] = [&queue, &limit, &lease, &token];
+    let take = || shared.engine_once(tried, &shared.sql.hand_out, &params);
+    let everywhere = Ranges::of(&ScanPart::All, None);
+    let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
+    let rows = match take().await {
+        Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await? => take().await?,
+        taken => taken?,
     };
     queued(shared, None, &rows).await
 }

@@ -340,9 +340,23 @@ pub(super) async fn insert(
     finish(shared, Batch::begin(shared, FLUSH_ALONE).await?, &parts).await
 }
 
+/// The given ids of what is written by several statements, which have to be decided at once before the first of them; `None`: there are
+/// none, or one statement decides.
+pub(super) fn in_parts(parts: &[Columns<'_>]) -> Option<Vec<Uuid>> {
+    if parts.len() < 2 {
+        return None;
+    }
+    let rows = parts.iter().flat_map(|part| part.ids.iter().zip(&part.given));
+    let ids: Vec<Uuid> = rows.filter(|(_, given)| **given).map(|(id, _)| *id).collect();
+    (!ids.is_empty()).then_some(ids)
+}
+
 /// Writes all parts, and commits.
 async fn finish(shared: &Arc<Shared>, batch: Batch, parts: &[Columns<'_>]) -> Result<Inserted> {
     let mut inserted = Inserted::default();
+    if let Some(ids) = in_parts(parts) {
+        batch.query(&shared.sql.decide_ids, &[&ids]).await?;
+    }
     for columns in parts {
         let rows = batch.query(columns.statement(&shared.sql), &columns.params()).await?;
         inserted.add(columns.read(&rows)?.0);
@@ -400,7 +414,11 @@ impl Postgres {
             taken = keys.read(&self.run_in(transaction, &self.0.sql.take_unique, &keys.params()).await?)?;
         }
         let mut inserted = Inserted::default();
-        for columns in Columns::of_each(messages, &texts, None, &taken.skip) {
+        let parts = Columns::of_each(messages, &texts, None, &taken.skip);
+        if let Some(ids) = in_parts(&parts) {
+            self.run_in(transaction, &self.0.sql.decide_ids, &[&ids]).await?;
+        }
+        for columns in parts {
             let rows = self.run_in(transaction, columns.statement(&self.0.sql), &columns.params()).await?;
             inserted.add(columns.read(&rows)?.0);
         }

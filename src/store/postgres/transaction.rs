@@ -14,7 +14,7 @@ use super::client::query;
 use super::connect::Conn;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
-use super::insert::{Columns, Texts};
+use super::insert::{Columns, Texts, in_parts};
 use super::pool::{Object, Pool};
 use super::types::JsonParam;
 use super::unique::{Keys, given};
@@ -165,6 +165,9 @@ impl UnitOfWork for PgTransaction {
             return Ok(Inserted { kept: taken.kept, ..Inserted::default() });
         }
         let mut inserted = Inserted::default();
+        if let Some(ids) = in_parts(&parts) {
+            self.run("decide about given ids", &self.shared.sql.decide_ids, &[&ids]).await?;
+        }
         for columns in parts.into_iter().map(Columns::named) {
             let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
             let (more, xid) = columns.read(&rows)?;

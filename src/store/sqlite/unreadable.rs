@@ -51,9 +51,10 @@ impl Unreadable {
         memory: Memory,
         bury: impl FnOnce(&str) -> rusqlite::Result<()>,
     ) -> Work<()> {
+        // A record of errors that is no text is nothing to keep, and no reason to undo the claim that met it.
         let (attempt, errors): (u32, Option<String>) = connection
             .prepare_cached(&ROW.replace("{table}", place.table))?
-            .query_row(named_params! { ":seq": self.seq }, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_row(named_params! { ":seq": self.seq }, |row| Ok((row.get(0)?, row.get(1).ok().flatten())))?;
         let at = timestamp(memory.now)?;
         let error = AttemptError { attempt, at, node: node.0, error: self.why.clone(), detail: None };
         memory.remember(connection, place, self.seq, Ending::Dead, Some(&self.why))?;

@@ -265,7 +265,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "nothing-comes-beside-what-can-not-be-put-aside",
         "src/executor/broker/refuse.rs",
-        "back.iter().for_each(|tag| self.acks.waits(*tag));",
+        "            self.acks.waits(*tag);",
         "if !$on { $was }",
         "binary(delivery) & test(/again::after_a_restart_good/)",
     ),

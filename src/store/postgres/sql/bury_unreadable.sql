@@ -1,10 +1,11 @@
--- Makes dead letters of waiting rows that can't be read, each only in the version that was looked at: what they hold is moved and not
--- looked at. It counts as an attempt, as any claim does.
+-- Makes dead letters of waiting rows that can't be read, each only as it was looked at: what they hold is moved and not
+-- looked at. A job that was sent since by the same id has the same version, and a number of its own. It counts as an attempt, as any claim does.
 with gone as (
     delete from {schema}.job j
     where j.id = any ($1::uuid[])
       and j.lock_owner is null
       and j.version = ($2::int8[])[array_position($1::uuid[], j.id)]
+      and j.seq = ($5::int8[])[array_position($1::uuid[], j.id)]
     returning j.*, ($3::text[])[array_position($1::uuid[], j.id)] as why
 ),
 buried as (

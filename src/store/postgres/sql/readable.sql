@@ -1,5 +1,28 @@
--- Makes of what these rows hold what a claim would send, and sends none of it. It fails as the claim does.
-select coalesce(sum(octet_length(jsonb_send(payload))::int8 + coalesce(octet_length(jsonb_send(headers)), 0)
-                    + coalesce(octet_length(jsonb_send(terms)), 0)), 0)::int8
-from {schema}.job
-where id = any ($1::uuid[])
+-- Which of these rows are larger than a claim takes, and how large they are at least. Makes of the others what a claim would send, and sends
+-- none of it: what the server can't send fails here too. Numbers come first, because those of a few kilobytes can be gigabytes when they are
+-- written out: their digits are counted, and large ones taken for smaller than they are, without making any.
+select id, bytes
+from (
+    select j.id,
+           case
+               when octet_length(j.body) > {largest_taken} then octet_length(j.body)::int8
+               when numbers.digits > {largest_taken} then numbers.digits
+               else coalesce(octet_length(jsonb_send(j.payload))::int8, 0) + coalesce(octet_length(byteasend(j.body)), 0)
+                   + coalesce(octet_length(jsonb_send(j.headers)), 0) + coalesce(octet_length(jsonb_send(j.terms)), 0)
+           end as bytes
+    from {schema}.job j
+    cross join lateral (
+        select sum(scale(number::numeric)
+                   + case
+                         when abs(number::numeric) >= '1e100000'::numeric then 100000
+                         when abs(number::numeric) >= '1e30000'::numeric then 30000
+                         when abs(number::numeric) >= '1e10000'::numeric then 10000
+                         when abs(number::numeric) >= '1e1000'::numeric then 1000
+                         else 1
+                     end) as digits
+        from (values (j.payload), (j.headers), (j.terms)) as document (content)
+        cross join lateral jsonb_path_query(document.content, 'strict $.** ? (@.type() == "number")') as number
+    ) as numbers
+    where j.id = any ($1::uuid[])
+) as looked_at
+where bytes > {largest_taken}

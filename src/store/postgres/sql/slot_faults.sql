@@ -21,6 +21,8 @@ union all
 select 'the job ' || j.id || ' of group ' || (j.terms ->> 'group') || ' is among the jobs that can start, and was not admitted'
 from {schema}.job j
 where j.terms ? 'group' and not j.admitted
+  -- It was set aside, and nobody claims it.
+  and j.queue not like 'unreadable:%'
 union all
 -- Whoever holds a place behind a gate opens it when it ends, and a rate says when it allows more. Else only a rule that lets nothing start
 -- is a reason to wait; what ends it opens the gate.

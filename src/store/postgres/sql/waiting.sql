@@ -1,8 +1,8 @@
 -- The rows that a claim (claim.sql) would find, and nothing of what they hold: so one is found that makes the claim fail.
-select found.id, found.version::int8
+select found.id, found.version::int8, found.seq
 from unnest($2::int2[], $3::int8[], $4::int2[], $5::int8[]) as range (rank, after, last_rank, last_seq)
 cross join lateral (
-    select c.id, c.version
+    select c.id, c.version, c.seq
     from {schema}.job c
     where c.queue = $1
       and (c.rank, c.seq) > (range.rank, range.after)
