@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, ScanPart, Scope};
+use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, Scope};
 use jobwright::{Fence, JobId, NewJob, NodeId, Payload};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};
@@ -15,15 +15,7 @@ use crate::support::{Jobs, TestDb as _, eventually};
 const BOMB: &str = "('[' || repeat('1e-16383,', 70000) || '1]')::jsonb";
 
 fn everything(node: NodeId) -> ClaimRequest<'static> {
-    ClaimRequest {
-        node,
-        claim: claim_number(),
-        queue: "default",
-        kinds: None,
-        limit: 10,
-        part: ScanPart::All,
-        held_too: false,
-    }
+    ClaimRequest::new(node, claim_number(), "default", 10)
 }
 
 struct Range {
@@ -230,17 +222,17 @@ async fn a_body_that_is_damaged_keeps_nothing_back() {
     let body = || Payload::bytes("text/plain", (0..100_000_u32).flat_map(u32::to_be_bytes).collect::<Vec<u8>>());
     let sent = store.send_all((0..5).map(|n| NewJob::new(if n == 1 { "damaged" } else { "good" }, body()))).await;
     // As the server would not let anybody do: the pages of one body, beside the table.
-    db.raw(&format!(
+    db.raw(
         "set allow_system_table_mods = on;
          do $$
          declare
-             beside oid := (select reltoastrelid from pg_class where oid = '{{schema}}.job'::regclass);
+             beside oid := (select reltoastrelid from pg_class where oid = '{schema}.job'::regclass);
          begin
              update pg_class set relkind = 'r' where oid = beside;
              execute format('delete from %s where chunk_id = (select chunk_id from %1$s group by chunk_id order by chunk_id offset 1 limit 1)', beside::regclass);
              update pg_class set relkind = 't' where oid = beside;
-         end $$"
-    ))
+         end $$",
+    )
     .await;
     let node = store.node().await;
     assert_eq!(ids(&store.take(node, 10).await), [sent[0], sent[2], sent[3], sent[4]]);

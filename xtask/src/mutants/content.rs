@@ -90,15 +90,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-bomb-stalls-external-workers",
         "src/store/postgres/external.rs",
-        "if !clear_away(shared, &error, EXTERNAL_NODE, waiting).await? {",
-        "if $on || !clear_away(shared, &error, EXTERNAL_NODE, waiting).await? {",
+        "Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await? =>",
+        "Err(error) if !$on && clear_away(shared, &error, EXTERNAL_NODE, waiting).await? =>",
         "test(=bombs::a_bomb_is_not_handed_out_and_keeps_nothing_back)",
     ),
     of(
         "a-bomb-stalls-its-queue",
         "src/store/postgres/claim.rs",
-        "if !clear_away(shared, error, request.node, waiting(shared, request)).await? {",
-        "if $on || !clear_away(shared, error, request.node, waiting(shared, request)).await? {",
+        "Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await? =>",
+        "Err(error) if !$on && clear_away(shared, &error, request.node, waiting(shared, request)).await? =>",
         "test(=bombs::a_bomb_is_a_dead_letter_and_its_queue_goes_on)",
     ),
     of(
@@ -281,8 +281,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-damaged-body-stalls-its-queue",
         "src/store/postgres/sql/readable.sql",
-        "+ count(octet_length(byteasend(body)))",
-        "+ count(body)",
+        "+ coalesce(octet_length(byteasend(j.body)), 0)",
+        "+ coalesce(octet_length(j.body), 0)",
         "test(=bombs::a_body_that_is_damaged_keeps_nothing_back)",
     ),
     of(
