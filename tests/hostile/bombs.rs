@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, Scope};
-use jobwright::{Fence, JobId, NewJob, NodeId, Payload};
+use jobwright::{ErrorKind, Fence, JobId, NewJob, NodeId, Payload};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};
 use crate::support::postgres::Pg;
@@ -154,6 +154,8 @@ async fn what_takes_too_long_to_send_keeps_nothing_back() {
     range.db.raw(&format!("{lay} where id in ('{near}', '{far}')")).await;
     let hasty = range.db.waiting_at_most(Duration::from_secs(2)).await;
     let node = hasty.node().await;
+    // It may have taken something, and whoever asked has to look for that: it is not told that all is well.
+    assert_eq!(hasty.claim(&everything(node)).await.unwrap_err().kind(), ErrorKind::Timeout);
     let mut taken = Vec::new();
     // Whatever was claimed unheard is given back first.
     eventually(Duration::from_secs(60), async || {
@@ -170,6 +172,18 @@ async fn what_takes_too_long_to_send_keeps_nothing_back() {
     assert_eq!(dead, [near, far].map(|id| (id.into(), reason.to_owned())));
     let kilobytes = crate::memory::peak(i32::try_from(std::process::id()).unwrap());
     assert!(kilobytes < 2 << 20, "this process grew to {kilobytes} kB");
+}
+
+/// It is within the limit that its installation has set.
+#[tokio::test]
+async fn a_large_job_beside_a_bomb_is_no_bomb() {
+    let range = Range::laid().await;
+    let large = "to_jsonb(repeat('x', 70 << 20))";
+    range.db.raw(&format!("update {{schema}}.job set payload = {large} where id = '{}'", range.sent[2])).await;
+    let generous = range.db.with_payloads_of(100 << 20).await;
+    let node = generous.node().await;
+    let taken = generous.take(node, 10).await;
+    range.cleared(&taken).await;
 }
 
 /// Nobody writes out a gigabyte to find one, and none is looked for twice.

@@ -74,8 +74,16 @@ impl<const POOLED: bool> Pg<POOLED> {
 
     /// Opened once more, by one who waits so long for an answer and no longer.
     pub(crate) async fn waiting_at_most(&self, call_timeout: Duration) -> Jobs {
-        let config = self.config.clone().call_timeout(call_timeout);
-        Jobs(Postgres::connect(&config).await.unwrap().jobs())
+        self.opened_with(&self.config.clone().call_timeout(call_timeout)).await
+    }
+
+    /// Opened once more, by one who sends and takes payloads of this size in bytes.
+    pub(crate) async fn with_payloads_of(&self, largest: usize) -> Jobs {
+        self.opened_with(&self.config.clone().max_payload(largest)).await
+    }
+
+    async fn opened_with(&self, config: &DatabaseConfig) -> Jobs {
+        Jobs(Postgres::connect(config).await.unwrap().jobs())
     }
 
     async fn aside(&self) -> &tokio_postgres::Client {

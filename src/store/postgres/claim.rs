@@ -18,7 +18,7 @@ use crate::store::{ClaimRequest, Claimed, Settlement, Verdict};
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
     match claim_once(shared, request).await {
-        Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await? => {
+        Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await => {
             claim_once(shared, request).await
         }
         claimed => claimed,
@@ -100,7 +100,7 @@ pub(super) async fn claim_delivered(
         rows.iter().map(Found::read).collect()
     };
     let rows = match take().await {
-        Err(error) if clear_away(shared, &error, node, named()).await? => take().await?,
+        Err(error) if clear_away(shared, &error, node, named()).await => take().await?,
         taken => taken?,
     };
     queued(shared, Some(node), &rows).await

@@ -32,7 +32,7 @@ pub(super) async fn hand_out(
     let everywhere = Ranges::of(&ScanPart::All, None);
     let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
     let rows = match take().await {
-        Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await? => take().await?,
+        Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await => take().await?,
         taken => taken?,
     };
     queued(shared, None, &rows).await

@@ -14,9 +14,6 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
-/// What is larger, in bytes once it is written out, is no job. A payload has 1 MiB at most, and more than one row comes in a claim.
-const LARGEST_TAKEN: usize = 64 << 20;
-
 /// Parts that several statements share.
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
@@ -64,7 +61,6 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{schema}", &format!("\"{schema}\""))
         .replace("{channel}", &channel(schema))
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
-        .replace("{largest_taken}", &LARGEST_TAKEN.to_string())
 }
 
 /// With its name in front, and without the comments of its file: so the server's views and logs, which may cut it off, say which one it is,
@@ -135,7 +131,7 @@ statements! {
     claim: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT8, BOOL, TEXT, INT8, INT8, INT8, INT8_ARRAY, INT2, INT4],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT4],
     waiting: [TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, BOOL, INT8],
-    readable: [UUID_ARRAY],
+    readable: [UUID_ARRAY, INT8],
     delivered: [UUID_ARRAY, INT8_ARRAY],
     bury_unreadable: [UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT8_ARRAY],
     set_aside: [UUID, INT8, INT8],

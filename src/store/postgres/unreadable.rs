@@ -61,7 +61,8 @@ fn may_be_of_a_row(error: &Error) -> bool {
     error.kind() == ErrorKind::Timeout || refusal(error).is_some() || short_of_memory() == Some(true)
 }
 
-/// After a claim that failed: finds those of the rows that can't be sent, and moves them out of the way. `true`: some are gone, claim again.
+/// After a claim that failed: finds those of the rows that can't be sent, and moves them out of the way. `true`: some are gone and the claim
+/// took nothing, so claim again. After a timeout it may have taken some, unheard: whoever asked is told of the timeout, and looks for them.
 ///
 /// Each goes as soon as it is found, and what is not found in time is left to the next claim that fails: whoever waits for this one waits no
 /// longer than [`PATIENCE`] once it has helped.
@@ -70,18 +71,19 @@ pub(super) async fn clear_away(
     error: &Error,
     node: NodeId,
     found: impl Future<Output = Result<Vec<Found>>>,
-) -> Result<bool> {
+) -> bool {
     if !may_be_of_a_row(error) {
-        return Ok(false);
+        return false;
     }
     let mut search = Search { shared, node, began: Instant::now(), helped: None };
-    match search.run(&found.await?).await {
-        Err(error) if search.helped.is_some() => {
-            tracing::warn!(%error, "not all jobs that can't be read were found");
-            Ok(true)
-        }
-        other => other.map(|()| search.helped.is_some()),
+    let searched = match found.await {
+        Ok(found) => search.run(&found).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = searched {
+        tracing::warn!(%error, "whether there are more jobs that can't be read is not known");
     }
+    search.helped.is_some() && error.kind() != ErrorKind::Timeout
 }
 
 struct Search<'a> {
@@ -101,8 +103,8 @@ impl Search<'_> {
                 break;
             }
             let ids: Vec<Uuid> = part.iter().map(|found| found.fence.id.into()).collect();
-            let tried =
-                self.shared.engine("look for jobs that can't be read", &self.shared.sql.readable, &[&ids]).await;
+            let (tried, largest) = ("look for jobs that can't be read", largest_taken(self.shared));
+            let tried = self.shared.engine(tried, &self.shared.sql.readable, &[&ids, &largest]).await;
             match (tried, part) {
                 (Ok(too_large), _) => self.bury_all(part, &too_large).await?,
                 (Err(error), part) => match (refusal(&error), part) {
@@ -141,6 +143,12 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// What is larger, in bytes once it is written out, is no job. Far from what may be sent: JSON grows when a database keeps it.
+fn largest_taken(shared: &Shared) -> i64 {
+    const AT_LEAST: usize = 64 << 20;
+    rows::count(shared.config.max_payload.saturating_mul(4).max(AT_LEAST))
 }
 
 /// Out of the way, in one way or another. `false`: somebody else was faster.

@@ -90,15 +90,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-bomb-stalls-external-workers",
         "src/store/postgres/external.rs",
-        "Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await? =>",
-        "Err(error) if !$on && clear_away(shared, &error, EXTERNAL_NODE, waiting).await? =>",
+        "Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await =>",
+        "Err(error) if !$on && clear_away(shared, &error, EXTERNAL_NODE, waiting).await =>",
         "test(=bombs::a_bomb_is_not_handed_out_and_keeps_nothing_back)",
     ),
     of(
         "a-bomb-stalls-its-queue",
         "src/store/postgres/claim.rs",
-        "Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await? =>",
-        "Err(error) if !$on && clear_away(shared, &error, request.node, waiting(shared, request)).await? =>",
+        "Err(error) if clear_away(shared, &error, request.node, waiting(shared, request)).await =>",
+        "Err(error) if !$on && clear_away(shared, &error, request.node, waiting(shared, request)).await =>",
         "test(=bombs::a_bomb_is_a_dead_letter_and_its_queue_goes_on)",
     ),
     of(
@@ -316,7 +316,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "bombs-are-written-out-to-be-found",
         "src/store/postgres/sql/readable.sql",
-        "when numbers.digits > {largest_taken} then",
+        "when numbers.digits > $2 then",
         "when false then",
         "test(=bombs::many_bombs_are_found_at_one_look)",
     ),
@@ -326,5 +326,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "error.kind() == ErrorKind::Timeout ||",
         "(!$on && error.kind() == ErrorKind::Timeout) ||",
         "test(=bombs::what_takes_too_long_to_send_keeps_nothing_back)",
+    ),
+    of(
+        "a-claim-that-was-not-heard-is-hidden-by-the-next",
+        "src/store/postgres/unreadable.rs",
+        "search.helped.is_some() && error.kind() != ErrorKind::Timeout",
+        "search.helped.is_some() && ($on || error.kind() != ErrorKind::Timeout)",
+        "test(=bombs::what_takes_too_long_to_send_keeps_nothing_back)",
+    ),
+    of(
+        "a-large-job-beside-a-bomb-is-buried",
+        "src/store/postgres/unreadable.rs",
+        "shared.config.max_payload.saturating_mul(4).max(AT_LEAST)",
+        "(if $on { AT_LEAST } else { $was })",
+        "test(=bombs::a_large_job_beside_a_bomb_is_no_bomb)",
     ),
 ];

@@ -1,12 +1,12 @@
--- Which of these rows are larger than a claim takes, and how large they are at least. Makes of the others what a claim would send, and sends
--- none of it: what the server can't send fails here too. Numbers come first, because those of a few kilobytes can be gigabytes when they are
--- written out: their digits are counted, and large ones taken for smaller than they are, without making any.
+-- Which of these rows are larger than a claim takes ($2, in bytes), and how large they are at least. Makes of the others what a claim would
+-- send, and sends none of it: what the server can't send fails here too. Numbers come first, because those of a few kilobytes can be gigabytes
+-- when they are written out: their digits are counted, and large ones are taken for smaller than they are, without making any.
 select id, bytes
 from (
     select j.id,
            case
-               when octet_length(j.body) > {largest_taken} then octet_length(j.body)::int8
-               when numbers.digits > {largest_taken} then numbers.digits
+               when octet_length(j.body) > $2 then octet_length(j.body)::int8
+               when numbers.digits > $2 then numbers.digits
                else coalesce(octet_length(jsonb_send(j.payload))::int8, 0) + coalesce(octet_length(byteasend(j.body)), 0)
                    + coalesce(octet_length(jsonb_send(j.headers)), 0) + coalesce(octet_length(jsonb_send(j.terms)), 0)
            end as bytes
@@ -25,4 +25,4 @@ from (
     ) as numbers
     where j.id = any ($1::uuid[])
 ) as looked_at
-where bytes > {largest_taken}
+where bytes > $2
