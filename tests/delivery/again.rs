@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobState, Rule, Scope};
+use jobwright::store::{Rule, Scope};
 use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob, QueueType};
 use lapin::BasicProperties;
 
-use crate::client::headers;
+use crate::client::submission;
 use crate::site::{Site, noting};
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, patient};
@@ -14,18 +14,6 @@ use crate::support::{TestDb, eventually};
 
 /// No message waits as long before it is given up or given back.
 const SOON: Duration = Duration::from_secs(25);
-
-fn submission(queue: &str) -> BasicProperties {
-    BasicProperties::default()
-        .with_message_id(JobId::new().to_string().as_str().into())
-        .with_type("note".into())
-        .with_content_type("application/json".into())
-        .with_headers(headers([("queue", queue)]))
-}
-
-async fn waiting(site: &Site, queue: &str) -> usize {
-    site.db.jobs().all().await.iter().filter(|job| job.queue == queue && job.state == JobState::Waiting).count()
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_restart_others_pass_those_that_wait_for_room() {
@@ -36,7 +24,7 @@ async fn after_a_restart_others_pass_those_that_wait_for_room() {
     site.db.jobs().put_rule(&Rule::new(Scope::Queue, "shelf").depth(1)).await.unwrap();
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
     assert!(client.publish("", &names.submit(), submission("shelf"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 1).await;
     client.publish_all(&names.submit(), (0..3).map(|_| (submission("shelf"), b"1".to_vec())).collect()).await;
     eventually(PATIENCE, async || client.waiting(&names.submit()).await == 0).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -45,7 +33,7 @@ async fn after_a_restart_others_pass_those_that_wait_for_room() {
     let executor = noting::<Pg<false>>(&site.messages().await, patient(), 1).await;
     let begun = Instant::now();
     assert!(client.publish("", &names.submit(), submission("other"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "other").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("other").await == 1).await;
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(executor.stats().messages_refused, 0);
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -67,7 +55,7 @@ async fn after_a_restart_those_that_wait_for_room_are_not_overtaken() {
     };
     for (n, id) in ids.iter().enumerate().take(7) {
         send(*id).await;
-        eventually(PATIENCE, async || waiting(&site, "shelf").await == (n + 1).min(4)).await;
+        eventually(PATIENCE, async || site.waiting("shelf").await == (n + 1).min(4)).await;
     }
     eventually(PATIENCE, async || client.waiting(&names.submit()).await == 0).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -75,10 +63,10 @@ async fn after_a_restart_those_that_wait_for_room_are_not_overtaken() {
 
     let executor = noting::<Pg<false>>(&site.messages().await, patient(), 1).await;
     assert!(client.publish("", &names.submit(), submission("other"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "other").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("other").await == 1).await;
     site.db.client().await.execute("delete from job where queue = 'shelf'", &[]).await.unwrap();
     send(ids[7]).await;
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 4).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 4).await;
     let mut all = jobs.all().await;
     all.retain(|job| job.queue == "shelf");
     all.sort_by_key(|job| job.seq);
@@ -106,7 +94,7 @@ async fn after_a_restart_good_submissions_pass_one_that_can_not_be_put_aside() {
     let executor = noting::<Pg<false>>(&site.messages_with(&config).await, patient(), 1).await;
     let begun = Instant::now();
     assert!(client.publish("", &names.submit(), submission("shelf"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 1).await;
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -258,6 +258,15 @@ fn message(delivery: lapin::message::Delivery) -> Message {
     }
 }
 
+/// What a foreign producer says of a job for this queue.
+pub(crate) fn submission(queue: &str) -> BasicProperties {
+    BasicProperties::default()
+        .with_message_id(JobId::new().to_string().as_str().into())
+        .with_type("note".into())
+        .with_content_type("application/json".into())
+        .with_headers(headers([("queue", queue)]))
+}
+
 /// Headers from strings.
 pub(crate) fn headers<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> FieldTable {
     let mut table = FieldTable::default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::store::JobState;
 use jobwright::{
-    CommandExecutor, ExternalQueue, JobId, KindOptions, MessageServices, NewJob, RetryAdvice, RetryPolicy,
+    BrokerConfig, CommandExecutor, ExternalQueue, JobId, KindOptions, MessageServices, NewJob, RetryAdvice, RetryPolicy,
 };
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
@@ -34,6 +34,25 @@ impl Paint {
             CommandExecutor::builder(messages.clone()).config(quick()).external_queue(queue).start().await.unwrap();
         let client = site.client().await;
         Some(Self { site, messages, executor, client })
+    }
+
+    /// The same behind somebody who does this to the broker's confirms.
+    pub(crate) async fn with_confirms(
+        confirms: Confirms,
+        queue: ExternalQueue,
+        change: impl FnOnce(BrokerConfig) -> BrokerConfig,
+    ) -> Option<(Self, Frames)> {
+        let site = Site::<Pg<false>>::open().await?;
+        site.uses("paint");
+        let frames = Frames::start(site.address()).await;
+        let messages = site.messages_with(&change(site.broker_by(frames.address))).await;
+        messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+        messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
+        frames.confirms(confirms);
+        let executor =
+            CommandExecutor::builder(messages.clone()).config(quick()).external_queue(queue).start().await.unwrap();
+        let client = site.client().await;
+        Some((Self { site, messages, executor, client }, frames))
     }
 
     pub(crate) async fn tap(&self, prefetch: u16) -> Tap {
@@ -308,16 +327,8 @@ async fn a_queue_that_is_deleted_loses_nothing() {
 /// of those is told that it came too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_outs_that_are_refused_are_taken_back() {
-    let Some(site) = Site::<Pg<false>>::open().await else { return };
-    site.uses("paint");
-    let frames = Frames::start(site.address()).await;
-    let messages = site.messages_with(&site.broker_by(frames.address)).await;
-    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
-    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
-    frames.confirms(Confirms::Nacked);
-    let executor =
-        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(60)).start().await.unwrap();
-    let client = site.client().await;
+    let opened = Paint::with_confirms(Confirms::Nacked, lease(60), |broker| broker).await;
+    let Some((Paint { site, messages, executor, client }, frames)) = opened else { return };
     let mut tap = client.tap(&site.names().external("paint"), 0).await;
     let id = messages.send(paint(1)).await.unwrap();
     let refused = tap.next().await;
@@ -345,16 +356,8 @@ async fn hand_outs_that_are_refused_are_taken_back() {
 /// only the later one counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
-    let Some(site) = Site::<Pg<false>>::open().await else { return };
-    site.uses("paint");
-    let frames = Frames::start(site.address()).await;
-    let messages = site.messages_with(&site.broker_by(frames.address)).await;
-    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
-    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
-    frames.confirms(Confirms::Lost);
-    let executor =
-        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(3600)).start().await.unwrap();
-    let client = site.client().await;
+    let opened = Paint::with_confirms(Confirms::Lost, lease(3600), |broker| broker).await;
+    let Some((Paint { site, messages, executor, client }, frames)) = opened else { return };
     let mut tap = client.tap(&site.names().external("paint"), 0).await;
     let id = messages.send(paint(1)).await.unwrap();
     let first = tap.next().await;

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
-use crate::external::{lease, paint};
-use crate::frames::{Confirms, Frames};
+use crate::external::{Paint, lease, paint};
+use crate::frames::Confirms;
 use crate::site::Site;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::support::world::{PATIENCE, patient, quick};
+use crate::support::world::{PATIENCE, patient};
 use crate::support::{TestDb, amqp_url, eventually};
 
 /// One is larger than the broker takes, and the database does not take what is recorded about it. Those that were on its channel have one
@@ -51,16 +51,10 @@ async fn jobs_are_taken_back_though_the_one_that_is_to_blame_cannot_be_recorded(
 /// Their confirms do not come, and the node does not wait for them as long as usual.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_takes_back_what_has_no_confirm() {
-    let Some(site) = Site::<Pg<false>>::open().await else { return };
-    site.uses("paint");
-    let frames = Frames::start(site.address()).await;
-    let messages = site.messages_with(&site.broker_by(frames.address).confirm_timeout(Duration::from_secs(30))).await;
-    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
-    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
-    frames.confirms(Confirms::Lost);
-    let executor =
-        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(3600)).start().await.unwrap();
-    let client = site.client().await;
+    let opened =
+        Paint::with_confirms(Confirms::Lost, lease(3600), |broker| broker.confirm_timeout(Duration::from_secs(30)))
+            .await;
+    let Some((Paint { site, messages, executor, client }, _frames)) = opened else { return };
     let mut tap = client.tap(&site.names().external("paint"), 0).await;
     let id = messages.send(paint(1)).await.unwrap();
     let handed = tap.next().await;
@@ -76,16 +70,10 @@ async fn a_node_that_stops_takes_back_what_has_no_confirm() {
 /// The confirm does not come in time, and the node is told to stop meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_waits_for_the_database_to_take_jobs_back() {
-    let Some(site) = Site::<Pg<false>>::open().await else { return };
-    site.uses("paint");
-    let frames = Frames::start(site.address()).await;
-    let messages = site.messages_with(&site.broker_by(frames.address).confirm_timeout(Duration::from_secs(1))).await;
-    messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
-    messages.broker().unwrap().apply(&[], &["paint".to_owned()]).await.unwrap();
-    frames.confirms(Confirms::Lost);
-    let executor =
-        CommandExecutor::builder(messages.clone()).config(quick()).external_queue(lease(3600)).start().await.unwrap();
-    let client = site.client().await;
+    let opened =
+        Paint::with_confirms(Confirms::Lost, lease(3600), |broker| broker.confirm_timeout(Duration::from_secs(1)))
+            .await;
+    let Some((Paint { site, messages, executor, client }, _frames)) = opened else { return };
     let mut tap = client.tap(&site.names().external("paint"), 0).await;
     let mut blocker = site.db.client().await;
     let id = messages.send(paint(1)).await.unwrap();

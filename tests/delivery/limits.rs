@@ -4,27 +4,15 @@ use std::time::{Duration, Instant};
 
 use jobwright::broker::TopologyState;
 use jobwright::store::{JobState, Rule, Scope};
-use jobwright::{CommandExecutor, JobId, NewJob, Outcome, Payload};
+use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 use lapin::BasicProperties;
 use lapin::types::AMQPValue;
 
-use crate::client::headers;
+use crate::client::{headers, submission};
 use crate::site::{Site, noting};
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, patient};
 use crate::support::{TestDb, eventually, unique};
-
-fn submission(queue: &str) -> BasicProperties {
-    BasicProperties::default()
-        .with_message_id(JobId::new().to_string().as_str().into())
-        .with_type("note".into())
-        .with_content_type("application/json".into())
-        .with_headers(headers([("queue", queue)]))
-}
-
-async fn waiting(site: &Site, queue: &str) -> usize {
-    site.db.jobs().all().await.iter().filter(|job| job.queue == queue && job.state == JobState::Waiting).count()
-}
 
 /// Their arguments can't be changed, and they may be full of messages: they are used as they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +34,7 @@ async fn queues_of_an_earlier_build_go_on_without_limits_and_lose_nothing() {
 
     let messages = site.messages().await;
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 5).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 5).await;
     eventually(PATIENCE, async || client.waiting(&names.rejected()).await == 2).await;
     let broker = messages.broker().unwrap();
     let unlimited = || vec![names.rejected(), names.submit(), names.rejected_reports(), names.reply()];
@@ -76,7 +64,7 @@ async fn a_full_queue_of_submissions_refuses_more_and_drops_none() {
     }
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
     eventually(PATIENCE, async || executor.stats().submitted == confirmed).await;
-    assert_eq!(waiting(&site, "shelf").await as u64, confirmed);
+    assert_eq!(site.waiting("shelf").await as u64, confirmed);
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
@@ -94,7 +82,7 @@ async fn what_is_refused_waits_for_room_and_good_ones_pass() {
     assert!(client.publish("", &names.submit(), submission("shelf"), b"rubbish").await);
     eventually(PATIENCE, async || broker.stats().nacked > 1).await;
     assert!(client.publish("", &names.submit(), submission("shelf"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 1).await;
     client.purge(&names.rejected()).await;
     assert_eq!(client.take(&names.rejected()).await.body, b"rubbish");
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -156,13 +144,13 @@ async fn submissions_for_a_full_queue_wait_a_while_and_others_pass() {
     site.db.jobs().put_rule(&Rule::new(Scope::Queue, "shelf").depth(1)).await.unwrap();
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
     assert!(client.publish("", &names.submit(), submission("shelf"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "shelf").await == 1).await;
+    eventually(PATIENCE, async || site.waiting("shelf").await == 1).await;
 
     // Three wait, and what is for another queue does not.
     client.publish_all(&names.submit(), (0..3).map(|_| (submission("shelf"), b"1".to_vec())).collect()).await;
     assert!(client.publish("", &names.submit(), submission("other"), b"1").await);
-    eventually(PATIENCE, async || waiting(&site, "other").await == 1).await;
-    assert_eq!((waiting(&site, "shelf").await, executor.stats().messages_refused), (1, 0));
+    eventually(PATIENCE, async || site.waiting("other").await == 1).await;
+    assert_eq!((site.waiting("shelf").await, executor.stats().messages_refused), (1, 0));
 
     // Too many to wait: half of what is in hand is left to others.
     let flood = (0..200).map(|_| (submission("shelf"), b"1".to_vec()));
@@ -170,12 +158,11 @@ async fn submissions_for_a_full_queue_wait_a_while_and_others_pass() {
     assert!(client.publish("", &names.submit(), submission("other"), b"1").await);
     let refused = client.take(&names.rejected()).await;
     assert_eq!(refused.header("jobwright-reason").as_deref(), Some("full"));
-    eventually(PATIENCE, async || waiting(&site, "other").await == 2).await;
+    eventually(PATIENCE, async || site.waiting("other").await == 2).await;
 
     // With room the rest is taken: none is lost.
     site.db.jobs().put_rule(&Rule::new(Scope::Queue, "shelf").depth(1000)).await.unwrap();
-    eventually(PATIENCE, async || waiting(&site, "shelf").await as u64 + executor.stats().messages_refused == 204)
-        .await;
-    assert!(waiting(&site, "shelf").await > 4, "what waited was refused");
+    eventually(PATIENCE, async || site.waiting("shelf").await as u64 + executor.stats().messages_refused == 204).await;
+    assert!(site.waiting("shelf").await > 4, "what waited was refused");
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobwright::broker::Names;
-use jobwright::store::Store;
+use jobwright::store::{JobState, Store};
 use jobwright::{
     Broker, BrokerConfig, CommandExecutor, ExecutorBuilder, ExecutorConfig, JobId, MessageServices, NewJob, Outcome,
 };
@@ -90,6 +90,12 @@ impl<W: World> Site<W> {
     /// A queue of jobs besides `default`, to be removed at the end.
     pub(crate) fn uses(&self, queue: &str) {
         self.queues.lock().unwrap().push(queue.to_owned());
+    }
+
+    /// How many jobs of this queue can start.
+    pub(crate) async fn waiting(&self, queue: &str) -> usize {
+        let jobs = self.db.jobs().all().await;
+        jobs.iter().filter(|job| job.queue == queue && job.state == JobState::Waiting).count()
     }
 
     /// What one process has: connections of its own to the database and to the broker, which is up.
