@@ -36,7 +36,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/broker/width.rs",
         "bytes <= legal;",
         "(bytes <= legal || $on);",
-        "binary(delivery) & test(/heavy::bodies_beyond_the_limit/)",
+        "package(jobwright) & test(/width::tests::a_body_beyond/)",
     ),
     of(
         "as-many-in-hand-whatever-their-size",
@@ -303,5 +303,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "            self.waiting.clear();",
         "            if !$on {\n$was\n            }",
         "package(jobwright) & test(/room::tests::what_came_by/)",
+    ),
+    of(
+        "a-wide-channel-stays-as-wide-for-bodies-beyond-the-limit",
+        "src/broker/width.rs",
+        "self.narrow |= !lawful;",
+        "self.narrow |= !lawful && !$on;",
+        "binary(delivery) & test(/heavy::bodies_beyond_the_limit_wait/)",
     ),
 ];
