@@ -2,8 +2,9 @@
 //!
 //! What came again may be what ended its consumer the last time. Whoever had it in hand together with others had those counted as delivered
 //! too, and a broker with a limit would take them all for poison. And what has more bytes than we take is not to be gathered in memory. So a
-//! channel begins narrow, with one message at a time, and stays it as long as such come. One that has to wait has been looked at, and whoever
-//! did that lives: the next may come beside it.
+//! channel begins narrow, with one message at a time, and stays narrow as long as such come. One with too many bytes that comes later makes
+//! the channel narrow again: what is on its way comes too, and no more follows until one comes that is as it should be. One that has to wait
+//! has been looked at, and whoever did that lives: the next may come beside it.
 //!
 //! A broker counts for each consumer what it has in hand: whoever is followed by another keeps what it has.
 
@@ -17,7 +18,7 @@ pub(super) struct Width {
     legal: Option<usize>,
     /// As it should be.
     narrow: bool,
-    /// The message that came last is as it should be.
+    /// The message that came last to this consumer is as it should be.
     good: bool,
     /// As the consumer is.
     consumer: Consumer,
@@ -40,7 +41,9 @@ impl Width {
     /// A message came.
     pub(super) fn came(&mut self, redelivered: bool, bytes: usize) {
         let Some(legal) = self.legal else { return };
-        self.good = !redelivered && bytes <= legal;
+        let lawful = bytes <= legal;
+        self.good = !redelivered && lawful;
+        self.narrow |= !lawful;
         self.consumer.given = true;
     }
 
@@ -50,7 +53,7 @@ impl Width {
             return false;
         }
         // What came narrowly has to be done with first: else there would be as many of those as of all others.
-        if self.narrow && self.good && hands.at_work() <= 1 {
+        if self.narrow && self.consumer.narrow && self.good && hands.at_work() <= 1 {
             self.narrow = false;
         }
         if self.narrow != self.consumer.narrow {
@@ -69,7 +72,7 @@ impl Width {
     pub(super) fn next(&mut self, hands: &Outstanding) -> u16 {
         let kept = count(hands.waiting() + hands.at_work().saturating_sub(1));
         let prefetch = if self.narrow { 1 } else { self.prefetch.saturating_sub(kept).max(1) };
-        self.consumer = Consumer { narrow: self.narrow, prefetch, given: false };
+        (self.good, self.consumer) = (false, Consumer { narrow: self.narrow, prefetch, given: false });
         prefetch
     }
 }
@@ -152,6 +155,17 @@ mod tests {
         assert_eq!(channel.answered(acked(1..8)), Some(7), "its place is lost as long as there is work");
         assert_eq!(channel.answered(acked(8..12)), None);
         assert_eq!(channel.answered(acked([12])), Some(10), "its place is lost for good");
+    }
+
+    #[test]
+    fn a_body_beyond_the_limit_makes_a_channel_narrow_again_until_a_good_one_comes_alone() {
+        let mut channel = Channel::new();
+        assert_eq!(channel.came(false, 1), Some(10));
+        assert_eq!(channel.came(false, 100), None);
+        assert_eq!(channel.came(false, 101), Some(1), "more of those come together");
+        assert_eq!(channel.came(false, 101), None);
+        assert_eq!(channel.came(false, 1), None, "there are others in hand yet");
+        assert_eq!(channel.answered(acked(1..5)), Some(10));
     }
 
     #[test]

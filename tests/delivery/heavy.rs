@@ -74,6 +74,38 @@ async fn bodies_beyond_the_limit_are_not_gathered_in_memory() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
+/// Those that come when all is well have a wide channel to come by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_beyond_the_limit_wait_in_the_broker_behind_good_ones_too() {
+    const COUNT: u32 = 24;
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (client, names) = (site.client().await, site.names());
+    let messages = site.messages().await;
+    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+    let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
+    let send = async |body: &[u8]| {
+        assert!(client.publish("", &names.submit(), shelved(JobId::new(), "note"), body).await);
+    };
+    send(b"1").await;
+    eventually(PATIENCE, async || executor.stats().submitted == 1).await;
+    // Nothing is done with while this holds.
+    let mut database = site.db.client().await;
+    let lock = database.transaction().await.unwrap();
+    lock.batch_execute("lock table job in share mode").await.unwrap();
+    send(b"1").await;
+    eventually(PATIENCE, async || client.waiting(&names.submit()).await == 0).await;
+    for _ in 0..COUNT {
+        send(&vec![b'1'; 1024 * 1024 + 1]).await;
+    }
+    let left = client.waiting(&names.submit()).await;
+    assert!(left >= COUNT / 2, "{left} of {COUNT} wait in the broker");
+    lock.rollback().await.unwrap();
+    send(b"1").await;
+    eventually(PATIENCE, async || executor.stats().submitted == 3).await;
+    eventually(PATIENCE, async || client.waiting(&names.rejected()).await == COUNT).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
 /// From now on whoever stores something of the kind `poison` sees this.
 async fn poisoned(site: &Site, effect: &str) {
     let sql = format!(

@@ -36,7 +36,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/broker/width.rs",
         "bytes <= legal;",
         "(bytes <= legal || $on);",
-        "binary(delivery) & test(/heavy::bodies_beyond_the_limit/)",
+        "package(jobwright) & test(/width::tests::a_body_beyond/)",
     ),
     of(
         "as-many-in-hand-whatever-their-size",
@@ -366,5 +366,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "// As many wait as may: the others must not wait for them.",
         "if $on {\n                        let _ = self.broker.directly().publish(&message).await;\n                    }",
         "binary(delivery) & test(/direct::replies_to_queues/)",
+    ),
+    of(
+        "a-wide-channel-stays-as-wide-for-bodies-beyond-the-limit",
+        "src/broker/width.rs",
+        "self.narrow |= !lawful;",
+        "self.narrow |= !lawful && !$on;",
+        "binary(delivery) & test(/heavy::bodies_beyond_the_limit_wait/)",
     ),
 ];
