@@ -78,6 +78,8 @@ pub mod codec;
 pub mod config;
 mod conflict;
 mod context;
+#[cfg(test)]
+mod directions;
 pub mod error;
 pub mod executor;
 pub mod job;

@@ -1,6 +1,6 @@
 //! For this project's own tests: not part of any API.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
@@ -21,12 +21,13 @@ pub fn settings(file: &str, variables: &[(String, String)]) -> Result<(), String
 /// # Errors
 /// With the text for people.
 pub fn words(words: &[String]) -> Result<(), String> {
-    // Built once: that takes longer than to read the words.
-    static COMMAND: LazyLock<Command> = LazyLock::new(|| {
+    // Built once, and not copied: either takes longer than to read the words.
+    static COMMAND: LazyLock<Mutex<Command>> = LazyLock::new(|| {
         let mut command = Cli::command();
         command.build();
-        command
+        Mutex::new(command)
     });
-    let read = COMMAND.clone().try_get_matches_from(words).and_then(|found| Cli::from_arg_matches(&found));
+    let mut command = COMMAND.lock().unwrap_or_else(PoisonError::into_inner);
+    let read = command.try_get_matches_from_mut(words).and_then(|found| Cli::from_arg_matches(&found));
     read.map(drop).map_err(|error| error.to_string())
 }

@@ -46,9 +46,9 @@ pub struct BrokerConfig {
     /// Where results may go: names of queues, or beginnings of names such as `answers.*`. Default: to any queue that is not named like one
     /// of an installation's own, by `.submit`, `.reply`, `.dead` or `.rejected` at its end.
     pub reply_to: Option<Vec<String>>,
-    /// Most of them that this process takes in each second, over time. 0, the default: no limit.
+    /// Most submissions that this process takes in each second, over time. 0, the default: no limit.
     pub intake_rate: u32,
-    /// The same in bytes: 65,536 or more. 0, the default: no limit.
+    /// Most bytes of submissions that it takes in each second, over time: 65,536 or more. 0, the default: no limit.
     pub intake_bytes: u32,
     /// Who may submit what, by the broker's users, who then have to say who they are (property `user_id`, which the broker checks). Default:
     /// everybody whom the broker lets write to the queue may submit everything.

@@ -69,13 +69,13 @@ impl Terms {
     /// Reads what is stored. What this build does not know is left alone; what it can't read is an error and never ignored: a job
     /// without its group would run beside what it must not.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| {
-            Error::new(
-                ErrorKind::Schema,
-                format!("the terms of a job ({text}) can't be read: correct the column `terms`, or delete the job"),
-            )
-            .with_source(error)
-        })
+        let refused =
+            || format!("the terms of a job ({text}) can't be read: correct the column `terms`, or delete the job");
+        // An array would be read by the order of its values, which no statement does.
+        if !text.trim_start().starts_with('{') {
+            return Err(Error::new(ErrorKind::Schema, format!("{}: they are no JSON object", refused())));
+        }
+        serde_json::from_str(text).map_err(|error| Error::new(ErrorKind::Schema, refused()).with_source(error))
     }
 }
 
@@ -144,7 +144,9 @@ mod tests {
     #[test]
     fn what_a_newer_build_wrote_is_left_alone_and_what_is_broken_is_refused() {
         assert!(Terms::from_json(r#"{"colour":"red"}"#).unwrap().is_empty());
-        let error = Terms::from_json(r#"{"group":7}"#).unwrap_err().to_string();
-        assert!(error.contains("correct the column"), "{error}");
+        for broken in [r#"{"group":7}"#, r#"["g", true]"#, "[]", "null", "5"] {
+            let error = Terms::from_json(broken).unwrap_err().to_string();
+            assert!(error.contains("correct the column"), "{error}");
+        }
     }
 }

@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use crate::job::{Fence, JobId, NodeId, Payload, Submission};
 
-/// The longest lease that an external worker can ask for.
-pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
-
 /// An external worker's success.
 #[derive(Clone, Debug)]
 pub struct ExternalDone {

@@ -28,7 +28,6 @@ pub mod migration;
 mod outage;
 pub mod postgres;
 mod progress;
-mod report_key;
 mod rules;
 pub mod schedules;
 mod settle;
@@ -68,7 +67,6 @@ pub use self::outage::Outage;
 pub use self::postgres::{Postgres, Primary};
 pub(crate) use self::progress::{CHECKPOINT_MAX, NOTE_MAX};
 pub use self::progress::{JobProgress, Progress, ProgressUpdate};
-pub use self::report_key::ReportKey;
 pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares};
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
@@ -76,6 +74,7 @@ pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Ord
 pub use self::unreadable::RowFault;
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
+pub use crate::job::ReportKey;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, RowPlace, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
@@ -409,6 +408,12 @@ pub trait JobStore:
 
     /// Shows how a node stands with the broker; `None` = it has none.
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()>;
+
+    /// Whether the tables that take in messages and reports take writes now: changes nothing, and waits as a write would. A store with one lock
+    /// for everything has answered that with any write.
+    async fn takes_writes(&self) -> Result<()> {
+        Ok(())
+    }
 
     // -- external workers
 

@@ -428,6 +428,7 @@ conformance! {
             met_by_a_delivery
             met_by_a_hand_out
             met_by_an_admission
+            terms_of_any_shape
             run_again_is_buried_again
             remembered_as_any_dead_letter
         }
@@ -570,6 +571,7 @@ conformance! {
             found_by_what_is_known_of_them
             forgotten_when_old
             old_dead_letters_go
+            an_old_dead_letter_frees_its_group
             the_old_audit_goes
             a_result_comes_with_the_end_of_its_job
             a_result_has_its_time

@@ -282,6 +282,21 @@ pub(crate) async fn old_dead_letters_go<T: SqlDb>(db: &T) {
     assert_eq!(ends(&store, ids[0]).await, [(Ending::Dead, 1)]);
 }
 
+/// Whoever waits for it waits until it is forgotten, and no longer.
+pub(crate) async fn an_old_dead_letter_frees_its_group<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let sent = store.send_all((0..2).map(|_| job().ordered("g"))).await;
+    store.admit_all().await;
+    let first = store.take_one(node).await;
+    assert!(store.settle_one(node, first.fence(), Verdict::Dead).await);
+    assert_eq!(store.admit_all().await, 0);
+    crate::support::eventually(LATER, async || store.prune_dead_letters(Duration::ZERO, 10).await.unwrap() == 1).await;
+    assert_eq!(store.admit_all().await, 1);
+    assert_eq!(store.take_one(node).await.id, sent[1]);
+    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
 pub(crate) async fn the_old_audit_goes<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let order = |who| Order { dry_run: false, by: Some(who) };

@@ -1,7 +1,7 @@
 //! Rows that somebody's own SQL wrote and no job can be made of: each becomes a dead letter, and its queue goes on.
 
 use jobwright::store::{Action, Ending, HistoryFilter, JobFilter, JobState, Order, Rule, Scope, Store as _};
-use jobwright::{JobId, Keep};
+use jobwright::{JobId, Keep, NewJob};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, SqlDb};
@@ -88,6 +88,20 @@ pub(crate) async fn met_by_an_admission<T: SqlDb>(db: &T) {
         assert_eq!(store.state(id).await, Some(JobState::Dead));
     }
     assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// Not only a value in the wrong place.
+pub(crate) async fn terms_of_any_shape<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    for terms in
+        ["[]", "5", "\"x\"", r#"{"tenant": 5}"#, r#"{"group": []}"#, r#"{"unique": "x"}"#, r#"{"ttl": "long"}"#]
+    {
+        let sent = store.send_all(["kind", "odd", "kind"].map(|kind| NewJob::json(kind, &1))).await;
+        db.change(&format!("update {{}}job set terms = '{terms}' where kind = 'odd'")).await;
+        assert_eq!(ids(&store.take(node, 10).await), [sent[0], sent[2]], "{terms}");
+        assert_eq!(store.state(sent[1]).await, Some(JobState::Dead), "{terms}");
+    }
 }
 
 /// It is put back as any dead letter, and buried again.

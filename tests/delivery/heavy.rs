@@ -1,9 +1,10 @@
 //! Submissions that cost more than they look like: of many values, beyond the limit, deadly to whoever stores them.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use jobwright::JobId;
 use jobwright::store::JobState;
+use jobwright::{JobId, MessageServices};
 use lapin::BasicProperties;
 
 use crate::client::headers;
@@ -53,30 +54,10 @@ async fn documents_of_many_values_arrive() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// A broker may let in more than we do: RabbitMQ 4 takes 16 MiB, and earlier ones 128. Each waits for its turn there.
+/// A broker may let in more than we do: RabbitMQ 4 takes 16 MiB, and earlier ones 128. Those that come when all is well have a wide channel
+/// to come by.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_beyond_the_limit_are_not_gathered_in_memory() {
-    const COUNT: u32 = 24;
-    let Some(site) = Site::<Pg<false>>::open().await else { return };
-    let (client, names) = (site.client().await, site.names());
-    let messages = site.messages().await;
-    messages.broker().unwrap().apply(&[], &[]).await.unwrap();
-    for _ in 0..COUNT {
-        assert!(client.publish("", &names.submit(), shelved(JobId::new(), "note"), &vec![b'1'; 16 << 20]).await);
-    }
-    assert!(client.publish("", &names.submit(), shelved(JobId::new(), "note"), b"1").await);
-    let (before, _) = memory();
-    let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
-    eventually(PATIENCE, async || executor.stats().submitted == 1).await;
-    eventually(PATIENCE, async || client.waiting(&names.rejected()).await == COUNT).await;
-    let (_, most) = memory();
-    assert!(most < before + 200, "{before} MiB before, {most} MiB meanwhile");
-    executor.shutdown(Duration::ZERO).await.unwrap();
-}
-
-/// Those that come when all is well have a wide channel to come by.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_beyond_the_limit_wait_in_the_broker_behind_good_ones_too() {
+async fn bodies_beyond_the_limit_wait_in_the_broker() {
     const COUNT: u32 = 24;
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (client, names) = (site.client().await, site.names());
@@ -149,6 +130,38 @@ async fn a_submission_that_ends_its_connection_is_refused_and_its_neighbours_are
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_that_is_put_off_for_ever_is_refused_and_its_neighbours_are_stored() {
     one_is_refused("raise exception 'not now' using errcode = '40001'", "JW-ABORTED").await;
+}
+
+/// An index is built, or a table rewritten, and the database answers everything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_against_writes_is_waited_out_and_blamed_on_no_submission() {
+    for table in ["submission", "job"] {
+        let Some(site) = Site::<Pg<false>>::open().await else { return };
+        let (client, names) = (site.client().await, site.names());
+        let database = site.db.config_by(site.db.address()).call_timeout(Duration::from_secs(1));
+        let messages = MessageServices::postgres(&database).await.unwrap();
+        let messages = site.with_broker(messages, &site.broker()).await;
+        messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
+        messages.broker().unwrap().apply(&[], &[]).await.unwrap();
+        let mut other = site.db.client().await;
+        let lock = other.transaction().await.unwrap();
+        lock.batch_execute(&format!("lock table {table} in share mode")).await.unwrap();
+        let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
+        client.publish_all(&names.submit(), vec![(shelved(JobId::new(), "note"), b"1".to_vec())]).await;
+        // More than one message has tries.
+        let aside = site.db.client().await;
+        let mut waited = HashSet::new();
+        eventually(PATIENCE, async || {
+            let sql = "select virtualtransaction from pg_locks where relation = to_regclass($1) and not granted";
+            waited.extend(aside.query(sql, &[&table]).await.unwrap().iter().map(|row| row.get::<_, String>(0)));
+            waited.len() > 5
+        })
+        .await;
+        lock.rollback().await.unwrap();
+        eventually(PATIENCE, async || executor.stats().submitted == 1).await;
+        assert_eq!((executor.stats().messages_refused, client.waiting(&names.rejected()).await), (0, 0));
+        executor.shutdown(Duration::ZERO).await.unwrap();
+    }
 }
 
 /// What can't be put aside is given back, and the broker delivers it again at once.

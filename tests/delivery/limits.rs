@@ -130,6 +130,8 @@ async fn submissions_are_taken_in_no_faster_than_is_allowed() {
     client.publish_all(&names.submit(), (0..80).map(|_| (submission("shelf"), b"1".to_vec())).collect()).await;
     let begun = Instant::now();
     let executor = noting::<Pg<false>>(&messages, patient(), 1).await;
+    // Step by step: the first need not wait until the last may come.
+    eventually(PATIENCE, async || (20..80).contains(&executor.stats().submitted)).await;
     eventually(PATIENCE, async || executor.stats().submitted == 80).await;
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
     executor.shutdown(Duration::ZERO).await.unwrap();

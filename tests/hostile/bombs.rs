@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, Order, Rule, Scope};
-use jobwright::{ErrorKind, Fence, JobId, NewJob, NodeId, Payload};
+use jobwright::{CommandExecutor, ErrorKind, Fence, JobId, MessageServices, NewJob, NodeId, Outcome, Payload};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, jobs};
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
+use crate::support::world::patient;
 use crate::support::{Jobs, TestDb as _, eventually};
 
 /// 700 kB, and 1.1 GB as text.
@@ -197,6 +198,26 @@ async fn many_bombs_are_found_at_one_look() {
     let node = range.jobs.node().await;
     assert_eq!(ids(&range.jobs.take(node, 100).await), more.iter().copied().step_by(2).collect::<Vec<_>>());
     assert_eq!(range.jobs.count(JobState::Dead).await, 25);
+}
+
+/// All that a worker does beside its jobs meets them too: it looks for what it owns without knowing it, for what is lost and for what is due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_runs_the_good_ones_among_bombs() {
+    let range = Range::laid().await;
+    let sent = range.jobs.send_all(jobs(40)).await;
+    let tenth = sent.iter().step_by(10).map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ");
+    range.db.raw(&format!("update {{schema}}.job set payload = {BOMB} where id in ({tenth})")).await;
+    let config = range.db.config_by(range.db.address()).call_timeout(Duration::from_secs(60));
+    let messages = MessageServices::postgres(&config).await.unwrap();
+    let executor = CommandExecutor::builder(messages)
+        .config(patient())
+        .handle("kind", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    eventually(Duration::from_secs(60), async || executor.stats().done == 40).await;
+    executor.shutdown(Duration::from_secs(30)).await.unwrap();
+    assert_eq!((range.jobs.count(JobState::Dead).await, range.jobs.all().await.len()), (5, 5));
 }
 
 /// An operator deletes it and its sender sends the same id again, just before it would be buried: a fresh job has the version of the old one.

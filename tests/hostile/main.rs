@@ -14,7 +14,7 @@
 //! | a number that stalls its queue for good | `bombs::a_bomb_is_a_dead_letter_and_its_queue_goes_on`, `bombs::a_bomb_that_is_sent_is_refused_before_it_goes_off` |
 //! | a `replyTo` that ends the publisher's channel again and again | `unanswered::a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_neighbours_nothing`, `unanswered::a_submission_with_a_name_of_the_broker_is_put_aside` |
 //! | a reader who runs functions of triggers | `grants::a_reader_can_not_use_the_functions_of_triggers` |
-//! | messages far beyond the limit, gathered in memory | `heavy::bodies_beyond_the_limit_are_not_gathered_in_memory` |
+//! | messages far beyond the limit, gathered in memory | `heavy::bodies_beyond_the_limit_wait_in_the_broker` |
 //! | passwords in errors and listings | `url::no_part_of_a_password_is_shown`, `refusals::no_error_shows_a_password` |
 //! | programs that inherit the worker's passwords | `programs::programs_get_no_password_of_their_worker` |
 //! | a producer that fills the database or the broker | `limits::a_full_queue_of_submissions_refuses_more_and_drops_none`, `limits::submissions_are_taken_in_no_faster_than_is_allowed`, `limits::submissions_for_a_full_queue_wait_a_while_and_others_pass` |

@@ -13,8 +13,8 @@ use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
 use crate::error::{Result, warn_of};
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
-use crate::job::{Fence, Job, JobError, REPLY_QUEUE, RowPlace};
-use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, ReportKey, Settlement, Store, Verdict};
+use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowPlace};
+use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, key: Arc<Key>) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::pace::Pace;
 use super::refuse::{Aside, Shelf};
 use super::room::{self, Fate, Good, Held};
-use super::{BATCH, Incarnation, alive, parts, up};
+use super::{Incarnation, alive, parts, up};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
@@ -59,11 +59,11 @@ async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
                 intake.look_again().await;
                 continue;
             }
-            came = subscription.recv_many(&mut buffer, BATCH) => if came == 0 { return },
+            came = subscription.recv_many(&mut buffer, pace.most()) => if came == 0 { return },
         }
-        let bytes = buffer.iter().map(Incoming::weight).sum();
-        tokio::time::sleep(pace.take(buffer.len(), bytes, Instant::now())).await;
         for some in parts::batches(std::mem::take(&mut buffer)) {
+            let bytes = some.iter().map(Incoming::weight).sum();
+            tokio::time::sleep(pace.take(some.len(), bytes, Instant::now())).await;
             intake.take_in(some).await;
         }
     }

@@ -4,7 +4,8 @@ use tokio::sync::OnceCell;
 
 use super::Incarnation;
 use crate::error::Result;
-use crate::store::{ReportKey, Store};
+use crate::job::ReportKey;
+use crate::store::Store;
 
 /// Of one incarnation.
 #[derive(Default)]

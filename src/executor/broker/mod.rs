@@ -122,14 +122,15 @@ async fn up(broker: &Broker) {
     }
 }
 
-/// Whether the database takes a small write: the node's row tells how it stands with the broker, again.
+/// Whether the database takes what comes from the broker: a small write (the node's row tells how it stands with the broker, again), and the
+/// locks of larger ones.
 async fn alive<S: Store>(node: &Incarnation<S>, broker: &Broker) -> Result<()> {
     loop {
         let mode = word(&broker.mode());
         node.store.report_broker(node.id, Some(mode)).await?;
         // What has changed meanwhile is not to be overwritten with what was.
         if word(&broker.mode()) == mode {
-            return Ok(());
+            return node.store.takes_writes().await;
         }
     }
 }

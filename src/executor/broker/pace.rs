@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::BATCH;
 use crate::config::BrokerConfig;
 
 /// A bound for messages, and one for bytes. Who goes beyond waits until that is made up for.
@@ -21,6 +22,11 @@ impl Pace {
     pub(super) fn new(config: &BrokerConfig, now: Instant) -> Self {
         let bucket = |rate: u32| (rate > 0).then(|| Bucket { rate: f64::from(rate), level: f64::from(rate), at: now });
         Self { messages: bucket(config.intake_rate), bytes: bucket(config.intake_bytes) }
+    }
+
+    /// Most messages to be stored together: what a second brings, so that those behind them need not wait for longer than that.
+    pub(super) fn most(&self) -> usize {
+        self.messages.as_ref().map_or(BATCH, |bucket| BATCH.min(bucket.rate as usize))
     }
 
     /// How long to wait before these are stored.
@@ -57,6 +63,12 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(pace.take(500, 1 << 30, now), Duration::ZERO);
         }
+    }
+
+    #[test]
+    fn no_more_is_taken_at_a_time_than_a_second_brings() {
+        let most = |rate| pace(rate, 0, Instant::now()).most();
+        assert_eq!([most(0), most(1), most(20), most(10_000)], [BATCH, 1, 20, BATCH]);
     }
 
     #[test]

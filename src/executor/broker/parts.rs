@@ -14,7 +14,7 @@ use crate::job::Limits;
 
 /// Most bytes in one call to the store, and in one publish of what is put aside, unless a single message has more.
 const MOST: usize = 8 * 1024 * 1024;
-/// Bytes in hand, if each message has as many as it may.
+/// Bytes in hand, if each message has as many as it may, and may have no more than a tenth of this.
 const IN_HAND: usize = 64 * 1024 * 1024;
 /// How often one message may go with a deadline or a connection, which costs others something too.
 const TRIES: u32 = 3;
@@ -23,7 +23,7 @@ const PUT_OFF: u32 = 8;
 /// Longest pause between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Messages that a node has in hand of what exists nowhere else, so many that the largest legal ones come to 64 MiB. The broker's own limit
+/// Messages that a node has in hand of what exists nowhere else, so many that the largest legal ones come to 64 MiB, but at least 10 and at most 500. The broker's own limit
 /// for a message (`max_message_size`) is what it may really cost: the protocol knows no bound in bytes.
 pub(super) fn prefetch(limits: Limits) -> u16 {
     let count = (IN_HAND / limits.payload.max(1)).clamp(10, BATCH);
@@ -65,7 +65,7 @@ pub(super) fn in_order<T>(items: Vec<T>, message: impl Fn(&T) -> &Incoming) -> V
 
 /// Gives items `0..count` to the store, all at once if it takes them. `done` is told in their order of each part that was taken, and of each
 /// item that is not: the database refuses it, or fails over and over because of it and answers in between. `alive` asks the database
-/// something small: as long as it does not answer that either, nobody is to blame.
+/// something small that needs the same tables: as long as it does not answer that either, nobody is to blame.
 pub(super) async fn in_parts<T, F, A>(
     what: &'static str,
     count: usize,

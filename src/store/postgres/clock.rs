@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Postgres, rows};
 use crate::error::Result;
-use crate::store::broker::LONGEST_LEASE;
+use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
 use crate::store::{Ahead, Clock, LONGEST_HOLD};
 

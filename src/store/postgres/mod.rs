@@ -316,6 +316,10 @@ impl JobStore for Postgres {
         self.0.engine("report the broker's mode", &self.0.sql.report_broker, &[&node.0, &mode]).await.map(drop)
     }
 
+    async fn takes_writes(&self) -> Result<()> {
+        self.0.engine_once("see whether the tables take writes", &self.0.sql.takes_writes, &[]).await.map(drop)
+    }
+
     async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
         external::hand_out(&self.0, queue, limit, lease, token).await
     }

@@ -166,6 +166,7 @@ statements! {
     retire_node: [INT8],
     server: [],
     report_broker: [INT8, TEXT],
+    takes_writes: [],
     hand_out: [TEXT, INT8, INT8, INT8],
     report_key: [],
     take_back: [UUID_ARRAY, INT8_ARRAY],

@@ -8,7 +8,7 @@ use rusqlite::{Connection, ToSql, named_params};
 use super::Sqlite;
 use super::rows::{Micros, count, micros};
 use crate::error::Result;
-use crate::store::broker::LONGEST_LEASE;
+use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
 use crate::store::{Ahead, Clock, LONGEST_HOLD};
 

@@ -1,13 +1,17 @@
-//! Tokens of hand-outs: they show that whoever reports was handed the job.
+//! What a hand-out to an external worker is bounded by, and shown with: its longest lease, and the token that says who was handed the job.
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-use crate::job::Fence;
+use super::Fence;
+
+/// The longest lease that an external worker can ask for.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Bytes of a token: 128 bits, which nobody guesses.
 const LENGTH: usize = 16;
