@@ -246,7 +246,21 @@ fn type_of(value: &Toml) -> &'static str {
     }
 }
 
-/// The candidate that is spelled most like `text`.
+/// The candidate that is spelled most like `text`. No name is so long that more than its beginning would tell.
 pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    candidates.into_iter().min_by_key(|candidate| strsim::damerau_levenshtein(text, candidate))
+    const LONGEST: usize = 64;
+    let text: String = text.chars().take(LONGEST).collect();
+    let length = text.chars().count();
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates {
+        // They differ by at least as many letters as one is longer.
+        let least = length.abs_diff(candidate.chars().count());
+        if best.is_none_or(|(distance, _)| least < distance) {
+            let distance = strsim::damerau_levenshtein(&text, candidate);
+            if best.is_none_or(|(known, _)| distance < known) {
+                best = Some((distance, candidate));
+            }
+        }
+    }
+    best.map(|(_, candidate)| candidate)
 }

@@ -26,9 +26,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "embedded-young-dead-letters-go",
-        "src/store/sqlite/sql/prune_dead_letters.sql",
-        "where dead_at < :before order",
-        "where :before > 0 order",
+        "src/store/sqlite/history.rs",
+        "PRUNE_DEAD_LETTERS, age, limit",
+        "PRUNE_DEAD_LETTERS, if $on { Duration::ZERO } else { age }, limit",
         "binary(conformance) & test(/^(postgres|sqlite)::past::old_dead_letters_go/)",
     ),
     of(
