@@ -137,7 +137,7 @@ impl Completer {
     /// Records that jobs are done, claims the next ones of their groups, and starts those. Adds to `done` what is to be recorded without that.
     async fn hand_on(&self, turns: Vec<(Fence, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
         let fences: Vec<Fence> = turns.iter().map(|(fence, _)| *fence).collect();
-        let next = self.next.upgrade();
+        let next = self.next.upgrade().filter(|_| !self.lost.is_cancelled());
         let Some((next, claiming)) = next.and_then(|next| next.claiming().map(|claiming| (next, claiming))) else {
             done.extend(fences);
             return Vec::new();
