@@ -2,7 +2,7 @@
 //! jobs and records their outcomes is what always does.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -64,6 +64,8 @@ impl<S: Store> ByHand<S> {
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.messages.wakeup.clone(),
+            // Each job is taken by itself.
+            next: Weak::<Incarnation<S>>::new(),
             finish: CancellationToken::new(),
             lost: CancellationToken::new(),
         };
@@ -154,7 +156,7 @@ impl<S: Store> ByHand<S> {
         let told: Vec<(Fence, Option<Settlement>)> = reports
             .iter()
             .map(|report| match report {
-                Report::Done(fence) => (*fence, None),
+                Report::Done(fence) | Report::InTurn(fence, _) => (*fence, None),
                 Report::Settled(settlement) => (settlement.fence, Some(settlement.clone())),
             })
             .collect();

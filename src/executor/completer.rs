@@ -1,21 +1,22 @@
 //! Records outcomes in batches.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::hand_on::{Next, Turn};
 use super::in_flight::InFlight;
 use super::stats::{Counters, add};
 use crate::backoff::Reconnect;
 use crate::error::{Error, Result, warn_of};
 use crate::job::{Fence, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
+use crate::store::{HandedOn, Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
 
 /// Outcomes recorded with one statement.
 const BATCH: usize = 1000;
@@ -32,6 +33,8 @@ const BACKLOG: usize = 4 * BATCH;
 #[derive(Debug)]
 pub(super) enum Report {
     Done(Fence),
+    /// Done, and the next one of its group may run in its place.
+    InTurn(Fence, Turn),
     Settled(Settlement),
 }
 
@@ -54,6 +57,7 @@ pub(super) struct Completer {
     pub(super) in_flight: Arc<InFlight>,
     pub(super) counters: Arc<Counters>,
     pub(super) wakeup: Arc<WakeUp>,
+    pub(super) next: Weak<dyn Next>,
     /// Record what was handed in, and end: who has not handed in by now never will.
     pub(super) finish: CancellationToken,
     /// The lease is lost: nothing will be accepted any more.
@@ -104,18 +108,81 @@ impl Completer {
     pub(super) async fn write(&self, batch: &mut Vec<Report>) -> Vec<JobId> {
         let mut done = Vec::with_capacity(batch.len());
         let mut settled = Vec::new();
+        let mut turns = Vec::new();
         for report in batch.drain(..) {
             match report {
                 Report::Done(fence) => done.push(fence),
+                Report::InTurn(fence, turn) => turns.push((fence, turn)),
                 Report::Settled(settlement) => settled.push(settlement),
             }
         }
         let mut accepted = Vec::new();
+        if !turns.is_empty() {
+            accepted = self.hand_on(turns, &mut done).await;
+        }
         if !done.is_empty() {
-            accepted = self.complete(done).await;
+            let completed = self.complete(done).await;
+            if accepted.is_empty() {
+                accepted = completed;
+            } else {
+                accepted.extend(completed);
+            }
         }
         if !settled.is_empty() {
             accepted.extend(self.settle(settled).await);
+        }
+        accepted
+    }
+
+    /// Records that jobs are done, claims the next ones of their groups, and starts those. Adds to `done` what is to be recorded without that.
+    async fn hand_on(&self, turns: Vec<(Fence, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+        let fences: Vec<Fence> = turns.iter().map(|(fence, _)| *fence).collect();
+        let next = self.next.upgrade().filter(|_| !self.lost.is_cancelled());
+        let Some((next, claiming)) = next.and_then(|next| next.claiming().map(|claiming| (next, claiming))) else {
+            done.extend(fences);
+            return Vec::new();
+        };
+        let handed = match self.store.hand_on(self.node, claiming.number, &fences, next.kinds()).await {
+            Ok(handed) => handed,
+            Err(error) => {
+                // It may have claimed something. What is done is recorded once more, and refused if it was.
+                tracing::debug!(%error, "the next jobs of groups could not be claimed with the end of those before them");
+                next.failed(&error);
+                done.extend(fences);
+                return Vec::new();
+            }
+        };
+        let HandedOn { accepted, next: jobs } = handed;
+        self.in_flight.add(jobs.iter());
+        let taken: HashSet<JobId> = accepted.iter().copied().collect();
+        let mut places = HashMap::with_capacity(turns.len());
+        let mut ended = Vec::with_capacity(accepted.len());
+        for (fence, turn) in turns {
+            if taken.contains(&fence.id) {
+                ended.push(fence);
+                places.insert(turn.group, turn.slots);
+            } else {
+                done.push(fence);
+            }
+        }
+        add(&self.counters.done, accepted.len());
+        add(&self.counters.claimed, jobs.len());
+        self.wakeup.bells.ring(accepted.iter().copied());
+        // Groups that were handed on are not free, and need no round.
+        if ended.len() == jobs.len() {
+            self.in_flight.forget(ended.into_iter());
+        } else {
+            self.in_flight.remove(ended.into_iter());
+        }
+        for job in jobs {
+            match job.terms.group.as_ref().and_then(|group| places.remove(group)) {
+                Some(slots) => next.start(job, slots),
+                // Can't happen: it was claimed because of one. It is given back.
+                None => {
+                    self.in_flight.remove(std::iter::once(job.fence()));
+                    self.in_flight.suspect();
+                }
+            }
         }
         accepted
     }

@@ -223,12 +223,26 @@ pub(super) fn start<S: Store>(
     kind_slot: Option<OwnedSemaphorePermit>,
 ) {
     let Some(kind) = node.registry.get(&job.kind).cloned() else {
-        // Can't happen: only registered kinds are asked for. The row would be given back.
-        node.in_flight.remove(std::iter::once(job.fence()));
-        node.in_flight.suspect();
-        return;
+        return unknown(node, &job);
     };
-    let slots = Slots::new(slot, kind_slot);
+    start_as(node, kind, job, Slots::new(slot, kind_slot));
+}
+
+/// Starts a job that this node owns, in the slots of another that has ended.
+pub(super) fn start_in<S: Store>(node: &Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
+    match node.registry.get(&job.kind).cloned() {
+        Some(kind) => start_as(node, kind, job, slots),
+        None => unknown(node, &job),
+    }
+}
+
+/// Can't happen: only registered kinds are asked for. The row is given back.
+fn unknown<S: Store>(node: &Incarnation<S>, job: &Job) {
+    node.in_flight.remove(std::iter::once(job.fence()));
+    node.in_flight.suspect();
+}
+
+fn start_as<S: Store>(node: &Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Arc<Slots>) {
     if job.attempt > job.max_attempts {
         node.workers.spawn(worker::bury(node.clone(), job, slots));
         return;

@@ -47,15 +47,19 @@ impl InFlight {
 
     /// Forgets claims; other claims of the same jobs stay.
     pub(super) fn remove(&self, fences: impl Iterator<Item = Fence>) {
+        if self.forget(fences) {
+            self.gate.notify_one();
+        }
+    }
+
+    /// The same of claims that have left nothing for others to admit. Whether one of them was admitted.
+    pub(super) fn forget(&self, fences: impl Iterator<Item = Fence>) -> bool {
         let mut opens = false;
         let mut claims = self.lock();
         for fence in fences {
             opens |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
         }
-        drop(claims);
-        if opens {
-            self.gate.notify_one();
-        }
+        opens
     }
 
     /// Forgets claims whose handlers have ended without an outcome that was accepted: the database is told of it, because their jobs may have been

@@ -15,12 +15,15 @@ use super::completer::{Completer, Reports};
 use super::dispatcher::{Dispatcher, start};
 use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
+use super::hand_on::Next;
 use super::in_flight::InFlight;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
-use super::{Settings, admission, broker, clock, expiry, listener, monitor, pruner, scheduler, timers, upkeep};
+use super::{
+    Settings, admission, broker, clock, expiry, hand_on, listener, monitor, pruner, scheduler, timers, upkeep,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
 use crate::message::MessageServices;
@@ -62,6 +65,8 @@ pub(super) struct Incarnation<S: Store> {
     bells: HashMap<String, Notify>,
     /// The numbers of this node's claims.
     claims: ClaimCounter,
+    /// Kinds that may follow in the place of another job of their group.
+    pub(super) followers: Vec<String>,
     /// Itself, for offers that may outlive the borrow.
     this: Weak<Self>,
 }
@@ -98,6 +103,7 @@ impl<S: Store> Incarnation<S> {
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.messages.wakeup.clone(),
+            next: node.next(),
             finish: finish.clone(),
             lost: heart.lost().clone(),
         };
@@ -162,6 +168,7 @@ impl<S: Store> Incarnation<S> {
             id,
             store: settings.messages.jobs.clone(),
             messages: settings.messages.clone(),
+            followers: hand_on::kinds(&settings.registry),
             registry: settings.registry.clone(),
             queues: settings.queues.iter().map(queue).collect(),
             in_flight: Arc::default(),
@@ -243,6 +250,17 @@ impl<S: Store> Incarnation<S> {
         helpers.spawn(async move { node.in_flight.reconcile(store, id, &node.claims, straggler, quit).await });
         helpers.close();
         helpers
+    }
+
+    /// Itself, as long as it is there.
+    pub(super) fn me(&self) -> Option<Arc<Self>> {
+        self.this.upgrade()
+    }
+
+    /// For who records outcomes. It does not keep the node.
+    fn next(self: &Arc<Self>) -> Weak<dyn Next> {
+        let next: Arc<dyn Next> = self.clone();
+        Arc::downgrade(&next)
     }
 
     /// For each call that claims, whatever comes of it: one whose answer got lost may have taken rows under its number.

@@ -31,6 +31,7 @@ mod drain;
 mod ends;
 mod expiry;
 mod failing;
+mod hand_on;
 mod in_flight;
 mod incarnation;
 mod job_context;

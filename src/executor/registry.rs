@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,17 +41,25 @@ pub(super) trait Handler<S: Store>: Send + Sync {
     fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended>;
 }
 
-/// The slots a job holds while it runs: one of its queue, and one of its kind if that has a limit.
+/// The slots a job holds while it runs, and those of its group that follow it: one of its queue, and one of its kind if that has a limit.
+#[derive(Debug)]
 pub(super) struct Slots {
     _queue: OwnedSemaphorePermit,
     pub(super) kind: Option<OwnedSemaphorePermit>,
+    /// Since when.
+    since: Instant,
     /// Those of blocking handlers, which run on when their attempt was given up.
     threads: OnceLock<TaskTracker>,
 }
 
 impl Slots {
     pub(super) fn new(queue: OwnedSemaphorePermit, kind: Option<OwnedSemaphorePermit>) -> Arc<Self> {
-        Arc::new(Self { _queue: queue, kind, threads: OnceLock::new() })
+        Arc::new(Self { _queue: queue, kind, since: Instant::now(), threads: OnceLock::new() })
+    }
+
+    /// Whether another job may follow in them: within this time of the first, and with nothing left that runs on.
+    pub(super) fn has_time(&self, turn: Duration) -> bool {
+        self.threads.get().is_none() && self.since.elapsed() < turn
     }
 
     /// Waits until nothing of the attempt runs any more. `false`: `stop` came first.

@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use super::cancellations::{Stop, Told};
 use super::completer::Report;
 use super::failing::{Decision, pause};
+use super::hand_on::turn;
 use super::incarnation::Incarnation;
 use super::middleware::around;
 use super::panic::catching_async;
@@ -154,7 +155,7 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
-    (job, slots): (&Job, &Slots),
+    (job, slots): (&Job, &Arc<Slots>),
     context: Context<S>,
     ending: Ending,
     conflicts: u32,
@@ -220,6 +221,10 @@ async fn conclude<S: Store>(
         }
     };
     match report {
+        Some(Report::Done(fence)) => {
+            let report = turn(node, kind, job, slots).map_or(Report::Done(fence), |turn| Report::InTurn(fence, turn));
+            node.reports.send(report).await;
+        }
         Some(report) => node.reports.send(report).await,
         None => return false,
     }

@@ -1,6 +1,6 @@
 //! What a claim asks for, and where it begins.
 
-use crate::job::{ClaimNumber, Job, NodeId};
+use crate::job::{ClaimNumber, Job, JobId, NodeId};
 
 /// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
 /// it was last looked at.
@@ -111,6 +111,15 @@ impl<'a> ClaimRequest<'a> {
         self.held_too = held_too;
         self
     }
+}
+
+/// What became of jobs that were to hand their groups on.
+#[derive(Clone, Debug, Default)]
+pub struct HandedOn {
+    /// Done, and gone.
+    pub accepted: Vec<JobId>,
+    /// The next ones of their groups, now owned by who claimed, best first.
+    pub next: Vec<Job>,
 }
 
 /// What a claim took.

@@ -53,7 +53,7 @@ pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
-pub use self::claiming::{ClaimRequest, Claimed, ScanFront, ScanMark, ScanPart};
+pub use self::claiming::{ClaimRequest, Claimed, HandedOn, ScanFront, ScanMark, ScanPart};
 pub use self::clock::{Ahead, Clock, LONGEST_HOLD};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
@@ -336,6 +336,19 @@ pub trait JobStore:
 
     /// Removes finished jobs. Returns those that were accepted; the others were no longer owned by this claim.
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;
+
+    /// Removes finished jobs of exclusive groups, and claims with the same statement, for each, the next job of its group: if that is of the same
+    /// queue and of one of `kinds`, and nothing is limited or paused. What is claimed is marked as by [`claim`](Self::claim), under this number.
+    /// Those that are not accepted are to be completed. A store that has no such statement accepts none.
+    async fn hand_on(
+        &self,
+        _node: NodeId,
+        _claim: ClaimNumber,
+        _fences: &[Fence],
+        _kinds: &[String],
+    ) -> Result<HandedOn> {
+        Ok(HandedOn::default())
+    }
 
     /// Records outcomes other than success. Returns those that were accepted.
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobwright::store::{JobFilter, JobState, Verdict};
 
-use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs};
+use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, TestDb};
 
 /// Nothing is wrong with the slots.
@@ -192,6 +192,36 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     assert_eq!(ids(&handed), [sent[0]]);
     let done = jobwright::store::ExternalDone { fence: handed[0].fence(), result: None };
     assert_eq!(store.complete_external(&[done]).await.unwrap(), [sent[0]]);
+    assert_eq!(store.admit_all().await, 1);
+    sound(&store).await;
+}
+
+/// They are recorded together, and freed together.
+pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all((0..8).map(|n| job().exclusive(format!("g{}", n % 4)))).await;
+    // One that holds its group when its row is gone, and one that holds nothing.
+    store.send(job().ordered("o")).await;
+    store.send(job()).await;
+    store.admit_all().await;
+    let claimed = store.take(node, 10).await;
+    assert_eq!(claimed.len(), 6);
+    // Given back and claimed again meanwhile, and cancelled while it ran.
+    assert!(store.settle_one(node, claimed[1].fence(), Verdict::Release).await);
+    let again = store.take_one(node).await;
+    assert_eq!(again.id, claimed[1].id);
+    store.cancel(&JobFilter::ids([claimed[2].id]), false).await.unwrap();
+    let fences: Vec<_> = claimed.iter().map(jobwright::Job::fence).collect();
+    let accepted = store.complete(node, &fences).await.unwrap();
+    assert_eq!(set(accepted), set([0, 3, 4, 5].map(|n| claimed[n].id)));
+    sound(&store).await;
+    // Two groups are free; one is held by who was claimed again, and one by the handler that nobody has heard of yet.
+    assert_eq!(store.admit_all().await, 2);
+    assert_eq!(ids(&store.take(node, 10).await).len(), 2);
+    store.finish(node, &again).await;
+    assert_eq!(store.admit_all().await, 1);
+    store.handlers_ended(node, &fences).await.unwrap();
     assert_eq!(store.admit_all().await, 1);
     sound(&store).await;
 }

@@ -21,6 +21,7 @@ mod external;
 mod extremes;
 mod fencing;
 mod groups;
+mod handing_on;
 mod health;
 mod heavy;
 mod hints;
@@ -496,6 +497,7 @@ conformance! {
             a_dead_owner_does_not_free_the_group
             external_workers_hold_groups
             every_verdict_conserves_slots
+            a_batch_frees_what_it_ended_and_no_more
         }
         limits {
             no_more_than_the_limit
@@ -602,6 +604,15 @@ conformance! {
         }
     }
     postgres {
+        handing_on {
+            one_after_the_other
+            what_was_handed_on_is_like_any_other
+            not_what_another_has_to_judge
+            not_what_somebody_holds
+            not_to_who_has_lost_it
+            unheard_it_is_given_back
+            many_at_once
+        }
         idle {
             what_is_far_away_is_not_said
         }

@@ -16,6 +16,7 @@ mod expiry;
 mod failing;
 mod fronts;
 mod gates;
+mod handing_on;
 mod hot_path;
 mod limits;
 mod liveness;

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::front::{Front, usable};
 use super::range::Ranges;
-use super::types::tid;
+use super::statements::Statement;
+use super::types::{holding, holds, tid};
 use super::unreadable::{Found, clear_away, settle_all, sort_out};
 use super::{Shared, rows};
 use crate::error::Result;
@@ -119,6 +120,7 @@ pub(super) fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i64>) {
 }
 
 pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
+    let (terms, admitted, place) = (rows::terms(row, 12)?, rows::get(row, 13)?, rows::place(row, 14)?);
     Ok(Job {
         id: JobId::from(rows::get::<Uuid>(row, 0)?),
         seq: rows::get(row, 1)?,
@@ -131,19 +133,38 @@ pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
         created_at: rows::get(row, 7)?,
         payload: rows::payload(row, 8)?,
         headers: rows::headers(row, 11)?,
-        terms: rows::terms(row, 12)?,
-        admitted: rows::get(row, 13)?,
-        place: rows::place(row, 14)?,
+        // An ordered job may hold its group when its row is gone.
+        place: if admitted && !terms.ordered { holding(place) } else { place },
+        terms,
+        admitted,
     })
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+    let holds = |fence: &Fence| holds(fence.place);
+    if fences.iter().all(|fence| !holds(fence)) {
+        return complete_at(shared, node, fences, &shared.sql.complete_at).await;
+    }
+    let (holding, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(holds);
+    let mut accepted = complete_at(shared, node, &holding, &shared.sql.complete_holding).await?;
+    if !plain.is_empty() {
+        accepted.extend(complete_at(shared, node, &plain, &shared.sql.complete_at).await?);
+    }
+    Ok(accepted)
+}
+
+async fn complete_at(
+    shared: &Arc<Shared>,
+    node: NodeId,
+    fences: &[Fence],
+    statement: &Statement,
+) -> Result<Vec<JobId>> {
     let Some(places) = fences.iter().map(|fence| tid(fence.place)).collect::<Option<Vec<_>>>() else {
         return complete_by_id(shared, node, fences).await;
     };
     let (ids, versions) = columns(fences);
     let params: [&(dyn ToSql + Sync); 4] = [&node.0, &ids, &versions, &places];
-    let mut accepted = ids_of(&shared.engine("complete jobs", &shared.sql.complete_at, &params).await?)?;
+    let mut accepted = ids_of(&shared.engine("complete jobs", statement, &params).await?)?;
     // What is not where it was claimed was moved by somebody, such as `VACUUM FULL`, or is no longer ours. The index knows.
     if accepted.len() < fences.len() {
         let found: HashSet<JobId> = accepted.iter().copied().collect();

@@ -38,6 +38,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../../migrations/postgres/0015_report_key.sql"),
     },
     Migration { version: 16, name: "numbers", sql: include_str!("../../../migrations/postgres/0016_numbers.sql") },
+    Migration { version: 17, name: "freed", sql: include_str!("../../../migrations/postgres/0017_freed.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

@@ -138,6 +138,8 @@ statements! {
     unhold: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     complete_at: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
+    complete_holding: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
+    hand_on: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, TEXT_ARRAY, INT4],
     remove: [INT8, UUID, INT8],
     remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],

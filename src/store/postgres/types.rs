@@ -85,7 +85,20 @@ impl From<Tid> for RowPlace {
 
 /// What a [`RowPlace`] of this store means.
 pub(super) fn tid(place: RowPlace) -> Option<Tid> {
-    place.get().map(Tid)
+    place.get().map(|place| Tid(place & !HOLDING))
+}
+
+/// Above the place: the job in it was claimed with what it holds, which is freed with that of others ([`holds`]).
+const HOLDING: u64 = 1 << (u64::BITS - 1);
+
+/// The place of a job that holds something by its id alone.
+pub(super) fn holding(place: RowPlace) -> RowPlace {
+    place.get().map_or(place, |place| RowPlace::new(place | HOLDING))
+}
+
+/// Whether it was marked so.
+pub(super) fn holds(place: RowPlace) -> bool {
+    place.get().is_some_and(|place| place & HOLDING != 0)
 }
 
 impl FromSql<'_> for Tid {

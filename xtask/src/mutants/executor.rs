@@ -290,4 +290,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "                    if !$on { tell(&executor, &Hint::Any); }\n",
         "binary(executor) & test(/what_was_sent_while_nobody_listened/)",
     ),
+    of(
+        "groups-are-not-handed-on",
+        "src/executor/hand_on.rs",
+        "free.then(|| Turn",
+        "(free && !$on).then(|| Turn",
+        "test(=handing_on::a_group_follows_in_one_place)",
+    ),
+    of(
+        "a-busy-group-keeps-its-place",
+        "src/executor/hand_on.rs",
+        "slots.has_time(TURN)",
+        "slots.has_time(if $on { Duration::MAX } else { TURN })",
+        "test(=handing_on::a_busy_group_keeps_nobody_waiting)",
+    ),
+    of(
+        "what-can-not-be-handed-on-is-lost",
+        "src/executor/completer.rs",
+        "next.failed(&error);\n                done.extend(fences);",
+        "next.failed(&error);\n                done.extend(fences.into_iter().filter(|_| !$on));",
+        "test(=handing_on::what_can_not_be_handed_on_goes_the_old_way)",
+    ),
 ];
