@@ -54,7 +54,7 @@ pub(super) fn turn<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, s
 #[derive(Debug)]
 pub(super) struct Claiming {
     pub(super) number: ClaimNumber,
-    _claiming: OwnedRwLockReadGuard<()>,
+    _known: OwnedRwLockReadGuard<()>,
     _worker: TaskTrackerToken,
 }
 
@@ -81,8 +81,8 @@ impl<S: Store> Next for Incarnation<S> {
             return None;
         }
         // Not waited for: outcomes are more important.
-        let claiming = self.in_flight.claiming.clone().try_read_owned().ok()?;
-        Some(Claiming { number: self.next_claim(), _claiming: claiming, _worker: worker })
+        let known = self.in_flight.claiming.clone().try_read_owned().ok()?;
+        Some(Claiming { number: self.next_claim(), _known: known, _worker: worker })
     }
 
     fn kinds(&self) -> &[String] {
