@@ -123,8 +123,10 @@ pub(crate) async fn not_to_who_has_lost_it<const POOLED: bool>(db: &Pg<POOLED>) 
     assert_eq!(store.admit_all().await, 0, "it holds its group");
     let again = store.take_one(node).await;
     assert_eq!(again.id, first.id);
-    let handed = hand_on(&store, node, std::slice::from_ref(&first)).await;
-    assert_eq!((handed.accepted.len(), handed.next.len()), (0, 0), "by an old claim");
+    let mut old = again.clone();
+    old.version = first.version;
+    let handed = hand_on(&store, node, &[old]).await;
+    assert_eq!((handed.accepted.len(), handed.next.len()), (0, 0), "by an old claim, even if it knew where the row is");
     db.bury(node).await;
     let handed = hand_on(&store, node, std::slice::from_ref(&again)).await;
     assert_eq!(handed.next.len(), 0);
