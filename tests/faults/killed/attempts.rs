@@ -72,6 +72,8 @@ pub(super) struct Past {
     /// handler was writing then may come later.
     pub(super) robbed: Vec<String>,
     pub(super) totals: Totals,
+    /// Without rules, nothing but groups bounds how many run at a time.
+    pub(super) unruled: bool,
 }
 
 /// How much of what tests are about came to pass.

@@ -80,7 +80,7 @@ fn places(past: &Past) -> Places<'_> {
         if let Some(group) = &about.group {
             places.entry((format!("group {group}"), 1)).or_default().push(attempt);
         }
-        for (scope, name, most) in LIMITS {
+        for (scope, name, most) in LIMITS.into_iter().filter(|_| !past.unruled) {
             let subject = match scope {
                 Scope::Queue => Some(&about.queue),
                 Scope::Kind => Some(&about.kind),

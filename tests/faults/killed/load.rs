@@ -8,6 +8,7 @@ use jobwright::store::{JobStore, Rule, Scope, Store};
 use jobwright::{Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overlap, RetryPolicy, Schedule, Unique};
 use serde::{Deserialize, Serialize};
 
+use super::Rules;
 use super::book::Book;
 use crate::support::chance::Chance;
 
@@ -143,7 +144,7 @@ pub(super) struct Sent {
 pub(super) async fn send<W: Book>(
     messages: &MessageServices<W::Store>,
     pen: &W::Pen,
-    mut chance: Chance,
+    (mut chance, rules): (Chance, Rules),
     end: Instant,
 ) -> Sent {
     let mut sent = Sent::default();
@@ -156,7 +157,7 @@ pub(super) async fn send<W: Book>(
         let mut cx = messages.begin();
         for _ in 0..=chance.below(6) {
             n += 1;
-            let (job, unique) = pick(&mut chance, n);
+            let (job, unique) = pick(&mut chance, n, rules);
             let (id, kind) = (job.job_id(), job.kind() == "work" || job.kind() == "rare");
             if unique {
                 // By itself: only so it is told whether it was sent.
@@ -177,7 +178,7 @@ pub(super) async fn send<W: Book>(
 }
 
 /// Any job, and whether it has a unique key.
-fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
+fn pick(chance: &mut Chance, n: u64, rules: Rules) -> (NewJob, bool) {
     let mut one_in = |many: usize| chance.below(many) == 0;
     let work = Work {
         n: Some(n),
@@ -190,6 +191,7 @@ fn pick(chance: &mut Chance, n: u64) -> (NewJob, bool) {
     let kind = match chance.below(8) {
         0 => "rare",
         1 => "bare",
+        2..=6 if rules == Rules::None => "bare",
         _ => "work",
     };
     let queue = chance.pick(&["default", "default", "default", "narrow"]);
