@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A part, and what it must not name.
-const BELOW: [(&str, &[&str]); 6] = [
+const UPWARD: [(&str, &[&str]); 6] = [
     ("job", &["admin", "broker", "codec", "config", "context", "executor", "message", "store"]),
     ("codec", &["admin", "broker", "config", "context", "executor", "message"]),
     ("config", &["admin", "broker", "codec", "context", "executor", "message", "store"]),
@@ -16,7 +16,7 @@ const BELOW: [(&str, &[&str]); 6] = [
 fn no_part_uses_what_is_above_it() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut wrong = Vec::new();
-    for (part, above) in BELOW {
+    for (part, above) in UPWARD {
         let files = files(&src.join(part));
         assert!(!files.is_empty(), "src/{part} has no files");
         for file in files {

@@ -8,21 +8,32 @@ set search_path = pg_catalog, pg_temp
 as $free$
 declare
     ended constant uuid[] := current_setting('jobwright.ended')::uuid[];
-    -- As for one: who is still there, or there again, keeps what it holds.
-    kept uuid[];
 begin
     if '"' || tg_table_schema || '"' <> '{schema}' then
         raise exception '% is for the tables of {schema}, and not for %', tg_name, tg_relid::regclass using errcode = 'insufficient_privilege';
     end if;
-    kept := array(
-        select id from {schema}.job where id = any (ended) and admitted
+    -- Some may not have ended: their claim was an old one, or their id was sent again. Who is admitted keeps all that it holds (no key here), and
+    -- an ordered job its group, wherever it is.
+    with kept as materialized (
+        select id, null::text as key from {schema}.job where id = any (ended) and admitted
         union all
-        select id from {schema}.external_job where id = any (ended) and admitted
+        select id, null from {schema}.external_job where id = any (ended) and admitted
         union all
-        select id from {schema}.blocked_job where id = any (ended) and admitted
-    );
-    with freed as (
-        delete from {schema}.slot where job_id = any (ended) and job_id <> all (kept) returning key
+        select id, null from {schema}.blocked_job where id = any (ended) and admitted
+        union all
+        select id, 'g:' || (terms ->> 'group') from {schema}.blocked_job where id = any (ended) and terms ? 'ordered'
+        union all
+        select id, 'g:' || (terms ->> 'group') from {schema}.timer_job where id = any (ended) and terms ? 'ordered'
+        union all
+        select id, 'g:' || (terms ->> 'group') from {schema}.dead_letter_job where id = any (ended) and terms ? 'ordered'
+        union all
+        select id, 'g:' || (terms ->> 'group') from {schema}.suspended_job where id = any (ended) and terms ? 'ordered'
+    ),
+    freed as (
+        delete from {schema}.slot
+        where job_id = any (ended)
+          and not exists (select from kept where kept.id = slot.job_id and (kept.key is null or kept.key = slot.key))
+        returning key
     )
     insert into {schema}.opening (key, n) select key, count(*) from freed group by key;
     return null;

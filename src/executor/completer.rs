@@ -135,7 +135,16 @@ impl Completer {
     }
 
     /// Records that jobs are done, claims the next ones of their groups, and starts those. Adds to `done` what is to be recorded without that.
-    async fn hand_on(&self, turns: Vec<(Fence, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+    async fn hand_on(&self, mut turns: Vec<(Fence, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+        // Each job once: of two claims of one, only ids would tell which was accepted.
+        let mut seen = HashSet::with_capacity(turns.len());
+        turns.retain(|(fence, _)| {
+            let first = seen.insert(fence.id);
+            if !first {
+                done.push(*fence);
+            }
+            first
+        });
         let fences: Vec<Fence> = turns.iter().map(|(fence, _)| *fence).collect();
         let next = self.next.upgrade().filter(|_| !self.lost.is_cancelled());
         let Some((next, claiming)) = next.and_then(|next| next.claiming().map(|claiming| (next, claiming))) else {

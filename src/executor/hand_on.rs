@@ -23,9 +23,8 @@ use crate::error::Error;
 use crate::job::{ClaimNumber, Job};
 use crate::store::Store;
 
-/// How long the jobs of one group may follow one another in one place, which others may wait for: no longer than one waits for a job that nobody
-/// calls long.
-pub(super) const TURN: Duration = Duration::from_millis(200);
+/// How long the jobs of one group may follow one another in one slot before others get it: as long as an ordinary job may hold it.
+const TURN: Duration = Duration::from_millis(200);
 
 /// The place of a job that is done, for the next one of its group.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use super::Fence;
 
 /// The longest lease that an external worker can ask for.
-pub const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Bytes of a token: 128 bits, which nobody guesses.
 const LENGTH: usize = 16;

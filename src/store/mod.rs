@@ -74,8 +74,7 @@ pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Ord
 pub use self::unreadable::RowFault;
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
-pub use crate::job::ReportKey;
-use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, RowPlace, Submission};
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, RowPlace, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
 pub trait Store: Clone + Send + Sync + 'static {

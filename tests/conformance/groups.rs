@@ -228,6 +228,24 @@ pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
+/// An old handler ends late. Its id was sent again meanwhile, and that one holds a group without being claimed.
+pub(crate) async fn a_late_end_frees_nothing_of_who_has_its_id_now<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let id = store.send(job().exclusive("g")).await;
+    store.admit_all().await;
+    let old = store.take_one(node).await;
+    store.cancel(&JobFilter::ids([id]), false).await.unwrap();
+    store.send(job().id(id).ordered("o")).await;
+    store.send(job().ordered("o")).await;
+    store.admit_all().await;
+    let new = store.take_one(node).await;
+    assert!(store.settle_one(node, new.fence(), Verdict::Retry(LATER)).await);
+    assert_eq!(store.complete(node, &[old.fence()]).await.unwrap(), []);
+    sound(&store).await;
+    assert_eq!(store.admit_all().await, 0, "it waits for its next attempt, and the other one for it");
+}
+
 /// A released or snoozed job does not lose the others their turn, and slots are conserved whatever the verdict.
 pub(crate) async fn every_verdict_conserves_slots<T: TestDb>(db: &T) {
     let store = db.jobs();

@@ -134,6 +134,23 @@ pub(crate) async fn not_to_who_has_lost_it<const POOLED: bool>(db: &Pg<POOLED>) 
     sound(&store).await;
 }
 
+/// Somebody's own SQL put the next one into the queue as well. It is dropped there, as a round would drop it, and its group goes on.
+pub(crate) async fn an_id_in_two_tables_keeps_no_group<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let (first, others) = begun(&store, node, vec![job().exclusive("g"), job().exclusive("g")]).await;
+    db.raw(&format!(
+        "insert into {{schema}}.job (id, kind, queue, rank, max_attempts, payload) values ('{}', 'kind', 'aside', 0, 1, '1')",
+        others[0]
+    ))
+    .await;
+    let handed = hand_on(&store, node, std::slice::from_ref(&first)).await;
+    assert_eq!((handed.accepted, handed.next.len()), (vec![first.id], 0));
+    store.admit_all().await;
+    assert_eq!(ids(&store.take(node, 10).await), [others[1]]);
+    sound(&store).await;
+}
+
 /// Nobody heard that it was claimed.
 pub(crate) async fn unheard_it_is_given_back<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();

@@ -498,6 +498,7 @@ conformance! {
             external_workers_hold_groups
             every_verdict_conserves_slots
             a_batch_frees_what_it_ended_and_no_more
+            a_late_end_frees_nothing_of_who_has_its_id_now
         }
         limits {
             no_more_than_the_limit
@@ -611,6 +612,7 @@ conformance! {
             not_what_somebody_holds
             not_to_who_has_lost_it
             unheard_it_is_given_back
+            an_id_in_two_tables_keeps_no_group
             many_at_once
         }
         idle {

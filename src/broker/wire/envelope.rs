@@ -11,8 +11,7 @@ use super::reply_to::{Way, address};
 use super::report::REPORT_TOKEN;
 use super::{Names, Outgoing, Reply, priority};
 use crate::config::BrokerConfig;
-use crate::job::ReportKey;
-use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, Terms, is_reserved_by_broker};
+use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, ReportKey, Terms, is_reserved_by_broker};
 
 /// A whole job for an external worker.
 pub(crate) fn external(names: &Names, job: Job, key: &ReportKey) -> Outgoing {

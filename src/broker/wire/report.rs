@@ -6,9 +6,7 @@ use super::delivery::{fence, job_id};
 use super::fields::{Fields, bad, quoted};
 use super::submission::duration;
 use super::{ExternalReport, Incoming, Refusal, body};
-use crate::job::LONGEST_LEASE;
-use crate::job::ReportKey;
-use crate::job::{Fence, Limits, NewJob, Payload, RetryAdvice};
+use crate::job::{Fence, LONGEST_LEASE, Limits, NewJob, Payload, ReportKey, RetryAdvice};
 
 /// Shows that who reports was handed the job.
 pub(super) const REPORT_TOKEN: &str = "reportToken";

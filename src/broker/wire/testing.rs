@@ -6,8 +6,7 @@ use lapin::BasicProperties;
 
 use super::{ExternalReport, Refusal};
 use crate::broker::{Incoming, Names, Outgoing, Tag};
-use crate::job::ReportKey;
-use crate::job::{Fence, Job, Limits, Payload, Submission};
+use crate::job::{Fence, Job, Limits, Payload, ReportKey, Submission};
 
 /// Why a message is refused: the word for programs, and the text for people.
 pub type Refused = (&'static str, String);

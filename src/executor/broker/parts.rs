@@ -14,7 +14,7 @@ use crate::job::Limits;
 
 /// Most bytes in one call to the store, and in one publish of what is put aside, unless a single message has more.
 const MOST: usize = 8 * 1024 * 1024;
-/// Bytes in hand, if each message has as many as it may, and may have no more than a tenth of this.
+/// Bytes in hand, if each message has as many as it may. More only if a tenth of this is less than one message may have.
 const IN_HAND: usize = 64 * 1024 * 1024;
 /// How often one message may go with a deadline or a connection, which costs others something too.
 const TRIES: u32 = 3;
@@ -23,8 +23,8 @@ const PUT_OFF: u32 = 8;
 /// Longest pause between two tries.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Messages that a node has in hand of what exists nowhere else, so many that the largest legal ones come to 64 MiB, but at least 10 and at most 500. The broker's own limit
-/// for a message (`max_message_size`) is what it may really cost: the protocol knows no bound in bytes.
+/// Messages that a node has in hand of what exists nowhere else, so many that the largest legal ones come to 64 MiB, but at least 10 and at
+/// most 500. The broker's own limit for a message (`max_message_size`) is what it may really cost: the protocol knows no bound in bytes.
 pub(super) fn prefetch(limits: Limits) -> u16 {
     let count = (IN_HAND / limits.payload.max(1)).clamp(10, BATCH);
     u16::try_from(count).unwrap_or(u16::MAX)

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jobwright::store::{
     ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
     JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, Pulse,
-    QueueStatus, Received, Released, ReportKey, ScanPart, ServerIdentity, Settlement, StatusReport,
+    QueueStatus, Received, Released, ScanPart, ServerIdentity, Settlement, StatusReport,
 };
 use jobwright::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result, Submission};
 
@@ -260,8 +260,8 @@ impl JobStore for Oracle {
         Ok(self.lock().hand_out(queue, limit, lease, token))
     }
 
-    async fn report_key(&self) -> Result<ReportKey> {
-        Ok(ReportKey::new([1; 32]))
+    async fn report_key(&self) -> Result<jobwright::job::ReportKey> {
+        Ok(jobwright::job::ReportKey::new([1; 32]))
     }
 
     async fn take_back(&self, fences: &[Fence]) -> Result<u64> {

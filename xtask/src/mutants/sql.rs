@@ -327,8 +327,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-batch-frees-what-it-did-not-end",
         "migrations/postgres/0017_freed.sql",
-        "and job_id <> all (kept)",
-        "",
+        "select id, null::text as key from {schema}.job where id = any (ended) and admitted\n",
+        "select id, null::text as key from {schema}.job where false\n",
         "test(/groups::a_batch_frees_what_it_ended_and_no_more/)",
     ),
     of(
@@ -344,5 +344,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "      and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true\n",
         "",
         "test(/handing_on::not_to_who_has_lost_it/)",
+    ),
+    of(
+        "a-late-end-frees-who-has-the-id-now",
+        "migrations/postgres/0017_freed.sql",
+        "from {schema}.timer_job where id = any (ended) and terms ? 'ordered'",
+        "from {schema}.timer_job where false",
+        "test(/groups::a_late_end_frees_nothing_of_who_has_its_id_now/)",
+    ),
+    of(
+        "a-group-is-held-by-who-was-dropped",
+        "src/store/postgres/sql/hand_on.sql",
+        "from next where id in (select id from claimed) on conflict do nothing",
+        "from next on conflict do nothing",
+        "test(/handing_on::an_id_in_two_tables_keeps_no_group/)",
     ),
 ];

@@ -3,8 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::broker::wire::{ExternalReport, report};
-use crate::job::ReportKey;
-use crate::job::{Fence, JobId, Limits, RetryAdvice};
+use crate::job::{Fence, JobId, Limits, ReportKey, RetryAdvice};
 
 fn said(headers: &[(&str, AMQPValue)], body: &str) -> Result<ExternalReport, Refusal> {
     let job = job(&[]);

@@ -47,12 +47,6 @@ next as materialized (
              for update skip locked
          ) b
 ),
-left_behind as (
-    delete from {schema}.slot where ctid = any (array(select place from next))
-),
-held as (
-    insert into {schema}.slot (job_id, key) select id, key from next on conflict do nothing
-),
 moved as (
     delete from {schema}.blocked_job where id = any (array(select id from next)) returning *
 ),
@@ -65,6 +59,13 @@ claimed as (
     on conflict (id) do nothing
     returning id, seq, version::int8, kind, rank, attempt, max_attempts, created_at, payload, body, content_type, headers, terms, admitted,
               ctid, queue
+),
+-- Not of one whose id stands in `job` already: that is dropped, as a round drops it, and its group becomes free.
+left_behind as (
+    delete from {schema}.slot where ctid = any (array(select place from next where id in (select id from claimed)))
+),
+held as (
+    insert into {schema}.slot (job_id, key) select id, key from next where id in (select id from claimed) on conflict do nothing
 )
 select * from claimed
 union all
