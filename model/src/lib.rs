@@ -8,13 +8,14 @@ pub mod external;
 pub mod failover;
 pub mod groups;
 pub mod identity;
+pub mod leases;
 pub mod vocabulary;
 
 use case::{Case, Size};
 
 /// Everything that is checked.
 pub fn cases(size: Size) -> Vec<Case> {
-    [claims::cases, failover::cases, clocks::cases, groups::cases, external::cases, identity::cases]
+    [claims::cases, failover::cases, clocks::cases, groups::cases, leases::cases, external::cases, identity::cases]
         .into_iter()
         .flat_map(|cases| cases(size))
         .collect()

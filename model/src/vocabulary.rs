@@ -35,6 +35,40 @@ pub struct Rules {
     pub slots_of_the_dead_are_swept: bool,
     /// A node that looks at what it owns looks at slots too that its claims left. Otherwise only at rows.
     pub looks_see_slots: bool,
+    /// A lease of a group is freed by its node when the line under it is over. Otherwise with the first row of the line that is removed.
+    pub leases_outlive_rows: bool,
+    /// A running job of a line is cancelled, and the lease stays. Otherwise it is freed with the row.
+    pub leases_outlive_cancellations: bool,
+    /// A node that looks at what it owns looks at leases of groups too. Otherwise only at rows.
+    pub looks_see_leases: bool,
+    /// Leases of groups that dead nodes have are freed. Otherwise nobody looks at them.
+    pub leases_of_the_dead_are_freed: bool,
+    /// They are freed whenever somebody looks. Otherwise only with the declaration of death.
+    pub leases_of_the_dead_are_swept: bool,
+    /// A lease of a dead node is freed when nothing of its line is owned any more. Otherwise also before.
+    pub leases_outlive_dead_lines: bool,
+    /// While a commit of its line is in doubt, a node starts no other job of it, and keeps the lease. Otherwise it goes on.
+    pub lines_wait_for_commits: bool,
+    /// Who has a lease and nothing to do under it hands on. Otherwise only who has an end to record.
+    pub idle_leases_are_handed_on: bool,
+    /// What was claimed at its gate goes back there. Otherwise it is waiting for a claim, as what was admitted.
+    pub lines_go_back_to_their_gate: bool,
+    /// What a dead node had of a line lets a round look when it is back at its gate. Otherwise only what frees a slot does.
+    pub what_is_released_is_looked_for: bool,
+    /// The same of what a node gives back itself.
+    pub what_is_given_back_is_looked_for: bool,
+    /// A look at leases leaves those alone that were made after what is known was noted. Otherwise it frees them.
+    pub looks_spare_later_leases: bool,
+    /// A hand-on takes the next ones only where the end that it records is accepted. Otherwise wherever it names who has the slot.
+    pub hand_ons_are_fenced: bool,
+    /// A hand-on under a lease sees whether the node has it. Otherwise it believes the process.
+    pub leases_are_checked: bool,
+    /// A hand-on names its lease by the number of the claim that made it. Otherwise any lease of its node will do.
+    pub leases_are_numbered: bool,
+    /// The commit of a handler's transaction makes a lease of its job's slot. Otherwise it frees it.
+    pub commits_make_leases: bool,
+    /// A lost answer puts a lease in doubt where the hand-on named it, which it does when nothing else is to be done under it. Otherwise always.
+    pub unnamed_leases_stay: bool,
     /// Whether a given id is there is decided in one place, under a lock. Otherwise by a look at each table.
     pub ids_are_decided_once: bool,
     /// Nodes are declared dead by who saw their beat unchanged for a lease. Otherwise by the server's clock.
@@ -64,6 +98,23 @@ impl Rules {
         slots_belong_to_claims: true,
         slots_of_the_dead_are_swept: true,
         looks_see_slots: true,
+        leases_outlive_rows: true,
+        leases_outlive_cancellations: true,
+        looks_see_leases: true,
+        leases_of_the_dead_are_freed: true,
+        leases_of_the_dead_are_swept: true,
+        leases_outlive_dead_lines: true,
+        lines_wait_for_commits: true,
+        idle_leases_are_handed_on: true,
+        lines_go_back_to_their_gate: true,
+        what_is_released_is_looked_for: true,
+        what_is_given_back_is_looked_for: true,
+        looks_spare_later_leases: true,
+        hand_ons_are_fenced: true,
+        leases_are_checked: true,
+        leases_are_numbered: true,
+        commits_make_leases: true,
+        unnamed_leases_stay: true,
         ids_are_decided_once: true,
         death_is_observed: true,
         locked_nodes_are_passed_over: true,

@@ -46,7 +46,12 @@ fn identity() {
 }
 
 #[test]
+fn leases() {
+    check("leases");
+}
+
+#[test]
 fn every_subject_has_a_test() {
-    let known = ["claims", "clocks", "external", "failover", "groups", "identity"];
+    let known = ["claims", "clocks", "external", "failover", "groups", "identity", "leases"];
     assert!(cases(Size::Small).iter().all(|case| known.contains(&case.subject)));
 }

@@ -1,0 +1,360 @@
+//! What each action does.
+
+use super::{
+    Action, HANDS, Held, LINE, Leases, Noted, PROCESSES, Place, Process, Report, Row, SENDS, Slot, Stage, State,
+};
+use crate::vocabulary::{Rules, slot};
+
+impl Process {
+    fn take(&mut self, job: u8, claim: u8, gated: bool) {
+        if let Some(free) = self.hand.iter_mut().find(|held| held.is_none()) {
+            *free = Some(Held { claim, job, gated, stage: Stage::Waits });
+        }
+    }
+
+    /// Its handler ends.
+    fn stop(&mut self) -> Option<Held> {
+        self.hand.iter_mut().find(|held| held.is_some_and(|held| held.stage == Stage::Runs))?.take()
+    }
+
+    fn drop_if(&mut self, over: impl Fn(&Held) -> bool) {
+        for held in &mut self.hand {
+            *held = held.filter(|held| !over(held));
+        }
+    }
+
+    fn knows(&self, job: u8, claim: u8) -> bool {
+        self.held().any(|held| (held.job, held.claim) == (job, claim))
+    }
+
+    /// What it tells a hand-on. It names its lease when it has nothing else to do under it.
+    fn report(&self, rules: &Rules, most: u8, number: u8) -> Option<Report> {
+        let ended =
+            self.hand.map(|held| held.filter(|held| held.stage == Stage::Ended).map(|held| (held.job, held.claim)));
+        let lease = self.lease.filter(|_| self.line_is_over() && !(self.doubts && rules.lines_wait_for_commits));
+        let ends = ended.iter().any(Option::is_some);
+        let says = ends || (lease.is_some() && rules.idle_leases_are_handed_on);
+        says.then_some(Report { node: self.node, ended, lease, most, number, commits: false })
+    }
+
+    /// Its handler ends, and commits by itself.
+    fn commit(&mut self, number: u8) -> Option<Report> {
+        let runs = self.stop()?;
+        let mut ended = [None; HANDS];
+        ended[0] = Some((runs.job, runs.claim));
+        Some(Report { node: self.node, ended, lease: None, most: 0, number, commits: true })
+    }
+}
+
+impl Leases {
+    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = *state;
+        match action {
+            Action::Send { job } => {
+                if state.rows[slot(job)].is_some() || state.sent[slot(job)] >= SENDS {
+                    return None;
+                }
+                next.rows[slot(job)] = Some(Row { place: Place::Blocked, attempt: 0, spent: 0 });
+                next.sent[slot(job)] += 1;
+                next.open = true;
+            }
+            Action::Admit { job } => {
+                let row = state.rows[slot(job)].filter(|row| row.place == Place::Blocked)?;
+                if !state.open || state.slot != Slot::Nobody {
+                    return None;
+                }
+                next.slot = Slot::Job(job);
+                next.rows[slot(job)] = Some(Row { place: Place::Admitted, ..row });
+            }
+            Action::Round => {
+                let waits = state.rows.iter().flatten().any(|row| row.place == Place::Blocked);
+                if !state.open || (waits && state.slot == Slot::Nobody) {
+                    return None;
+                }
+                next.open = false;
+            }
+            Action::Cancel { job } => self.cancel(&mut next, job)?,
+            Action::Arrive => {
+                let late = next.late.take()?;
+                if late.commits {
+                    self.commit(&mut next, &late);
+                } else {
+                    self.hand_on(&mut next, &late);
+                }
+            }
+            Action::Declare { node } => {
+                if node > state.newest || state.is_lived(node) || state.is_dead(node) {
+                    return None;
+                }
+                next.dead |= 1 << node;
+                if !self.rules.leases_of_the_dead_are_swept {
+                    self.free_dead(&mut next);
+                }
+            }
+            Action::Free => {
+                self.free_dead(&mut next);
+                let is_lease = matches!(state.slot, Slot::Lease { .. });
+                if next == *state || (is_lease && !self.rules.leases_of_the_dead_are_swept) {
+                    return None;
+                }
+            }
+            Action::Release { job } => {
+                let row = state.rows[slot(job)]?;
+                if !matches!(row.place, Place::Owned { node, .. } if state.is_dead(node)) {
+                    return None;
+                }
+                self.release(&mut next, job, row);
+            }
+            Action::Claim { process, .. }
+            | Action::Start { process }
+            | Action::Succeed { process }
+            | Action::HandOn { process, .. }
+            | Action::Commit { process, .. }
+            | Action::GiveUp { process, .. }
+            | Action::Fail { process }
+            | Action::GiveBack { process }
+            | Action::Told { process, .. }
+            | Action::Look { process }
+            | Action::Note { process }
+            | Action::LookAtSlots { process }
+            | Action::Fence { process }
+            | Action::Crash { process }
+            | Action::Register { process } => {
+                let mut at = state.processes[slot(process)];
+                if (at.node == 0) != matches!(action, Action::Register { .. }) {
+                    return None;
+                }
+                self.act(&mut next, &mut at, action)?;
+                // What is in hand stands in the order of claims, so that it does not matter where there was room for it.
+                at.hand.sort_unstable_by_key(|held| held.map_or((u8::MAX, 0), |held| (held.claim, held.job)));
+                next.processes[slot(process)] = at;
+                if next == *state {
+                    return None;
+                }
+            }
+        }
+        Some(next)
+    }
+
+    fn cancel(&self, next: &mut State, job: u8) -> Option<()> {
+        let row = next.rows[slot(job)].take()?;
+        match row.place {
+            Place::Owned { node, claim, gated: false } if next.slot == Slot::Job(job) => {
+                next.slot = Slot::Left { node, claim };
+            }
+            // The lease stays: its handler may run, and others of the line do.
+            Place::Owned { node, gated: true, .. } => {
+                let leased = matches!(next.slot, Slot::Lease { node: of, .. } if of == node);
+                if leased && !self.rules.leases_outlive_cancellations {
+                    next.free();
+                }
+            }
+            Place::Admitted => next.free_of(job),
+            Place::Blocked | Place::Owned { .. } => {}
+        }
+        Some(())
+    }
+
+    fn free_dead(&self, next: &mut State) {
+        let dead = next.dead;
+        // A row that can't be released yet is locked by its own handler's commit, and that may be under way.
+        let line_is_left = next
+            .rows
+            .iter()
+            .flatten()
+            .any(|row| matches!(row.place, Place::Owned { node, gated: true, .. } if dead >> node & 1 == 1));
+        if line_is_left && self.rules.leases_outlive_dead_lines && matches!(next.slot, Slot::Lease { .. }) {
+            return;
+        }
+        match next.slot {
+            Slot::Left { node, .. } if next.is_dead(node) => next.free(),
+            Slot::Lease { node, .. } if next.is_dead(node) && self.rules.leases_of_the_dead_are_freed => next.free(),
+            _ => {}
+        }
+    }
+
+    /// What a process does.
+    #[expect(clippy::too_many_lines, reason = "one arm for each action")]
+    fn act(&self, next: &mut State, at: &mut Process, action: Action) -> Option<()> {
+        let node = at.node;
+        match action {
+            Action::Claim { job, answered, .. } => {
+                let row = next.rows[slot(job)].filter(|row| row.place == Place::Admitted)?;
+                if at.hand.iter().all(Option::is_some) || next.is_dead(node) {
+                    return None;
+                }
+                let claim = next.draw();
+                next.own(job, row, node, claim, false);
+                if answered {
+                    at.take(job, claim, false);
+                }
+                next.faults.lost += u8::from(!answered);
+            }
+            Action::Start { .. } => {
+                let line_runs = at.held().any(|held| held.gated && held.stage == Stage::Runs)
+                    || (at.doubts && self.rules.lines_wait_for_commits);
+                let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.gated && line_runs);
+                at.hand.iter_mut().flatten().find(may)?.stage = Stage::Runs;
+            }
+            Action::Succeed { .. } => {
+                at.hand.iter_mut().flatten().find(|held| held.stage == Stage::Runs)?.stage = Stage::Ended;
+            }
+            Action::HandOn { most, answered, .. } => {
+                let report = at.report(&self.rules, most, next.claims + 1)?;
+                if most > 0 && !at.line_is_over() {
+                    return None;
+                }
+                let taken = self.hand_on(next, &report);
+                next.claims += u8::from(taken.jobs > 0);
+                if answered {
+                    at.drop_if(|held| held.stage == Stage::Ended);
+                    (0..self.jobs)
+                        .filter(|job| taken.jobs >> job & 1 == 1)
+                        .for_each(|job| at.take(job, report.number, true));
+                    if report.lease.is_some() || taken.lease.is_some() {
+                        at.lease = taken.lease;
+                    }
+                } else {
+                    self.doubt_lease(at, &report);
+                    next.faults.lost += 1;
+                }
+            }
+            Action::Commit { answered, .. } => {
+                let report = at.commit(next.claims + 1)?;
+                if self.commit(next, &report) {
+                    next.claims += 1;
+                    at.lease = answered.then_some(report.number);
+                }
+                at.doubts |= !answered;
+                next.faults.lost += u8::from(!answered);
+            }
+            Action::GiveUp { commits, .. } => {
+                if next.late.is_some() {
+                    return None;
+                }
+                let number = next.draw();
+                at.doubts |= commits;
+                next.late = Some(if commits {
+                    at.commit(number)?
+                } else {
+                    let report = at.report(&self.rules, if at.line_is_over() { LINE } else { 0 }, number)?;
+                    self.doubt_lease(at, &report);
+                    report
+                });
+                next.faults.late += 1;
+            }
+            Action::Fail { .. } => {
+                let runs = at.stop()?;
+                if let Some(row) = self.accepts(next, node, runs.job, runs.claim) {
+                    // It is due again later, and then waits at its gate anew.
+                    next.rows[slot(runs.job)] = Self::spend(row).map(|row| Row { place: Place::Blocked, ..row });
+                    next.free_of(runs.job);
+                    next.open = true;
+                } else {
+                    next.handler_ended(node, runs.claim);
+                }
+            }
+            Action::GiveBack { .. } => {
+                for held in at.hand.into_iter().flatten().filter(|held| held.stage == Stage::Waits) {
+                    if let Some(row) = self.accepts(next, node, held.job, held.claim) {
+                        self.give_back(next, held.job, row);
+                    } else {
+                        next.handler_ended(node, held.claim);
+                    }
+                }
+                at.drop_if(|held| held.stage == Stage::Waits);
+            }
+            Action::Told { hand, .. } => {
+                let held = at.hand[slot(hand)]?;
+                if held.stage == Stage::Ended || next.row_of(node, held.job, held.claim).is_some() {
+                    return None;
+                }
+                at.drop_if(|other| *other == held);
+                next.handler_ended(node, held.claim);
+            }
+            Action::Look { .. } => {
+                at.doubts = false;
+                for job in 0..self.jobs {
+                    let Some(row) = next.rows[slot(job)] else { continue };
+                    if matches!(row.place, Place::Owned { node: owner, claim, .. } if owner == node && !at.knows(job, claim))
+                    {
+                        self.give_back(next, job, row);
+                    }
+                }
+            }
+            Action::Note { .. } => {
+                if at.noted.is_some() {
+                    return None;
+                }
+                at.noted = Some(Noted { lease: at.lease, newest: next.claims });
+                next.faults.stale += 1;
+            }
+            Action::LookAtSlots { .. } => {
+                let noted = at.noted.take();
+                let known = noted.map_or(at.lease, |noted| noted.lease);
+                let is_later =
+                    |number| self.rules.looks_spare_later_leases && noted.is_some_and(|noted| number > noted.newest);
+                match next.slot {
+                    Slot::Left { node: of, claim } if of == node && at.held().all(|held| held.claim != claim) => {
+                        next.free();
+                    }
+                    Slot::Lease { node: of, number }
+                        if of == node && known != Some(number) && !is_later(number) && self.rules.looks_see_leases =>
+                    {
+                        next.free();
+                    }
+                    _ => {}
+                }
+            }
+            Action::Fence { .. } | Action::Crash { .. } => {
+                *at = Process::default();
+                next.faults.deaths += 1;
+            }
+            Action::Register { .. } => {
+                next.newest += 1;
+                at.node = next.newest;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The answer to a hand-on did not come: what became of the lease that it named is not known. Without a name nothing can have happened to it.
+    fn doubt_lease(&self, at: &mut Process, report: &Report) {
+        if report.lease.is_some() || !self.rules.unnamed_leases_stay {
+            at.lease = None;
+        }
+    }
+
+    /// Deaths, what is under way, what is owned, handlers, admission, claims.
+    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
+        let processes = || 0..PROCESSES as u8;
+        let jobs = || 0..self.jobs;
+        let possible = |action: &Action| self.follow(state, *action).is_some();
+        let told = |process| (0..HANDS as u8).map(move |hand| Action::Told { process, hand });
+        let works = |process| {
+            [
+                Action::Start { process },
+                Action::Succeed { process },
+                Action::HandOn { process, most: LINE, answered: true },
+            ]
+        };
+        let looks = |process| [Action::Look { process }, Action::LookAtSlots { process }];
+        let registers = processes().map(|process| Action::Register { process });
+        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
+        let released =
+            [Action::Arrive].into_iter().chain(jobs().map(|job| Action::Release { job })).chain([Action::Free]);
+        let claims =
+            jobs().flat_map(|job| processes().map(move |process| Action::Claim { process, job, answered: true }));
+        registers
+            .chain(deaths)
+            .chain(released)
+            .chain(processes().flat_map(looks))
+            .chain(processes().flat_map(told))
+            .chain(processes().flat_map(works))
+            .chain(jobs().map(|job| Action::Admit { job }))
+            .chain(claims)
+            .chain([Action::Round])
+            .find(possible)
+    }
+}
