@@ -2,6 +2,9 @@
 //!
 //! A process runs what it took at the gate one after the other, in a line. It is not trusted to hold back anything else: what it claimed as an
 //! admitted job starts at once, whatever else runs.
+//!
+//! A handler can commit its own transaction together with the removal of its row. While that is under way, and may succeed, it counts as one that
+//! runs: what it wrote appears later.
 
 mod action;
 mod cases;

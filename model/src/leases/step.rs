@@ -6,6 +6,7 @@ use super::{
 use crate::vocabulary::{Rules, slot};
 
 impl Process {
+    /// For what there is room: whoever claims has seen to that.
     fn take(&mut self, job: u8, claim: u8, gated: bool) {
         if let Some(free) = self.hand.iter_mut().find(|held| held.is_none()) {
             *free = Some(Held { claim, job, gated, stage: Stage::Waits });
@@ -191,9 +192,9 @@ impl Leases {
                 next.faults.lost += u8::from(!answered);
             }
             Action::Start { .. } => {
-                let line_runs = at.held().any(|held| held.gated && held.stage == Stage::Runs)
+                let line_waits = at.held().any(|held| held.gated && held.stage == Stage::Runs)
                     || (at.doubts && self.rules.lines_wait_for_commits);
-                let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.gated && line_runs);
+                let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.gated && line_waits);
                 at.hand.iter_mut().flatten().find(may)?.stage = Stage::Runs;
             }
             Action::Succeed { .. } => {
@@ -201,7 +202,8 @@ impl Leases {
             }
             Action::HandOn { most, answered, .. } => {
                 let report = at.report(&self.rules, most, next.claims + 1)?;
-                if most > 0 && !at.line_is_over() {
+                let kept = at.held().filter(|held| held.stage != Stage::Ended).count();
+                if most > 0 && (!at.line_is_over() || kept + usize::from(most) > HANDS) {
                     return None;
                 }
                 let taken = self.hand_on(next, &report);
