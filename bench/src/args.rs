@@ -1,8 +1,9 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) const USAGE: &str = "\
-Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [--only CASE,…] [--json FILE] [--chart FILE]
-                       [--sqlite-dir DIR] [--check]
+Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [--short] [--only CASE,…] [--json FILE]
+                       [--chart FILE] [--sqlite-dir DIR] [--check]
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
@@ -12,11 +13,14 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
 
   --runs N          times each measurement is taken, limit and ours in turn (at least 3, default 5)
   --quick           small counts: for a look, not for figures
+  --short           seconds instead of minutes for what is held that long, with all counts: for development
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, end-to-end, latency, external, celery
-                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, unique, history
-                    degradation: backlog, owned, queues, payload, network, processes, pinned
-                    peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate
+                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
+                    degradation: backlog, owned, queues, payload, network, processes, pinned, gated-blocked, gated-hot,
+                      gated-keys, gated-processes, gated-queues, gated-pinned
+                    peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate,
+                      graphile-queues, graphile-queues-1, pg-boss-fifo, pg-boss-groups, awa-keys
   --json FILE       all values of all runs
   --chart FILE      the ratios as SVG
   --sqlite-dir DIR  where the embedded database is made (default: the temporary directory)
@@ -32,19 +36,45 @@ const NAMES: &str = "`core`, `amqp`, `engine`, `degradation` and `peers`";
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
 /// What groups, limits, uniqueness and history cost.
-pub(crate) const ENGINE_CASES: [&str; 10] =
-    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "unique", "history"];
+pub(crate) const ENGINE_CASES: [&str; 11] =
+    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "rate-binds", "unique", "history"];
 
 /// The same over RabbitMQ.
 pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
 
-/// Difficulties.
-pub(crate) const DEGRADATION_CASES: [&str; 7] =
-    ["backlog", "owned", "queues", "payload", "network", "processes", "pinned"];
+/// Difficulties, of plain jobs and of gated ones.
+pub(crate) const DEGRADATION_CASES: [&str; 13] = [
+    "backlog",
+    "owned",
+    "queues",
+    "payload",
+    "network",
+    "processes",
+    "pinned",
+    "gated-blocked",
+    "gated-hot",
+    "gated-keys",
+    "gated-processes",
+    "gated-queues",
+    "gated-pinned",
+];
 
-/// Other executors, the fast ones first.
-pub(crate) const PEER_CASES: [&str; 8] =
-    ["graphile-npm", "graphile-npm-1", "pg-boss", "graphile-rust", "apalis", "awa", "underway", "procrastinate"];
+/// Other executors, the fast ones first; then those with jobs of groups.
+pub(crate) const PEER_CASES: [&str; 13] = [
+    "graphile-npm",
+    "graphile-npm-1",
+    "pg-boss",
+    "graphile-rust",
+    "apalis",
+    "awa",
+    "underway",
+    "procrastinate",
+    "graphile-queues",
+    "graphile-queues-1",
+    "pg-boss-fifo",
+    "pg-boss-groups",
+    "awa-keys",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -62,6 +92,7 @@ pub(crate) enum Command {
 pub(crate) struct Args {
     pub(crate) runs: usize,
     pub(crate) quick: bool,
+    pub(crate) short: bool,
     pub(crate) only: Vec<String>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) chart: Option<PathBuf>,
@@ -74,6 +105,7 @@ impl Default for Args {
         Self {
             runs: 5,
             quick: false,
+            short: false,
             only: Vec::new(),
             json: None,
             chart: None,
@@ -86,6 +118,11 @@ impl Default for Args {
 impl Args {
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == case)
+    }
+
+    /// How long something is held.
+    pub(crate) fn held(&self, seconds: u64) -> Duration {
+        Duration::from_secs(if self.quick || self.short { seconds.min(20) } else { seconds })
     }
 
     /// A number of jobs, or what is enough for a look.
@@ -123,6 +160,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             "--chart" => core.chart = Some(value()?.into()),
             "--sqlite-dir" => core.sqlite_dir = value()?.into(),
             "--quick" => core.quick = true,
+            "--short" => core.short = true,
             "--check" => core.check = true,
             "--help" | "-h" => return Ok(Command::Help),
             other => return Err(format!("unknown option {other:?}")),
@@ -165,6 +203,31 @@ mod tests {
         assert_eq!((args.runs, args.quick, args.check), (3, true, false));
         assert!(args.wants("send") && !args.wants("idle"));
         assert_eq!(args.json, Some("x.json".into()));
+    }
+
+    #[test]
+    fn time_is_short_for_development_only() {
+        assert!(!core(&["degradation"]).unwrap().short);
+        let args = core(&["degradation", "--short", "--only", "gated-pinned"]).unwrap();
+        assert!(args.short && !args.quick);
+        assert_eq!((args.held(600).as_secs(), args.count(9, 1)), (20, 9));
+    }
+
+    /// What `--only` takes and what the help says are the same.
+    #[test]
+    fn each_case_is_in_the_help() {
+        for (name, cases) in [
+            ("core", &CASES[..]),
+            ("amqp", &AMQP_CASES),
+            ("engine", &ENGINE_CASES),
+            ("degradation", &DEGRADATION_CASES),
+            ("peers", &PEER_CASES),
+        ] {
+            let (_, text) = USAGE.split_once(&format!(" {name}: ")).unwrap();
+            let told: Vec<&str> =
+                text.split([',', '\n', ' ']).filter(|word| !word.is_empty()).take(cases.len()).collect();
+            assert_eq!(told, cases);
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) fn svg(report: &Report) -> String {
 fn row(line: &Line) -> Option<(String, Spread, Option<f64>)> {
     let required = match line.required {
         Some(Required::Ratio(least)) => Some(least),
-        Some(Required::AtMost(_)) | None => None,
+        Some(Required::AtMost(_) | Required::AtLeast(_)) | None => None,
     };
     let (limit, _) = line.limit.as_ref()?;
     let label = if limit == "the same" { line.name.clone() } else { format!("{} : {limit}", line.name) };

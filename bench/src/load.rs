@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::NewJob;
+use jobwright::{MessageServices, NewJob};
 use serde_json::value::RawValue;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -29,8 +29,34 @@ pub(crate) fn job(payload: &RawValue) -> NewJob {
     NewJob::json(KIND, payload).queue(QUEUE)
 }
 
+/// What becomes of the job of that number before it is sent.
+pub(crate) type Make = fn(usize, NewJob) -> NewJob;
+
+pub(crate) fn plain(_: usize, job: NewJob) -> NewJob {
+    job
+}
+
+/// Groups that share the jobs, by turns.
+pub(crate) const GROUPS: usize = 1_000;
+
+pub(crate) fn grouped(n: usize, job: NewJob) -> NewJob {
+    job.exclusive(format!("group-{}", n % GROUPS))
+}
+
 pub(crate) fn raw_payload() -> Result<Box<RawValue>> {
     Ok(RawValue::from_string(payload())?)
+}
+
+/// Sends so many jobs the way programs do, 1,000 in a context.
+pub(crate) async fn send(services: &MessageServices, jobs: usize, make: impl Fn(usize) -> NewJob) -> Result<()> {
+    for first in (0..jobs).step_by(SEND_BATCH) {
+        let mut context = services.begin();
+        for n in first..jobs.min(first + SEND_BATCH) {
+            context.send(make(n))?;
+        }
+        context.commit().await?;
+    }
+    Ok(())
 }
 
 /// Inserts many jobs with one statement, the bare way: the columns a send fills, from arrays.
@@ -101,6 +127,12 @@ pub(crate) async fn fill(server: &Server, client: &Client, schema: &Schema, jobs
 /// Rows that are left; the proof that a drain is over.
 pub(crate) async fn left(client: &Client, schema: &Schema) -> Result<i64> {
     Ok(client.query_one(&format!("select count(*) from {}", schema.table()), &[]).await?.get(0))
+}
+
+/// The same for jobs of a queue, whatever they wait for.
+pub(crate) async fn gated_left(client: &Client, schema: &Schema, queue: &str) -> Result<i64> {
+    let sql = format!("select count(*) from {}.jobs where queue = $1", schema.name);
+    Ok(client.query_one(&sql, &[&queue]).await?.get(0))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub(crate) enum Required {
     Ratio(f64),
     /// The figure itself.
     AtMost(f64),
+    AtLeast(f64),
 }
 
 /// One line of the table: ours, and the limit beside it, each with one value a run.
@@ -55,8 +56,8 @@ impl Line {
         self
     }
 
-    pub(crate) fn required(mut self, required: Required) -> Self {
-        self.required = Some(required);
+    pub(crate) fn required(mut self, required: impl Into<Option<Required>>) -> Self {
+        self.required = required.into();
         self
     }
 
@@ -78,6 +79,7 @@ impl Line {
             None => false,
             Some(Required::Ratio(least)) => self.ratio().is_none_or(|ratio| ratio.median < least),
             Some(Required::AtMost(most)) => spread(&self.ours).is_none_or(|ours| ours.median > most),
+            Some(Required::AtLeast(least)) => spread(&self.ours).is_none_or(|ours| ours.median < least),
         }
     }
 
@@ -122,11 +124,12 @@ impl Report {
         unit: Unit,
         ours: Vec<Option<f64>>,
         limit: (&str, Vec<Option<f64>>),
+        required: Option<Required>,
     ) {
         let known = |values: Vec<Option<f64>>| values.into_iter().collect::<Option<Vec<f64>>>();
         match known(ours) {
             Some(ours) => {
-                let line = Line::new(name, unit, ours);
+                let line = Line::new(name, unit, ours).required(required);
                 self.add(match known(limit.1) {
                     Some(values) if !values.is_empty() => line.limit(limit.0, values),
                     _ => line,
@@ -175,5 +178,8 @@ mod tests {
         let slow = Line::new("x", Unit::Milliseconds, vec![2.0]).limit("l", vec![1.0]);
         assert_eq!(slow.ratio().map(|r| r.median), Some(0.5));
         assert!(Line::new("x", Unit::Count, vec![3.0]).required(Required::AtMost(2.0)).missed());
+        let rate = Line::new("x", Unit::PerSecond, vec![10.0]);
+        assert!(!rate.clone().required(Required::AtLeast(10.0)).missed());
+        assert!(rate.required(Required::AtLeast(11.0)).missed());
     }
 }

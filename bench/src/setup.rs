@@ -45,6 +45,14 @@ impl Schema {
         format!("{}.job", self.name)
     }
 
+    /// All tables there are, as after a quiet moment.
+    pub(crate) async fn vacuum(&self, client: &Client) -> Result<()> {
+        let sql =
+            "select string_agg(format('%I.%I', schemaname, tablename), ', ') from pg_tables where schemaname = $1";
+        let tables: String = client.query_one(sql, &[&self.name]).await?.get(0);
+        Ok(client.batch_execute(&format!("vacuum (analyze) {tables}")).await?)
+    }
+
     /// Message services with connections of their own.
     pub(crate) async fn services(&self) -> Result<MessageServices> {
         Ok(MessageServices::postgres(&self.config).await?)
@@ -82,6 +90,9 @@ impl<'a> Bench<'a> {
         let own = if self.own.is_some() { "own" } else { "shared" };
         facts.push(("database".to_owned(), own.to_owned()));
         facts.push(("runs".to_owned(), self.args.runs.to_string()));
+        if self.args.short {
+            facts.push(("times".to_owned(), "--short: too short for figures of what is held".to_owned()));
+        }
         if self.args.quick {
             facts.push(("counts".to_owned(), "--quick: too small for figures".to_owned()));
         }

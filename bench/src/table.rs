@@ -52,6 +52,7 @@ fn row(line: &Line) -> [String; 6] {
         None => String::new(),
         Some(Required::Ratio(least)) => format!("ratio ≥ {least}"),
         Some(Required::AtMost(most)) => format!("≤ {most}"),
+        Some(Required::AtLeast(least)) => format!("≥ {}", figure(line.unit, least)),
     };
     [line.name.clone(), figures(&line.ours), limit, name, ratio, required]
 }

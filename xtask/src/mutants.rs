@@ -7,6 +7,7 @@ mod broker;
 mod content;
 mod executor;
 mod keeping;
+mod measuring;
 mod message;
 mod operating;
 mod plant;
@@ -76,6 +77,7 @@ fn all() -> Vec<&'static Mutant> {
         content::MUTANTS,
         operating::MUTANTS,
         keeping::MUTANTS,
+        measuring::MUTANTS,
     ]
     .into_iter()
     .flatten()

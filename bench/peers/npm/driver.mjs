@@ -4,6 +4,8 @@
 //   bulk N | one N   READY, GO, enqueues N jobs 1,000 a call | one a call, DONE
 //   work STEP        READY, GO, works until stdin ends; RAN for each STEP jobs
 //   latency N        READY, GO, works and enqueues 50 a second, one line a job, DONE
+//
+// BENCH_GROUPS: jobs are of so many groups by turns, of which one at a time may run. BENCH_WAY: which of a peer's ways it is to go.
 
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,9 +13,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 const [mode, count] = [process.argv[2], Number(process.argv[3] ?? 0)];
 const text = JSON.parse(process.env.BENCH_PAYLOAD).text;
 const WARM_UP = 20;
+const groups = Number(process.env.BENCH_GROUPS ?? 0);
+export const grouped = groups > 0;
+export const way = process.env.BENCH_WAY ?? "";
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const say = (line) => process.stdout.write(`${line}\n`);
+
+let enqueued = 0;
+/** The group of the next job to be enqueued, if there are groups. */
+export const nextGroup = () => (grouped ? `group-${enqueued++ % groups}` : undefined);
 
 let ran = 0;
 const starts = new Map();

@@ -61,7 +61,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         bench.args.runs
     ));
     let mut cost = |name: &str, unit: Unit, of: &dyn Fn(&Drained) -> Option<f64>| {
-        report.add_known(name, unit, ours.iter().map(of).collect(), ("the same", best.iter().map(of).collect()));
+        let limit = ("the same", best.iter().map(of).collect());
+        report.add_known(name, unit, ours.iter().map(of).collect(), limit, None);
     };
     cost("… PostgreSQL's CPU for 1,000 jobs", Unit::CpuSeconds, &|run| {
         run.usage.server_cpu.map(|cpu| run.per_job(cpu) * 1000.0)

@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::millis;
 use crate::Result;
 use crate::limits::send::One;
-use crate::load::{KIND, QUEUE, job, raw_payload};
+use crate::load::{KIND, Make, QUEUE, job, plain, raw_payload};
 use crate::report::{Line, Report, Unit};
 use crate::setup::Bench;
 use crate::stats::percentile;
@@ -34,8 +34,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let jobs = bench.args.count(500, 100);
     let (mut remote, mut local) = (Vec::new(), Vec::new());
     for _ in 0..bench.args.runs {
-        remote.push(measure(bench, jobs, false).await?);
-        local.push(measure(bench, jobs, true).await?);
+        remote.push(measure(bench, jobs, false, plain).await?);
+        local.push(measure(bench, jobs, true, plain).await?);
     }
     for (name, runs) in [("sender elsewhere (NOTIFY)", &remote), ("sender and executor in one process", &local)] {
         let each = |of: &dyn Fn(&Times) -> f64| runs.iter().map(of).collect::<Vec<f64>>();
@@ -57,7 +57,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool) -> Result<Times> {
+pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool, make: Make) -> Result<Times> {
     let schema = bench.schema().await?;
     let (started, mut starts) = mpsc::unbounded_channel();
     let services = schema.services().await?;
@@ -74,11 +74,11 @@ pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool) -
         .start()
         .await?;
     // Not of the first moments: connections and prepared statements of both sides.
-    paced(bench, &schema, &sender, 20).await?;
+    paced(bench, &schema, &sender, 20, make).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     while starts.try_recv().is_ok() {}
 
-    let (sent, bare) = paced(bench, &schema, &sender, jobs).await?;
+    let (sent, bare) = paced(bench, &schema, &sender, jobs, make).await?;
     let mut times = Times { bare, ..Times::default() };
     for _ in 0..jobs {
         let (id, start) = tokio::time::timeout(super::PATIENCE, starts.recv()).await?.ok_or("the executor is gone")?;
@@ -102,6 +102,7 @@ async fn paced(
     schema: &crate::setup::Schema,
     sender: &MessageServices,
     jobs: usize,
+    make: Make,
 ) -> Result<(Sent, Vec<f64>)> {
     let payload = raw_payload()?;
     let client = bench.connect().await?;
@@ -119,11 +120,11 @@ async fn paced(
     let (mut sent, mut bare) = (HashMap::with_capacity(jobs), Vec::with_capacity(jobs));
     let mut ticks = tokio::time::interval(PACE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    for _ in 0..jobs {
+    for n in 0..jobs {
         ticks.tick().await;
         let before = Instant::now();
         let mut context = sender.begin();
-        let id = context.send(job(&payload))?;
+        let id = context.send(make(n, job(&payload)))?;
         context.commit().await?;
         sent.insert(id, (before, Instant::now()));
         tokio::time::sleep(PACE / 2).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobwright::MessageServices;
 
 use super::{millis, per_second};
-use crate::load::{job, raw_payload};
+use crate::load::{Make, job, plain, raw_payload};
 use crate::report::{Line, Report, Unit};
 use crate::setup::{Bench, Schema};
 use crate::stats::percentile;
@@ -20,7 +20,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         let (mut ours, mut limit) = (Vec::new(), Vec::new());
         for _ in 0..bench.args.runs {
             limit.push(bare(bench, jobs, user_row).await?);
-            ours.push(contexts(bench, jobs, user_row).await?);
+            ours.push(contexts(bench, jobs, user_row, plain).await?);
         }
         let rates = |runs: &[Vec<Duration>]| runs.iter().map(|run| per_second(run.len(), run.iter().sum())).collect();
         let at = |runs: &[Vec<Duration>], share| runs.iter().map(|run| waited(run, share)).collect();
@@ -108,30 +108,34 @@ async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Dura
 }
 
 /// Messages sent and committed one after the other; each one's time.
-pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Duration>> {
+pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool, make: Make) -> Result<Vec<Duration>> {
     let schema = prepared(bench).await?;
     let services = schema.services().await?;
-    let times = if user_row { with_user_row(&services, &schema, jobs).await? } else { alone(&services, jobs).await? };
+    let times = if user_row {
+        with_user_row(&services, &schema, jobs, make).await?
+    } else {
+        alone(&services, jobs, make).await?
+    };
     drop(services);
     bench.drop(schema).await?;
     Ok(times)
 }
 
 /// Without a transaction of the caller's.
-pub(crate) async fn alone(services: &MessageServices, jobs: usize) -> Result<Vec<Duration>> {
+pub(crate) async fn alone(services: &MessageServices, jobs: usize, make: Make) -> Result<Vec<Duration>> {
     let payload = raw_payload()?;
     let mut times = Vec::with_capacity(jobs);
-    for _ in 0..jobs {
+    for n in 0..jobs {
         let start = Instant::now();
         let mut context = services.begin();
-        context.send(job(&payload))?;
+        context.send(make(n, job(&payload)))?;
         context.commit().await?;
         times.push(start.elapsed());
     }
     Ok(times)
 }
 
-async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize) -> Result<Vec<Duration>> {
+async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize, make: Make) -> Result<Vec<Duration>> {
     let payload = raw_payload()?;
     let insert = format!("insert into {}.effect (n) values ($1)", schema.name);
     let mut times = Vec::with_capacity(jobs);
@@ -141,7 +145,7 @@ async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize)
         let transaction = context.transaction().await?;
         let insert = transaction.prepare_cached(&insert).await?;
         transaction.execute(&insert, &[&(n as i64)]).await?;
-        context.send(job(&payload))?;
+        context.send(make(n, job(&payload)))?;
         context.commit().await?;
         times.push(start.elapsed());
     }

@@ -3,11 +3,13 @@
 
 mod drain;
 mod front;
+mod gated;
 mod network;
 mod pinned;
+mod place;
 mod processes;
-
-use std::time::Duration;
+mod queues;
+mod ratios;
 
 use crate::Result;
 use crate::report::{Line, Report, Required, Unit};
@@ -28,7 +30,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
                 let owned = bench.args.count(100_000, 5_000);
                 let harder = Drain { owned, ..plain(bench) };
                 let label = format!("drain of {} jobs behind {owned} that somebody owns", harder.jobs);
-                beside(bench, report, label, &harder, Some(Required::Ratio(0.9))).await?;
+                beside(bench, report, label, &harder, Some(Required::Ratio(0.95))).await?;
             }
             "queues" => {
                 let harder = Drain { queues: 64, ..plain(bench) };
@@ -44,6 +46,12 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             "network" => network::run(bench, report).await?,
             "processes" => processes::run(bench, report).await?,
             "pinned" => pinned::run(bench, report).await?,
+            "gated-blocked" => gated::blocked(bench, report).await?,
+            "gated-hot" => gated::hot(bench, report).await?,
+            "gated-keys" => gated::keys(bench, report).await?,
+            "gated-processes" => processes::gated(bench, report).await?,
+            "gated-queues" => queues::run(bench, report).await?,
+            "gated-pinned" => ratios::run(bench, report).await?,
             other => return Err(format!("the case {other:?} has no measurement").into()),
         }
     }
@@ -76,5 +84,5 @@ async fn beside(
     Ok(())
 }
 
-/// How long a snapshot is held, and how much is sent meanwhile.
-const PINNED: Duration = Duration::from_secs(600);
+/// Seconds for which a snapshot is held.
+const PINNED: u64 = 600;

@@ -36,7 +36,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         for (url, times) in [(bench.url(), &mut sent_near), (&*far, &mut sent)] {
             let schema = bench.schema().await?;
             let services = schema.services_by(url).await?;
-            times.push(waited(&alone(&services, sends).await?, 0.5));
+            times.push(waited(&alone(&services, sends, crate::load::plain).await?, 0.5));
             drop(services);
             bench.drop(schema).await?;
         }

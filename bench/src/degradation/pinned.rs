@@ -30,7 +30,7 @@ struct Turn {
 }
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
-    let time = if bench.args.quick { Duration::from_secs(20) } else { PINNED };
+    let time = bench.args.held(PINNED);
     let schema = bench.schema().await?;
     let mut worker = Worker::start(&schema).await?;
     let (mut free, mut pinned, mut samples) = (Vec::new(), Vec::new(), Vec::new());

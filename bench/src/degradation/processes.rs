@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::Result;
 use crate::cases::{PATIENCE, emptied, per_second};
-use crate::load::{BATCH, KIND, QUEUE, fill, left};
+use crate::load::{BATCH, KIND, QUEUE, fill, gated_left, grouped, job, left, raw_payload, send};
 use crate::report::{Line, Report, Required, Unit};
 use crate::server::memory_of;
 use crate::setup::Bench;
@@ -23,14 +23,7 @@ const SCHEMA: &str = "BENCH_SCHEMA";
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let jobs = bench.args.count(400_000, 20_000);
-    let mut rates: [Vec<f64>; 4] = Default::default();
-    for _ in 0..bench.args.runs {
-        for (count, rates) in COUNTS.into_iter().zip(&mut rates) {
-            rates.push(drain(bench, jobs, count).await?);
-        }
-    }
-    let best: Vec<f64> =
-        (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
+    let rates = rates(bench, jobs, Work::Plain).await?;
     let (mut idle, mut most) = (Vec::new(), Vec::new());
     for _ in 0..bench.args.runs {
         let memory = memory(bench, jobs).await?;
@@ -42,19 +35,59 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         Line::new(format!("… at most, while it drains {jobs} jobs"), Unit::MebiBytes, most)
             .required(Required::AtMost(60.0)),
     );
-    for (count, rates) in COUNTS.into_iter().zip(rates) {
-        eprintln!("  {count}: {rates:.0?}");
-        let line = Line::new(format!("drain of {jobs} jobs, {count} processes"), Unit::PerSecond, rates)
-            .limit("the best number of processes in each run", best.clone());
-        report.add(if count == 8 { line.required(Required::Ratio(0.95)) } else { line });
-    }
+    lines(bench, report, "jobs", jobs, &rates, 0.95);
     Ok(())
 }
 
-async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
+/// The same with jobs of 1,000 groups.
+pub(super) async fn gated(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
+    let jobs = bench.args.count(100_000, 5_000);
+    let rates = rates(bench, jobs, Work::Grouped).await?;
+    lines(bench, report, "jobs of 1,000 groups", jobs, &rates, 0.9);
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Plain,
+    Grouped,
+}
+
+type Rates = [Vec<f64>; COUNTS.len()];
+
+async fn rates(bench: &Bench<'_>, jobs: usize, work: Work) -> Result<Rates> {
+    let mut all = Rates::default();
+    for _ in 0..bench.args.runs {
+        for (count, rates) in COUNTS.into_iter().zip(&mut all) {
+            rates.push(drain(bench, jobs, count, work).await?);
+        }
+    }
+    Ok(all)
+}
+
+/// Each number of processes beside the best one of its run; what eight must have of it.
+fn lines(bench: &Bench<'_>, report: &mut Report, what: &str, jobs: usize, rates: &Rates, least: f64) {
+    let best: Vec<f64> =
+        (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
+    for (count, rates) in COUNTS.into_iter().zip(rates) {
+        eprintln!("  {count}: {rates:.0?}");
+        let line = Line::new(format!("drain of {jobs} {what}, {count} processes"), Unit::PerSecond, rates.clone())
+            .limit("the best number of processes in each run", best.clone());
+        report.add(line.required((count == 8).then_some(Required::Ratio(least))));
+    }
+}
+
+async fn drain(bench: &Bench<'_>, jobs: usize, count: usize, work: Work) -> Result<f64> {
     let schema = bench.schema().await?;
-    let loader = bench.connect().await?;
-    fill(&bench.server, &loader, &schema, jobs).await?;
+    match work {
+        Work::Plain => fill(&bench.server, &bench.connect().await?, &schema, jobs).await?,
+        Work::Grouped => {
+            bench.server.checkpoint().await;
+            let (services, payload) = (schema.services().await?, raw_payload()?);
+            send(&services, jobs, |n| grouped(n, job(&payload))).await?;
+            schema.vacuum(bench.server.client()).await?;
+        }
+    }
     // All of them run, and have nothing to do, before the first job is claimed.
     let queue = Rule::new(Scope::Queue, QUEUE);
     let admin = schema.services().await?.admin();
@@ -76,7 +109,7 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize) -> Result<f64> {
             return Err(format!("{count} workers did not finish {jobs} jobs: {done:?}").into());
         }
     }
-    emptied(left(bench.server.client(), &schema).await?)?;
+    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
     let rate = per_second(jobs, start.elapsed());
     for worker in workers {
         worker.stop().await?;

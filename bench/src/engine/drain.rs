@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, MessageServices, Outcome};
 
 use super::case::Case;
 use crate::Result;
 use crate::cases::{emptied, per_second, wait_done};
-use crate::load::{BATCH, KIND, QUEUE, SEND_BATCH, job, raw_payload};
+use crate::load::{BATCH, KIND, QUEUE, gated_left, job, raw_payload, send};
 use crate::setup::{Bench, Schema};
 
 /// A queue that nobody works on.
@@ -27,13 +27,9 @@ pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     let send = filled(bench, &schema, case).await?;
     let services = schema.services().await?;
     let start = Instant::now();
-    let executor = CommandExecutor::builder(services)
-        .handle(KIND, |_: Job| async { Ok(Outcome::Done) })
-        .queue(QUEUE, 2 * BATCH)
-        .start()
-        .await?;
+    let executor = started(services, &schema, case.writes).await?;
     wait_done(&executor, case.jobs).await?;
-    emptied(left(bench, &schema, QUEUE).await?)?;
+    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
     let elapsed = start.elapsed();
     executor.shutdown(Duration::from_secs(5)).await?;
     proved(bench, &schema, case).await?;
@@ -41,24 +37,43 @@ pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     Ok(Rates { send, drain: per_second(case.jobs, elapsed) })
 }
 
+/// An executor whose handlers do nothing, or write a row through their transaction.
+async fn started(services: MessageServices, schema: &Schema, writes: bool) -> Result<CommandExecutor> {
+    let builder = CommandExecutor::builder(services).queue(QUEUE, 2 * BATCH);
+    if !writes {
+        return Ok(builder.handle(KIND, |_: Job| async { Ok(Outcome::Done) }).start().await?);
+    }
+    let insert = format!("insert into {}.effect (n) values ($1)", schema.name);
+    let builder = builder.handle_with(KIND, move |cx| {
+        let insert = insert.clone();
+        Box::pin(async move {
+            let seq = cx.job().seq;
+            let transaction = cx.transaction().await?;
+            let insert = transaction.prepare_cached(&insert).await?;
+            transaction.execute(&insert, &[&seq]).await?;
+            Ok(Outcome::Done)
+        })
+    });
+    Ok(builder.start().await?)
+}
+
 /// Sends what is to be drained the way programs do, and leaves the tables as after a quiet moment. Returns the rate of the sends.
 async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> {
+    let client = bench.server.client();
+    client.batch_execute(&format!("create table {}.effect (n bigint not null)", schema.name)).await?;
     bench.server.checkpoint().await;
     let services = schema.services().await?;
     for rule in &case.rules {
         services.jobs().put_rule(rule).await?;
     }
-    send(&services, case.blocked, |_, job| job.queue(ELSEWHERE).exclusive("beside")).await?;
+    let payload = raw_payload()?;
+    send(&services, case.blocked, |_| job(&payload).queue(ELSEWHERE).exclusive("beside")).await?;
     let start = Instant::now();
-    send(&services, case.jobs, case.job).await?;
+    send(&services, case.jobs, |n| (case.job)(n, job(&payload))).await?;
     let rate = per_second(case.jobs, start.elapsed());
     drop(services);
-    bench.server.settle().await?;
-    let tables = ["job", "blocked_job", "slot", "opening"].map(|table| format!("{}.{table}", schema.name)).join(", ");
-    bench.server.client().batch_execute(&format!("vacuum (analyze) {tables}")).await?;
-    // What the server does on its own after a load.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let found = left(bench, schema, QUEUE).await?;
+    settled(bench, schema).await?;
+    let found = gated_left(client, schema, QUEUE).await?;
     if found == case.jobs as i64 {
         Ok(rate)
     } else {
@@ -66,42 +81,34 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> 
     }
 }
 
-async fn send(services: &MessageServices, jobs: usize, make: fn(usize, NewJob) -> NewJob) -> Result<()> {
-    let payload = raw_payload()?;
-    for first in (0..jobs).step_by(SEND_BATCH) {
-        let mut context = services.begin();
-        for n in first..jobs.min(first + SEND_BATCH) {
-            context.send(make(n, job(&payload)))?;
-        }
-        context.commit().await?;
-    }
+/// What the server does on its own after a load.
+pub(super) async fn settled(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
+    bench.server.settle().await?;
+    schema.vacuum(bench.server.client()).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     Ok(())
-}
-
-/// Jobs of a queue, waiting, running or blocked.
-async fn left(bench: &Bench<'_>, schema: &Schema, queue: &str) -> Result<i64> {
-    let name = &schema.name;
-    let sql = format!(
-        "select (select count(*) from {name}.job where queue = $1) + (select count(*) from {name}.blocked_job where queue = $1)"
-    );
-    Ok(bench.server.client().query_one(&sql, &[&queue]).await?.get(0))
 }
 
 /// Whether what the case is about was there all the time, and what it is to leave is there.
 async fn proved(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<()> {
-    let beside = left(bench, schema, ELSEWHERE).await?;
+    let beside = gated_left(bench.server.client(), schema, ELSEWHERE).await?;
     if beside != case.blocked as i64 {
         return Err(format!("{beside} jobs are blocked beside the drain instead of {}", case.blocked).into());
     }
     let sql = format!(
-        "select (select count(*) from {0}.history), (select count(*) from {0}.slot where key <> 'g:beside')",
+        "select (select count(*) from {0}.history), (select count(*) from {0}.slot where key <> 'g:beside'), \
+                (select count(*) from {0}.effect)",
         schema.name
     );
     let row = bench.server.client().query_one(&sql, &[]).await?;
-    let (kept, slots): (i64, i64) = (row.get(0), row.get(1));
-    let expected = if case.keep == Keep::All { case.jobs as i64 } else { 0 };
-    if kept != expected || slots != 0 {
-        return Err(format!("{kept} ends are kept instead of {expected}, and {slots} slots are taken").into());
+    let (kept, slots, written): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let expected = |so: bool| if so { case.jobs as i64 } else { 0 };
+    if kept != expected(case.keep == Keep::All) || slots != 0 || written != expected(case.writes) {
+        return Err(format!(
+            "of {} jobs {kept} ends are kept, {slots} slots are taken and {written} rows were written",
+            case.jobs
+        )
+        .into());
     }
     Ok(())
 }

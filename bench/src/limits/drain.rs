@@ -10,10 +10,13 @@ use crate::setup::{Bench, Schema};
 
 /// Empties a filled table over connections that are open already.
 pub(crate) async fn empty(clients: &[Client], schema: &Schema) -> Result<()> {
-    futures_util::future::try_join_all(
-        clients.iter().enumerate().map(|(n, client)| cycle(client, schema, n as i64 + 1)),
-    )
-    .await?;
+    empty_by(clients, schema, BATCH).await
+}
+
+/// The same with another number of jobs at a time, for each connection.
+pub(crate) async fn empty_by(clients: &[Client], schema: &Schema, batch: usize) -> Result<()> {
+    let cycles = clients.iter().enumerate().map(|(n, client)| cycle(client, schema, n as i64 + 1, batch));
+    futures_util::future::try_join_all(cycles).await?;
     Ok(())
 }
 
@@ -23,14 +26,14 @@ pub(crate) async fn connect(bench: &Bench<'_>, connections: usize) -> Result<Vec
 
 /// The HOT update of the lock columns, found again by ctid, then a removal by id: the cheapest cycle that survives a crash of
 /// its owner and counts attempts.
-async fn cycle(client: &Client, schema: &Schema, owner: i64) -> Result<()> {
+async fn cycle(client: &Client, schema: &Schema, owner: i64, batch: usize) -> Result<()> {
     let job = schema.table();
     let claim = client
         .prepare_typed(
             &format!(
                 "update {job} set lock_owner = $1, version = version + 1, attempt = attempt + 1, claimed_at = clock_timestamp() \
                  where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and lock_owner is null \
-                                         order by rank, seq limit {BATCH} for update skip locked)) \
+                                         order by rank, seq limit {batch} for update skip locked)) \
                  returning id, payload"
             ),
             &[Type::INT8],

@@ -2,5 +2,6 @@
 //! fences, no node: what a queue adds to this is its price.
 
 pub(crate) mod drain;
+pub(crate) mod gated;
 pub(crate) mod send;
 pub(crate) mod sqlite;

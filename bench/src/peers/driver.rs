@@ -4,6 +4,8 @@
 //! * `bulk N`, `one N` and `latency N` say READY when they are connected, start at GO and say DONE; `latency` says `LATENCY a b` before,
 //!   for each job the milliseconds to its start after and before the call that enqueued it;
 //! * `work STEP` says READY, works from GO until its input ends, and says RAN each time STEP more handlers have run.
+//!
+//! `BENCH_GROUPS` says of how many groups the jobs are, by turns; `BENCH_WAY` which of its ways it is to go.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -128,6 +130,7 @@ fn command(launch: &Launch, url: &str, mode: &str) -> Result<Command> {
         .arg(mode)
         .env("DATABASE_URL", url)
         .env("BENCH_PAYLOAD", payload())
+        .envs(launch.variables.iter().map(|(name, value)| (name, value)))
         // graphile-worker writes a line for each job unless this is set.
         .env("NO_LOG_SUCCESS", "1")
         .stderr(log)

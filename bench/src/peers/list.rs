@@ -26,6 +26,12 @@ pub(super) struct Peer {
     pub(super) bulk: &'static str,
     /// What is different when latency is measured.
     pub(super) quick: &'static str,
+    /// The jobs are of so many groups, of which only one runs at a time: named queues, keys. None: plain jobs.
+    pub(super) groups: Option<usize>,
+    /// Which of its ways its program is to go, where it has several.
+    pub(super) way: &'static str,
+    /// What our drain must have of its.
+    pub(super) least: f64,
     /// Jobs whose end is in the tables. `{jobs}` is how many were enqueued, for peers that remove them.
     pub(super) done: &'static str,
 }
@@ -43,7 +49,14 @@ impl Peer {
 
 /// In the order of the cases.
 pub(super) fn all() -> Vec<Peer> {
-    let graphile = Peer {
+    let plain = plain();
+    let gated = gated(&plain);
+    plain.into_iter().chain(gated).collect()
+}
+
+/// Many of the others are like this one in much.
+fn graphile() -> Peer {
+    Peer {
         case: "graphile-npm",
         kit: Kit::Npm,
         name: "graphile-worker",
@@ -54,8 +67,15 @@ pub(super) fn all() -> Vec<Peer> {
         settings: "2 processes of 24, local queue 500",
         bulk: "addJobs",
         quick: "4 at a time, no local queue",
+        groups: None,
+        way: "",
+        least: 1.0,
         done: "select {jobs} - count(*) from graphile_worker._private_jobs",
-    };
+    }
+}
+
+fn plain() -> Vec<Peer> {
+    let graphile = graphile();
     vec![
         graphile.clone(),
         Peer { case: "graphile-npm-1", processes: 1, settings: "1 process of 24, local queue 500", ..graphile.clone() },
@@ -95,6 +115,7 @@ pub(super) fn all() -> Vec<Peer> {
             bulk: "push_bulk",
             quick: "batches of 100, LISTEN/NOTIFY",
             done: "select count(*) from apalis.jobs where status = 'Done'",
+            ..graphile.clone()
         },
         Peer {
             case: "awa",
@@ -110,6 +131,7 @@ pub(super) fn all() -> Vec<Peer> {
             done: "select coalesce((select sum(completed_count) from awa.receipt_completion_batches), 0)::int8 \
                    + coalesce((select sum(pruned_completed_count) from awa.queue_terminal_rollups), 0)::int8 \
                    + (select count(*) from awa.done_entries)",
+            ..graphile.clone()
         },
         Peer {
             case: "underway",
@@ -123,6 +145,7 @@ pub(super) fn all() -> Vec<Peer> {
             bulk: "1,000 enqueue_using in a transaction",
             quick: "",
             done: "select count(*) from underway.task where state = 'succeeded'",
+            ..graphile.clone()
         },
         Peer {
             case: "procrastinate",
@@ -137,6 +160,44 @@ pub(super) fn all() -> Vec<Peer> {
             done: "select {jobs} - count(*) from procrastinate_jobs",
             ..graphile
         },
+    ]
+}
+
+/// Jobs of 1,000 groups, by what a peer has for them. Each way is a case of its own, so that its best one is among them.
+fn gated(plain: &[Peer]) -> Vec<Peer> {
+    let like = |case: &str| plain.iter().find(|peer| peer.case == case).cloned();
+    let (Some(graphile), Some(boss), Some(awa)) = (like("graphile-npm"), like("pg-boss"), like("awa")) else {
+        return Vec::new();
+    };
+    let of = |peer: Peer| Peer { groups: Some(1_000), jobs: 20_000, ..peer };
+    let (graphile, boss, awa) = (of(graphile), of(boss), of(awa));
+    let named = Peer {
+        case: "graphile-queues",
+        settings: "named queues, 2 processes of 24, local queue 500, poll 10 ms",
+        least: 2.0,
+        ..graphile
+    };
+    vec![
+        named.clone(),
+        Peer {
+            case: "graphile-queues-1",
+            processes: 1,
+            settings: "named queues, 1 process of 24, local queue 500, poll 10 ms",
+            ..named
+        },
+        Peer {
+            case: "pg-boss-fifo",
+            way: "fifo",
+            settings: "key_strict_fifo, 1 worker, batches of 1,000, burst",
+            ..boss.clone()
+        },
+        Peer {
+            case: "pg-boss-groups",
+            way: "groups",
+            settings: "groupConcurrency 1, 2 workers, batches of 500, burst",
+            ..boss
+        },
+        Peer { case: "awa-keys", settings: "ordering keys, 8 shards, 1,024 at a time, no deadlines", ..awa },
     ]
 }
 

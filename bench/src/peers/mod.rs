@@ -11,7 +11,8 @@ use jobwright::Keep;
 use serde_json::json;
 
 use crate::Result;
-use crate::report::{Line, Report, Unit};
+use crate::load::{GROUPS, Make, grouped, plain};
+use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 use crate::stats::percentile;
 use list::Peer;
@@ -26,6 +27,8 @@ struct Counts {
     single: usize,
     /// At 50 a second.
     latency: usize,
+    /// Whether they are of groups.
+    make: Make,
 }
 
 /// What one turn gave; the same for us and for a peer.
@@ -79,6 +82,11 @@ async fn compare(bench: &Bench<'_>, report: &mut Report, peer: &Peer, launch: &L
         drain: bench.args.count(peer.jobs, peer.jobs.min(2_000)),
         single: bench.args.count(3_000, 100),
         latency: bench.args.count(250, 50),
+        make: match peer.groups {
+            None => plain,
+            Some(GROUPS) => grouped,
+            Some(other) => return Err(format!("ours has {GROUPS} groups, and not {other}").into()),
+        },
     };
     let (mut ours, mut kept, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.args.runs {
@@ -90,7 +98,7 @@ async fn compare(bench: &Bench<'_>, report: &mut Report, peer: &Peer, launch: &L
             }
         }
         ours.push(ours::turn(bench, counts).await?);
-        kept.push(ours::drain(bench, counts.drain, Keep::All).await?.rate);
+        kept.push(ours::drain(bench, counts, Keep::All).await?.rate);
         let ([.., own], [.., other]) = (&ours[..], &theirs[..]) else { continue };
         eprintln!("  {:.0} {}, {:.0} ours", other.drain, peer.name, own.drain);
         report.raw(other.json(peer.case, counts));
@@ -104,13 +112,16 @@ fn lines(report: &mut Report, peer: &Peer, counts: Counts, ours: &[Turn], kept: 
     let title = peer.title();
     let each = |runs: &[Turn], of: &dyn Fn(&Turn) -> f64| runs.iter().map(of).collect::<Vec<f64>>();
     let both = |name: String, unit: Unit, beside: &str, of: &dyn Fn(&Turn) -> f64| {
-        Line::new(name, unit, each(ours, of)).limit(beside, each(theirs, of))
+        Line::new(name, unit, each(ours, of)).limit(beside, each(theirs, of)).required(Required::Ratio(1.0))
     };
     let same = "the same";
     let jobs = counts.drain;
-    report.add(both(format!("{}: drain of {jobs} no-op jobs", peer.case), Unit::PerSecond, &title, &|turn| turn.drain));
+    let of = peer.groups.map_or_else(String::new, |groups| format!(" of {groups} groups"));
+    let drain = format!("{}: drain of {jobs} no-op jobs{of}", peer.case);
+    report.add(both(drain, Unit::PerSecond, &title, &|turn| turn.drain).required(Required::Ratio(peer.least)));
     let drains = each(theirs, &|turn| turn.drain);
-    report.add(Line::new("… with all our ends kept in the history", Unit::PerSecond, kept).limit(same, drains));
+    let kept = Line::new("… with all our ends kept in the history", Unit::PerSecond, kept).limit(same, drains);
+    report.add(kept.required(Required::Ratio(1.0)));
     let thousand = |seconds: Option<f64>| seconds.map(|seconds| seconds / jobs as f64 * 1000.0);
     type Cost = fn(&Turn) -> Option<f64>;
     let costs: [(&str, Cost); 2] = [
@@ -119,7 +130,7 @@ fn lines(report: &mut Report, peer: &Peer, counts: Counts, ours: &[Turn], kept: 
     ];
     for (name, of) in costs {
         let values = |runs: &[Turn]| runs.iter().map(|turn| thousand(of(turn))).collect();
-        report.add_known(name, Unit::CpuSeconds, values(ours), (same, values(theirs)));
+        report.add_known(name, Unit::CpuSeconds, values(ours), (same, values(theirs)), Some(Required::Ratio(1.0)));
     }
     let wal = "… WAL for a job, from its insert to its end".to_owned();
     report.add(both(wal, Unit::Bytes, same, &|turn| turn.wal / jobs as f64));

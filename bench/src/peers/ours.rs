@@ -7,7 +7,7 @@ use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, Outcome};
 use super::{Counts, Turn};
 use crate::Result;
 use crate::cases::{emptied, latency, per_second, send, wait_done};
-use crate::load::{BATCH, KIND, QUEUE, SEND_BATCH, job, left, raw_payload};
+use crate::load::{self, BATCH, KIND, QUEUE, gated_left, job, raw_payload};
 use crate::server::Usage;
 use crate::setup::{Bench, Schema};
 
@@ -19,10 +19,10 @@ pub(super) struct Drained {
 }
 
 pub(super) async fn turn(bench: &Bench<'_>, counts: Counts) -> Result<Turn> {
-    let drained = drain(bench, counts.drain, Keep::Off).await?;
+    let drained = drain(bench, counts, Keep::Off).await?;
     // The sender has connections of its own, as a program elsewhere has.
-    let times = latency::measure(bench, counts.latency, false).await?;
-    let singles = send::contexts(bench, counts.single, false).await?;
+    let times = latency::measure(bench, counts.latency, false, counts.make).await?;
+    let singles = send::contexts(bench, counts.single, false, counts.make).await?;
     Ok(Turn {
         bulk: drained.bulk,
         single: per_second(singles.len(), singles.iter().sum()),
@@ -36,16 +36,17 @@ pub(super) async fn turn(bench: &Bench<'_>, counts: Counts) -> Result<Turn> {
 }
 
 /// Sends the jobs 1,000 in a context; then from before the executor's start to an empty table.
-pub(super) async fn drain(bench: &Bench<'_>, jobs: usize, keep: Keep) -> Result<Drained> {
+pub(super) async fn drain(bench: &Bench<'_>, counts: Counts, keep: Keep) -> Result<Drained> {
+    let jobs = counts.drain;
     let mut schema = bench.schema().await?;
     schema.config.history = HistoryConfig::default().keep(keep);
     bench.server.checkpoint().await;
     bench.server.settle().await?;
     let before = bench.server.snapshot().await?;
-    let bulk = sent(&schema, jobs).await?;
+    let bulk = sent(&schema, counts).await?;
     let enqueued = before.until(bench.server.snapshot().await?);
     bench.server.settle().await?;
-    bench.server.client().batch_execute(&format!("vacuum (analyze) {}", schema.table())).await?;
+    schema.vacuum(bench.server.client()).await?;
     // What the server does on its own after a load.
     tokio::time::sleep(Duration::from_millis(200)).await;
 
@@ -58,7 +59,7 @@ pub(super) async fn drain(bench: &Bench<'_>, jobs: usize, keep: Keep) -> Result<
         .start()
         .await?;
     wait_done(&executor, jobs).await?;
-    emptied(left(bench.server.client(), &schema).await?)?;
+    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
     let rate = per_second(jobs, start.elapsed());
     let usage = before.until(bench.server.snapshot().await?);
     executor.shutdown(Duration::from_secs(5)).await?;
@@ -66,16 +67,10 @@ pub(super) async fn drain(bench: &Bench<'_>, jobs: usize, keep: Keep) -> Result<
     Ok(Drained { rate, bulk, usage, wal: enqueued.wal + usage.wal })
 }
 
-async fn sent(schema: &Schema, jobs: usize) -> Result<f64> {
+async fn sent(schema: &Schema, counts: Counts) -> Result<f64> {
     let services = schema.services().await?;
     let payload = raw_payload()?;
     let start = Instant::now();
-    for first in (0..jobs).step_by(SEND_BATCH) {
-        let mut context = services.begin();
-        for _ in first..jobs.min(first + SEND_BATCH) {
-            context.send(job(&payload))?;
-        }
-        context.commit().await?;
-    }
-    Ok(per_second(jobs, start.elapsed()))
+    load::send(&services, counts.drain, |n| (counts.make)(n, job(&payload))).await?;
+    Ok(per_second(counts.drain, start.elapsed()))
 }

@@ -16,9 +16,10 @@ pub(super) struct Launch {
     pub(super) args: Vec<PathBuf>,
     /// Where it may write what it complains about.
     pub(super) log: PathBuf,
+    pub(super) variables: Vec<(&'static str, String)>,
 }
 
-/// What is there already, by where it comes from: the folder, or why there is none.
+/// What is there already, by where it comes from, or by what was built: the folder, or why there is none.
 #[derive(Default)]
 pub(super) struct Sources {
     kits: HashMap<&'static str, Result<PathBuf, String>>,
@@ -26,10 +27,10 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) async fn fetch(&mut self, peer: &Peer) -> Result<Launch> {
-        let kit = folder_name(peer.kit);
+        let kit = if peer.kit == Kit::Cargo { peer.program } else { folder_name(peer.kit) };
         if !self.kits.contains_key(kit) {
-            eprintln!("  fetching with {kit} …");
-            let fetched = fetch(peer.kit).await.map_err(|e| e.to_string());
+            eprintln!("  fetching with {} …", folder_name(peer.kit));
+            let fetched = fetch(peer).await.map_err(|e| e.to_string());
             self.kits.insert(kit, fetched);
         }
         let folder = match self.kits.get(kit) {
@@ -38,16 +39,15 @@ impl Sources {
             None => return Err(format!("nothing by {kit}").into()),
         };
         let log = folder.join(format!("{}.log", peer.case));
-        Ok(match peer.kit {
-            Kit::Npm => {
-                let node = folder.join("node_modules/node/bin/node");
-                Launch { program: node, args: vec![folder.join(peer.program)], log }
-            }
-            Kit::Python => {
-                Launch { program: folder.join("venv/bin/python"), args: vec![folder.join(peer.program)], log }
-            }
-            Kit::Cargo => Launch { program: folder.join("release").join(peer.program), args: Vec::new(), log },
-        })
+        let script = vec![folder.join(peer.program)];
+        let (program, args) = match peer.kit {
+            Kit::Npm => (folder.join("node_modules/node/bin/node"), script),
+            Kit::Python => (folder.join("venv/bin/python"), script),
+            Kit::Cargo => (folder.join("release").join(peer.program), Vec::new()),
+        };
+        let groups = peer.groups.map(|groups| ("BENCH_GROUPS", groups.to_string()));
+        let variables = groups.into_iter().chain([("BENCH_WAY", peer.way.to_owned())]).collect();
+        Ok(Launch { program, args, log, variables })
     }
 }
 
@@ -59,13 +59,13 @@ fn folder_name(kit: Kit) -> &'static str {
     }
 }
 
-async fn fetch(kit: Kit) -> Result<PathBuf> {
-    let folder = target()?.join("peers").join(folder_name(kit));
+async fn fetch(peer: &Peer) -> Result<PathBuf> {
+    let folder = target()?.join("peers").join(folder_name(peer.kit));
     std::fs::create_dir_all(&folder).map_err(|e| format!("{} can't be made: {e}", folder.display()))?;
-    match kit {
+    match peer.kit {
         Kit::Npm => npm(&folder).await?,
         Kit::Python => python(&folder).await?,
-        Kit::Cargo => cargo(&folder).await?,
+        Kit::Cargo => cargo(&folder, peer.program).await?,
     }
     Ok(folder)
 }
@@ -124,9 +124,9 @@ async fn python(folder: &Path) -> Result<()> {
 }
 
 /// A project of its own, with its own lock file; cargo knows by itself what there is to do.
-async fn cargo(folder: &Path) -> Result<()> {
+async fn cargo(folder: &Path, program: &str) -> Result<()> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.current_dir(programs()?.join("rust")).args(["build", "--release", "--locked", "--quiet"]);
+    build.current_dir(programs()?.join("rust")).args(["build", "--release", "--locked", "--quiet", "--bin", program]);
     // Those of this program's own build are not its.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
         build.env_remove(name);

@@ -37,6 +37,14 @@ pub trait Peer: Sized {
     async fn work(self) -> Result<()>;
 }
 
+/// The group of the next job to be enqueued, if BENCH_GROUPS says that there are any: by turns.
+pub fn next_group() -> Option<String> {
+    static GROUPS: LazyLock<usize> =
+        LazyLock::new(|| std::env::var("BENCH_GROUPS").map_or(0, |groups| groups.parse().expect("a number")));
+    static ENQUEUED: AtomicUsize = AtomicUsize::new(0);
+    (*GROUPS > 0).then(|| format!("group-{}", ENQUEUED.fetch_add(1, Ordering::Relaxed) % *GROUPS))
+}
+
 pub fn url() -> String {
     std::env::var("DATABASE_URL").expect("the harness sets DATABASE_URL")
 }

@@ -1,5 +1,8 @@
 //! awa with the throughput shape of its documentation: its queue storage, 1,024 jobs at a time, no deadline for each job (heartbeats
 //! stay), batches enqueued with COPY. For latency: 4 jobs at a time. Finished jobs stay until their segment is pruned.
+//!
+//! Groups are ordering keys, over 8 shards of the queue. They promise less than a group of ours: jobs of a key are claimed in order, but
+//! may run beside each other.
 
 use std::time::Duration;
 
@@ -7,7 +10,7 @@ use awa::model::InsertParams;
 use awa::{
     Client, InsertOpts, JobArgs, JobResult, QueueConfig, QueueStorage, QueueStorageConfig, insert_with, migrations,
 };
-use jobwright_bench_peers::{Payload, Peer, Result, drive, handled, url};
+use jobwright_bench_peers::{Payload, Peer, Result, drive, handled, next_group, url};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -25,7 +28,8 @@ struct Awa {
 }
 
 fn options() -> InsertOpts {
-    InsertOpts { queue: "bench".to_owned(), ..InsertOpts::default() }
+    let ordering_key = next_group().map(String::into_bytes);
+    InsertOpts { queue: "bench".to_owned(), ordering_key, ..InsertOpts::default() }
 }
 
 impl Peer for Awa {
@@ -39,7 +43,16 @@ impl Peer for Awa {
             .bind(storage.schema())
             .fetch_one(&pool)
             .await?;
-        if fresh { Ok(()) } else { Err("the database is not fresh".into()) }
+        if !fresh {
+            return Err("the database is not fresh".into());
+        }
+        if next_group().is_some() {
+            // With one shard, keys mean nothing.
+            let sql = "insert into awa.queue_meta (queue, enqueue_shards) values ('bench', 8) \
+                       on conflict (queue) do update set enqueue_shards = excluded.enqueue_shards";
+            sqlx::query(sql).execute(&pool).await?;
+        }
+        Ok(())
     }
 
     async fn connect(latency: bool) -> Result<Self> {
