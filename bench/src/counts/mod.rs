@@ -7,6 +7,7 @@
 mod allocations;
 mod baseline;
 mod claims;
+mod gated;
 mod sends;
 
 use crate::Result;
@@ -40,6 +41,7 @@ async fn count(bench: &Bench<'_>) -> Result<Values> {
     }
     let mut values = sends::run(bench).await?;
     values.extend(claims::run(bench).await?);
+    values.extend(gated::run(bench).await?);
     values.extend(allocations::run(bench).await?);
     Ok(values)
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jobwright::store::{Rule, Scope};
 use jobwright::{CommandExecutor, HistoryConfig, Job, Keep, Outcome};
+use serde_json::json;
 
 use super::drain::settled;
 use crate::Result;
@@ -18,13 +19,15 @@ const PERIOD: Duration = Duration::from_millis(250);
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let jobs = bench.args.count(20, 4) * STARTS;
-    let (mut most, mut used) = (Vec::new(), Vec::new());
+    let (mut most, mut early, mut used) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.args.runs {
         let starts = starts(bench, jobs).await?;
+        report.raw(json!({ "case": "rate-binds", "starts_ms": moments(&starts) }));
         most.push(fullest(&starts) as f64);
+        early.push(too_early(&starts));
         used.push(share(&starts)?);
     }
-    eprintln!("  at most {most:.0?} in a window, {used:.3?} of the rate");
+    eprintln!("  at most {most:.0?} in a window, {early:.2?} ms too early, {used:.3?} of the rate");
     let rate = format!("{STARTS} starts in any {} ms", PERIOD.as_millis());
     report.add(
         Line::new(format!("{jobs} jobs under a rate of {rate}: of it used"), Unit::Share, used)
@@ -32,6 +35,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     );
     report
         .add(Line::new("… starts in the fullest window", Unit::Count, most).required(Required::AtMost(STARTS as f64)));
+    report.add(Line::new("… by how much a start was too early", Unit::Milliseconds, early));
     report.note(format!(
         "Starts are the moments of claims by the database's clock, from the history. All of the rate would be used if {STARTS} jobs \
          started at once, and as many at the end of each period."
@@ -80,6 +84,12 @@ async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
     Ok(starts)
 }
 
+/// The first and the last of each so many starts that may share a period, in milliseconds from the first of all.
+fn moments(starts: &[i64]) -> Vec<[f64; 2]> {
+    let since = |start: i64| (start - starts[0]) as f64 / 1000.0;
+    starts.chunks(STARTS).map(|some| [since(some[0]), since(some[some.len() - 1])]).collect()
+}
+
 /// The most starts within any period.
 fn fullest(starts: &[i64]) -> usize {
     let period = PERIOD.as_micros() as i64;
@@ -92,6 +102,13 @@ fn fullest(starts: &[i64]) -> usize {
         most = most.max(n + 1 - first);
     }
     most
+}
+
+/// By how many milliseconds the worst start came before the end of the period that begins with the one so many before it.
+fn too_early(starts: &[i64]) -> f64 {
+    let period = PERIOD.as_micros() as i64;
+    let worst = starts.iter().zip(starts.iter().skip(STARTS)).map(|(before, start)| period - (start - before)).max();
+    worst.unwrap_or_default().max(0) as f64 / 1000.0
 }
 
 /// The time that so many starts must take under the rate, by that which they took.
@@ -114,8 +131,8 @@ mod tests {
 
     #[test]
     fn one_start_too_early_is_seen() {
-        assert_eq!(fullest(&batches(0)), STARTS);
-        assert_eq!(fullest(&batches(1)), STARTS + 1);
+        assert_eq!((fullest(&batches(0)), too_early(&batches(0)) > 0.0), (STARTS, false));
+        assert_eq!((fullest(&batches(1)), too_early(&batches(1)) > 0.0), (STARTS + 1, true));
     }
 
     #[test]

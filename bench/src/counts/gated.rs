@@ -1,0 +1,137 @@
+//! Jobs of groups, under a limit and with unique keys, sent 1,000 in a context and drained by the statements of an executor: rounds of
+//! admission, claims of 500, removals and hand-ons.
+
+use std::time::Duration;
+
+use jobwright::store::{AdmitRequest, ClaimRequest, JobStore, NodeInfo, Rule, Scope};
+use jobwright::{ClaimNumber, Fence, Job, MessageServices, NewJob, NodeId, Unique};
+
+use super::Values;
+use crate::Result;
+use crate::cases::emptied;
+use crate::load::{BATCH, KIND, Make, QUEUE, SEND_BATCH, gated_left, grouped, job, plain, raw_payload, send};
+use crate::server::Counted;
+use crate::setup::Bench;
+
+const JOBS: usize = 10 * SEND_BATCH;
+
+/// One kind of work, and the names of what is counted: statements for 1,000 jobs, bytes of WAL and pages for a job.
+struct Work {
+    make: Make,
+    rule: Option<Rule>,
+    sent: [&'static str; 3],
+    drained: [&'static str; 3],
+}
+
+/// The names of a kind of work.
+macro_rules! names {
+    ($what:literal) => {
+        [
+            concat!($what, ": statements for 1,000"),
+            concat!($what, ": bytes of WAL for a job"),
+            concat!($what, ": pages for a job"),
+        ]
+    };
+}
+
+fn unique(n: usize, job: NewJob) -> NewJob {
+    job.unique(Unique::key(format!("order-{n}")))
+}
+
+pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
+    let work = [
+        Work {
+            make: grouped,
+            rule: None,
+            sent: names!("send, of 1,000 groups"),
+            drained: names!("drain, of 1,000 groups"),
+        },
+        Work {
+            make: plain,
+            rule: Some(Rule::new(Scope::Kind, KIND).running(50)),
+            sent: names!("send, 50 at a time"),
+            drained: names!("drain, 50 at a time"),
+        },
+        Work { make: unique, rule: None, sent: names!("send, unique"), drained: names!("drain, unique") },
+    ];
+    let mut values = Values::new();
+    for work in work {
+        values.extend(count(bench, &work).await?);
+    }
+    Ok(values)
+}
+
+async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
+    let schema = bench.schema().await?;
+    let services = schema.services().await?;
+    let jobs = services.jobs();
+    if let Some(rule) = &work.rule {
+        jobs.put_rule(rule).await?;
+    }
+    let payload = raw_payload()?;
+    let node = jobs.register_node(&NodeInfo::new("counts", "here", 0, Duration::from_secs(300))).await?;
+    // Connections are made, statements prepared, pages and indexes begun.
+    send(&services, SEND_BATCH, |n| (work.make)(n + JOBS, job(&payload))).await?;
+    drain(&services, node).await?;
+
+    let before = bench.server.counted().await?;
+    send(&services, JOBS, |n| (work.make)(n, job(&payload))).await?;
+    let sent = bench.server.counted().await?;
+    schema.vacuum(bench.server.client()).await?;
+    let vacuumed = bench.server.counted().await?;
+    let ended = drain(&services, node).await?;
+    let drained = bench.server.counted().await?;
+    if ended != JOBS {
+        return Err(format!("{ended} of {JOBS} jobs were drained").into());
+    }
+    emptied(gated_left(bench.server.client(), &schema, QUEUE).await?)?;
+    drop(services);
+    bench.drop(schema).await?;
+    let each = |names: [&'static str; 3], counted: Counted| {
+        let jobs = JOBS as f64;
+        names.into_iter().zip([counted.statements / jobs * 1000.0, counted.wal / jobs, counted.pages / jobs])
+    };
+    Ok(each(work.sent, sent.since(&before)).chain(each(work.drained, drained.since(&vacuumed))).collect())
+}
+
+/// How many jobs ended.
+async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
+    let jobs = services.jobs();
+    let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
+    let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
+    let (mut ended, mut claim) = (0, 0);
+    loop {
+        while jobs.admit(&round).await?.more {}
+        claim += 1;
+        let request = ClaimRequest::new(node, ClaimNumber::new(claim), QUEUE, BATCH).kinds(&kinds);
+        let mut claimed = jobs.claim(&request).await?.jobs;
+        if claimed.is_empty() {
+            return Ok(ended);
+        }
+        while !claimed.is_empty() {
+            ended += claimed.len();
+            claim += 1;
+            claimed = end(&**jobs, node, ClaimNumber::new(claim), &claimed, &kinds).await?;
+        }
+    }
+}
+
+/// Ends jobs as an executor does: those of groups hand on, and give the next ones.
+async fn end(
+    jobs: &dyn JobStore,
+    node: NodeId,
+    claim: ClaimNumber,
+    claimed: &[Job],
+    kinds: &[String],
+) -> Result<Vec<Job>> {
+    let (mut fences, mut next) = (claimed.iter().map(Job::fence).collect::<Vec<Fence>>(), Vec::new());
+    if claimed.iter().all(|job| job.terms.group.is_some()) {
+        let handed = jobs.hand_on(node, claim, &fences, kinds).await?;
+        fences.retain(|fence| !handed.accepted.contains(&fence.id));
+        next = handed.next;
+    }
+    if !fences.is_empty() && jobs.complete(node, &fences).await?.len() != fences.len() {
+        return Err("an end was refused".into());
+    }
+    Ok(next)
+}
