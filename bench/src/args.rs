@@ -7,7 +7,7 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
 
   core              the database alone
   amqp              over RabbitMQ, beside the bare broker and the database alone
-  engine            groups, limits, uniqueness, history: each beside plain jobs
+  engine            groups, limits, uniqueness, history: each beside plain jobs and a bare loop
   degradation       what is left of the rate when the work grows, or somebody stands in the way
   peers             beside other executors on the same server, each fetched from its own package index
 
