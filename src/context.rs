@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::job::{Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
+use crate::job::{ClaimNumber, Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
 use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo, WhenFull};
-use crate::store::{NewResult, Postgres, Store, UnitOfWork};
+use crate::store::{GroupTurn, NewResult, Postgres, Removed, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
 ///
@@ -154,6 +154,23 @@ impl<S: Store> Context<S> {
         // Removed first: that locks the row, so nobody takes it while the rest is written.
         let owned = transaction.remove(node, fence).await?;
         self.commit_removed(transaction, owned).await
+    }
+
+    /// The same for a job with whose group its node goes on.
+    pub(crate) async fn commit_in_turn(
+        mut self,
+        node: NodeId,
+        fence: Fence,
+        turn: &GroupTurn,
+        claim: ClaimNumber,
+    ) -> Result<Removed> {
+        self.transaction().await?;
+        let Some(mut transaction) = self.transaction.take() else {
+            return Ok(Removed::NotOwned);
+        };
+        let removed = transaction.remove_and_lease(node, fence, turn, claim).await?;
+        self.commit_removed(transaction, removed != Removed::NotOwned).await?;
+        Ok(removed)
     }
 
     /// The same for jobs that were handled together.

@@ -207,7 +207,7 @@ fn a_sender_can_not_read_what_others_send() {
     roles.run("sender", &["send", "kind", "{\"secret\": 7}"]);
     let sender = |sql: &str| owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
     sender(&format!("select id, seq, created_at from {schema}.job")).unwrap();
-    let tables = ["job", "blocked_job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
+    let tables = ["job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
     for column in ["payload", "body", "headers", "errors", "terms"] {
         for table in tables {
             let why = sender(&format!("select {column} from {schema}.{table}")).unwrap_err();

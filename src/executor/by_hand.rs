@@ -57,14 +57,14 @@ impl<S: Store> ByHand<S> {
         settings.messages.jobs.check_schema().await?;
         let (id, _) = settings.register().await?;
         let (reports, inbox) = Completer::channel();
-        let node = Incarnation::new(&settings, id, reports, &CancellationToken::new());
+        // Each job is taken by itself.
+        let node = Incarnation::new(&settings, id, reports, Vec::new(), &CancellationToken::new());
         let completer = Completer {
             store: node.store.clone(),
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
             wakeup: node.messages.wakeup.clone(),
-            // Each job is taken by itself.
             next: Weak::<Incarnation<S>>::new(),
             finish: CancellationToken::new(),
             lost: CancellationToken::new(),
@@ -155,9 +155,11 @@ impl<S: Store> ByHand<S> {
         }
         let told: Vec<(Fence, Option<Settlement>)> = reports
             .iter()
-            .map(|report| match report {
-                Report::Done(fence) | Report::InTurn(fence, _) => (*fence, None),
-                Report::Settled(settlement) => (settlement.fence, Some(settlement.clone())),
+            .flat_map(|report| match report {
+                Report::Recorded(_) => Vec::new(),
+                Report::Done(fence) => vec![(*fence, None)],
+                Report::InTurn(ended, _) => ended.iter().map(|fence| (*fence, None)).collect(),
+                Report::Settled(settlement) => vec![(settlement.fence, Some(settlement.clone()))],
             })
             .collect();
         let accepted: HashSet<JobId> = self.completer.write(&mut reports).await.into_iter().collect();

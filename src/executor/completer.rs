@@ -6,20 +6,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::hand_on::{Next, Turn};
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, Lease};
 use super::stats::{Counters, add};
 use crate::backoff::Reconnect;
 use crate::error::{Error, Result, warn_of};
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::{Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{HandedOn, Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
+use crate::store::{GroupTurn, HandedOn, Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
 
 /// Outcomes recorded with one statement.
 const BATCH: usize = 1000;
+/// Jobs of groups claimed with one statement, beside those that are recorded.
+const WANTED: usize = 2000;
 /// How often workers may run before an outcome is recorded, so that theirs are recorded with it.
 const GATHER_TURNS: usize = 16;
 /// How long a job waits of which the database takes no outcome at all.
@@ -33,9 +35,11 @@ const BACKLOG: usize = 4 * BATCH;
 #[derive(Debug)]
 pub(super) enum Report {
     Done(Fence),
-    /// Done, and the next one of its group may run in its place.
-    InTurn(Fence, Turn),
+    /// Done, all of them, and others of their group may follow in their place.
+    InTurn(Vec<Fence>, Turn),
     Settled(Settlement),
+    /// Somebody waits until all that was handed in before is recorded.
+    Recorded(oneshot::Sender<()>),
 }
 
 /// Where workers hand in outcomes.
@@ -46,6 +50,22 @@ impl Reports {
     pub(super) async fn send(&self, report: Report) {
         // Fails only after the node lost its lease, when every outcome would be refused.
         let _ = self.0.send(report).await;
+    }
+
+    /// Hands in an outcome and waits until it is recorded. `false`: nobody records any more.
+    pub(super) async fn record(&self, report: Report) -> bool {
+        let (done, recorded) = oneshot::channel();
+        self.send(report).await;
+        self.send(Report::Recorded(done)).await;
+        recorded.await.is_ok()
+    }
+
+    /// Whether it could be handed in at once.
+    pub(super) fn try_send(&self, report: Report) -> bool {
+        match self.0.try_send(report) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,
+            Err(mpsc::error::TrySendError::Full(_)) => false,
+        }
     }
 }
 
@@ -109,11 +129,13 @@ impl Completer {
         let mut done = Vec::with_capacity(batch.len());
         let mut settled = Vec::new();
         let mut turns = Vec::new();
+        let mut waiting = Vec::new();
         for report in batch.drain(..) {
             match report {
                 Report::Done(fence) => done.push(fence),
-                Report::InTurn(fence, turn) => turns.push((fence, turn)),
+                Report::InTurn(ended, turn) => turns.push((ended, turn)),
                 Report::Settled(settlement) => settled.push(settlement),
+                Report::Recorded(done) => waiting.push(done),
             }
         }
         let mut accepted = Vec::new();
@@ -131,67 +153,102 @@ impl Completer {
         if !settled.is_empty() {
             accepted.extend(self.settle(settled).await);
         }
+        for done in waiting {
+            // Who waited may be gone.
+            let _ = done.send(());
+        }
         accepted
     }
 
-    /// Records that jobs are done, claims the next ones of their groups, and starts those. Adds to `done` what is to be recorded without that.
-    async fn hand_on(&self, mut turns: Vec<(Fence, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+    /// Records that jobs are done, and goes on with their groups. Adds to `done` what is to be recorded without that.
+    async fn hand_on(&self, turns: Vec<(Vec<Fence>, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+        let mut accepted = Vec::new();
+        let mut turns = turns.into_iter().peekable();
+        while turns.peek().is_some() {
+            let mut wanted = 0;
+            let mut part = Vec::new();
+            while let Some((ended, turn)) =
+                turns.next_if(|(_, turn)| part.is_empty() || wanted + turn.group.wanted <= WANTED)
+            {
+                wanted += turn.group.wanted;
+                part.push((ended, turn));
+            }
+            accepted.extend(self.hand_on_part(part, done).await);
+        }
+        accepted
+    }
+
+    async fn hand_on_part(&self, mut turns: Vec<(Vec<Fence>, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
         // Each job once: of two claims of one, only ids would tell which was accepted.
         let mut seen = HashSet::with_capacity(turns.len());
-        turns.retain(|(fence, _)| {
-            let first = seen.insert(fence.id);
-            if !first {
-                done.push(*fence);
-            }
-            first
-        });
-        let fences: Vec<Fence> = turns.iter().map(|(fence, _)| *fence).collect();
-        let next = self.next.upgrade().filter(|_| !self.lost.is_cancelled());
-        let Some((next, claiming)) = next.and_then(|next| next.claiming().map(|claiming| (next, claiming))) else {
+        for (ended, _) in &mut turns {
+            done.extend(ended.extract_if(.., |fence| !seen.insert(fence.id)));
+        }
+        let fences: Vec<Fence> = turns.iter().flat_map(|(ended, _)| ended).copied().collect();
+        let Some(next) = self.next.upgrade().filter(|_| !self.lost.is_cancelled()) else {
+            // Whoever retires the node frees what it holds.
             done.extend(fences);
             return Vec::new();
         };
-        let handed = match self.store.hand_on(self.node, claiming.number, &fences, next.kinds()).await {
+        let claiming = next.claiming();
+        if claiming.is_none() {
+            for (_, turn) in &mut turns {
+                turn.end();
+            }
+        }
+        // Known before the claim has a number: a look that comes later does not take them for lost.
+        let new = |turn: &Turn| {
+            (turn.lease.is_none() && turn.group.wanted > 0).then(|| self.in_flight.lease(turn.group.lease))
+        };
+        let mut turns: Vec<(Turn, Option<Lease>)> =
+            turns.into_iter().map(|(_, turn)| (new(&turn), turn)).map(|(new, turn)| (turn, new)).collect();
+        let groups: Vec<GroupTurn> = turns.iter().map(|(turn, _)| turn.group.clone()).collect();
+        let handed = match self.store.hand_on(self.node, next.number(), &fences, &groups, next.kinds()).await {
             Ok(handed) => handed,
             Err(error) => {
                 // It may have claimed something. What is done is recorded once more, and refused if it was.
                 tracing::debug!(%error, "the next jobs of groups could not be claimed with the end of those before them");
                 next.failed(&error);
+                if error.kept_nothing() {
+                    turns.iter_mut().filter_map(|(_, new)| new.take()).for_each(Lease::free);
+                }
                 done.extend(fences);
                 return Vec::new();
             }
         };
         let HandedOn { accepted, next: jobs } = handed;
         self.in_flight.add(jobs.iter());
-        let taken: HashSet<JobId> = accepted.iter().copied().collect();
-        let mut places = HashMap::with_capacity(turns.len());
-        let mut ended = Vec::with_capacity(accepted.len());
-        for (fence, turn) in turns {
-            if taken.contains(&fence.id) {
-                ended.push(fence);
-                places.insert(turn.group, turn.slots);
-            } else {
-                done.push(fence);
-            }
-        }
         add(&self.counters.done, accepted.len());
         add(&self.counters.claimed, jobs.len());
         self.wakeup.bells.ring(accepted.iter().copied());
-        // Groups that were handed on are not free, and need no round.
-        if ended.len() == jobs.len() {
-            self.in_flight.forget(ended.into_iter());
-        } else {
-            self.in_flight.remove(ended.into_iter());
-        }
+        let taken: HashSet<JobId> = accepted.iter().copied().collect();
+        let (gone, left): (Vec<Fence>, Vec<Fence>) = fences.into_iter().partition(|fence| taken.contains(&fence.id));
+        done.extend(left);
+        let mut lines: HashMap<String, Vec<Job>> = HashMap::with_capacity(turns.len());
         for job in jobs {
-            match job.terms.group.as_ref().and_then(|group| places.remove(group)) {
-                Some(slots) => next.start(job, slots),
-                // Can't happen: it was claimed because of one. It is given back.
+            if let Some(group) = job.terms.group.clone() {
+                lines.entry(group).or_default().push(job);
+            }
+        }
+        let mut freed = false;
+        for (mut turn, new) in turns {
+            match lines.remove(&turn.group.group) {
+                Some(jobs) => {
+                    if let Some(new) = new {
+                        turn.leased(new);
+                    }
+                    next.start(jobs, turn);
+                }
                 None => {
-                    self.in_flight.remove(std::iter::once(job.fence()));
-                    self.in_flight.suspect();
+                    freed = true;
+                    turn.lease.into_iter().chain(new).for_each(Lease::free);
                 }
             }
+        }
+        // Groups that were handed on are not free, and need no round.
+        self.in_flight.forget(gone.into_iter());
+        if freed {
+            self.in_flight.gate.notify_one();
         }
         accepted
     }

@@ -228,14 +228,6 @@ pub(super) fn start<S: Store>(
     start_as(node, kind, job, Slots::new(slot, kind_slot));
 }
 
-/// Starts a job that this node owns, in the slots of another that has ended.
-pub(super) fn start_in<S: Store>(node: &Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
-    match node.registry.get(&job.kind).cloned() {
-        Some(kind) => start_as(node, kind, job, slots),
-        None => unknown(node, &job),
-    }
-}
-
 /// Can't happen: only registered kinds are asked for. The row is given back.
 fn unknown<S: Store>(node: &Incarnation<S>, job: &Job) {
     node.in_flight.remove(std::iter::once(job.fence()));

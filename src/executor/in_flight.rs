@@ -31,6 +31,8 @@ pub(super) struct InFlight {
     claims: Mutex<HashMap<(JobId, i64), bool>>,
     /// Held for reading from before a claim is sent until its jobs are known here; for writing while reconciling.
     pub(super) claiming: Arc<RwLock<()>>,
+    /// Groups that are held, or may be.
+    leases: Mutex<HashSet<JobId>>,
     suspicion: Notify,
     suspects: Mutex<Vec<(ClaimNumber, Vec<JobId>)>>,
     suspicion_of: Notify,
@@ -67,6 +69,19 @@ impl InFlight {
     pub(super) fn leave(&self, fences: impl Iterator<Item = Fence> + Clone) {
         self.remove(fences.clone());
         self.ends.add(fences);
+    }
+
+    /// A group is held by this lease, or may be from now on: until it is known to be free.
+    pub(super) fn lease(self: &Arc<Self>, id: JobId) -> Lease {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        Lease { id, in_flight: self.clone(), is_free: false }
+    }
+
+    /// What a look at what the node owns is to leave alone. A lease has no number of its own to be told by, its id is nobody else's.
+    fn known(&self) -> Vec<Fence> {
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = leases.iter().map(|id| Fence::new(*id, 0));
+        self.fences().into_iter().chain(leases).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -168,10 +183,34 @@ impl InFlight {
         // What is under way comes first, so that it is known. Claims that begin after this have later numbers, and need not wait.
         let nobody_claims = self.claiming.write().await;
         let before = claims.next();
-        let known: Vec<Fence> = self.fences().into_iter().collect();
+        let known = self.known();
         drop(nobody_claims);
         told(store.release_unknown(node, &known, Some(before)).await?);
         Ok(())
+    }
+}
+
+/// A node's hold on a group. Dropped before it is known to be free, somebody looks.
+#[derive(Debug)]
+pub(super) struct Lease {
+    id: JobId,
+    in_flight: Arc<InFlight>,
+    is_free: bool,
+}
+
+impl Lease {
+    /// The group is free, or was never held.
+    pub(super) fn free(mut self) {
+        self.is_free = true;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.in_flight.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if !self.is_free {
+            self.in_flight.suspect();
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl<S: Store> Incarnation<S> {
     ) -> Result<End> {
         let store = settings.messages.jobs.clone();
         let (reports, inbox) = Completer::channel();
-        let node = Self::new(settings, id, reports, stop);
+        let node = Self::new(settings, id, reports, hand_on::kinds(&settings.registry), stop);
         // From the start, and not from the first heartbeat on: it may be another one by then.
         let asked = tokio::time::timeout(settings.node.lease / 10, store.identity()).await;
         let server = asked.ok().and_then(Result::ok).flatten();
@@ -160,7 +160,14 @@ impl<S: Store> Incarnation<S> {
         hopeless.map_or(Ok(end), Err)
     }
 
-    pub(super) fn new(settings: &Settings<S>, id: NodeId, reports: Reports, stop: &CancellationToken) -> Arc<Self> {
+    /// `followers`: kinds that may follow in the place of another job of their group.
+    pub(super) fn new(
+        settings: &Settings<S>,
+        id: NodeId,
+        reports: Reports,
+        followers: Vec<String>,
+        stop: &CancellationToken,
+    ) -> Arc<Self> {
         let queue =
             |(name, concurrency): &(String, usize)| (name.clone(), Arc::new(Queue::new(name.clone(), *concurrency)));
         let cancel = CancellationToken::new();
@@ -168,7 +175,7 @@ impl<S: Store> Incarnation<S> {
             id,
             store: settings.messages.jobs.clone(),
             messages: settings.messages.clone(),
-            followers: hand_on::kinds(&settings.registry),
+            followers,
             registry: settings.registry.clone(),
             queues: settings.queues.iter().map(queue).collect(),
             in_flight: Arc::default(),

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::Instrument as _;
 
 use super::cancellations::{Stop, Told};
 use super::completer::Report;
 use super::failing::{Decision, pause};
-use super::hand_on::turn;
+use super::hand_on::{Turn, turn};
 use super::incarnation::Incarnation;
 use super::middleware::around;
 use super::panic::catching_async;
@@ -17,8 +17,9 @@ use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::job::{Job, JobError, Outcome, TraceContext};
-use crate::store::{Settlement, Store, Verdict};
+use crate::error::ErrorKind;
+use crate::job::{Fence, Job, JobError, Outcome, TraceContext};
+use crate::store::{Removed, Settlement, Store, Verdict};
 
 /// How the handler came to its end.
 pub(super) enum Ending {
@@ -54,22 +55,70 @@ pub(super) fn run<S: Store>(
             Box::pin(unread(node, kind, job, error, slots)).await;
             return;
         }
+        let began = Instant::now();
         let mut conflicts = 0;
-        loop {
+        let report = loop {
             let engine = Engine { messages: &node.messages, node: node.id };
             let mut context = node.messages.begin();
             let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
             let ending = execute(&kind, attempt).await;
-            if conclude(&node, &kind, (&job, &slots), context, ending, conflicts).await {
-                break;
+            match conclude(&node, &kind, (&job, &slots, began), context, ending, conflicts).await {
+                Conclusion::Over(report) => break report,
+                Conclusion::Again => conflicts += 1,
             }
-            conflicts += 1;
             Box::pin(pause(conflicts, &node.cancel)).await;
+        };
+        let follow = |fence| turn(&node, &job, &slots, began.elapsed()).map(|turn| Report::InTurn(vec![fence], turn));
+        match report {
+            Some(Report::Done(fence)) => node.reports.send(follow(fence).unwrap_or(Report::Done(fence))).await,
+            Some(report) => node.reports.send(report).await,
+            None => {}
         }
         free(&node, slots);
     }
     .instrument(span)
+}
+
+/// The same for a job that stands in a line, up to what is to be recorded of it; nothing if that has been done.
+pub(super) async fn attempt<S: Store>(node: &Arc<Incarnation<S>>, mut job: Job, slots: &Arc<Slots>) -> Option<Report> {
+    let Some(kind) = node.registry.get(&job.kind).cloned() else {
+        // Can't happen: only registered kinds are asked for.
+        return Some(Report::Settled(Settlement::new(job.fence(), Verdict::Release)));
+    };
+    if job.attempt > job.max_attempts {
+        return Some(buried(node, &job));
+    }
+    let span = job_span(&job);
+    async move {
+        if let Err(error) = node.messages.codecs.open(&mut job) {
+            return failure(node, &kind, &job, &error, u32::MAX);
+        }
+        let began = Instant::now();
+        let mut conflicts = 0;
+        loop {
+            let engine = Engine { messages: &node.messages, node: node.id };
+            let mut context = node.messages.begin();
+            let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
+            let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots };
+            let ending = execute(&kind, attempt).await;
+            match conclude(node, &kind, (&job, slots, began), context, ending, conflicts).await {
+                Conclusion::Over(report) => return report,
+                Conclusion::Again => conflicts += 1,
+            }
+            pause(conflicts, &node.cancel).await;
+        }
+    }
+    .instrument(span)
+    .await
+}
+
+/// What an attempt came to.
+enum Conclusion {
+    /// With what is still to be recorded.
+    Over(Option<Report>),
+    /// There is no outcome yet, the handler is to be run again; its transaction is rolled back.
+    Again,
 }
 
 /// The payload can't be decoded: a failed attempt, because the key may be elsewhere or come later.
@@ -91,9 +140,13 @@ fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
 
 /// A job that has no attempt left was put off, because the outcome of its last one could not be recorded. Its handler does not run again.
 pub(super) async fn bury<S: Store>(node: Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
-    let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
-    node.reports.send(settled(&node, &job, &error, Verdict::Dead)).await;
+    node.reports.send(buried(&node, &job)).await;
     free(&node, slots);
+}
+
+fn buried<S: Store>(node: &Incarnation<S>, job: &Job) -> Report {
+    let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
+    settled(node, job, &error, Verdict::Dead)
 }
 
 pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
@@ -151,21 +204,27 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
     Ending::Gone
 }
 
-/// Brings the outcome to the database. `false`: there is none yet, the handler is to be run again; its transaction is rolled back.
+/// Brings the outcome to the database, if that takes a transaction of its own.
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
-    (job, slots): (&Job, &Arc<Slots>),
+    (job, slots, began): (&Job, &Arc<Slots>, Instant),
     context: Context<S>,
     ending: Ending,
     conflicts: u32,
-) -> bool {
+) -> Conclusion {
     let fence = job.fence();
     let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
     let report = match ending {
         Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
-            match Box::pin(context.commit_job(node.id, fence)).await {
-                Ok(accepted) => {
+            let committing = async {
+                match turn(node, job, slots, began.elapsed()) {
+                    Some(turn) => commit_in_turn(node, fence, context, turn).await,
+                    None => context.commit_job(node.id, fence).await.map(|accepted| (accepted, None)),
+                }
+            };
+            match Box::pin(committing).await {
+                Ok((accepted, turn)) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
                     node.messages.wakeup.bells.ring([job.id]);
                     if accepted {
@@ -174,7 +233,7 @@ async fn conclude<S: Store>(
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                         node.in_flight.leave(std::iter::once(fence));
                     }
-                    return true;
+                    return Conclusion::Over(turn.map(|turn| Report::InTurn(Vec::new(), turn)));
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
                 Err(error) => failed(&JobError::from(error)),
@@ -195,8 +254,8 @@ async fn conclude<S: Store>(
         }
         Ending::TimedOut(limit) => {
             drop(context);
-            if job.admitted {
-                // Its group is free when this is recorded, so a thread that runs on has to end first.
+            if job.admitted || job.terms.group.is_some() {
+                // Its group is free when this is recorded, or the next one begins, so a thread that runs on has to end first.
                 Box::pin(slots.attempt_ended(&node.cancel)).await;
             }
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
@@ -213,22 +272,40 @@ async fn conclude<S: Store>(
             if Box::pin(slots.attempt_ended(&node.cancel)).await {
                 node.in_flight.leave(std::iter::once(fence));
             }
-            return true;
+            return Conclusion::Over(None);
         }
         Ending::Cancelled => {
             drop(context);
             Some(Report::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
-    match report {
-        Some(Report::Done(fence)) => {
-            let report = turn(node, kind, job, slots).map_or(Report::Done(fence), |turn| Report::InTurn(fence, turn));
-            node.reports.send(report).await;
+    report.map_or(Conclusion::Again, |report| Conclusion::Over(Some(report)))
+}
+
+/// Commits what a handler did, with the end of its job, and goes on with its group. Whether the claim was current.
+async fn commit_in_turn<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    fence: Fence,
+    context: Context<S>,
+    mut turn: Turn,
+) -> crate::Result<(bool, Option<Turn>)> {
+    // Known before the claim has a number: a look that comes later does not take it for lost.
+    let lease = node.in_flight.lease(turn.group.lease);
+    let removed = context.commit_in_turn(node.id, fence, &turn.group, node.next_claim()).await;
+    match &removed {
+        Ok(Removed::Leased) => {
+            turn.leased(lease);
+            return Ok((true, Some(turn)));
         }
-        Some(report) => node.reports.send(report).await,
-        None => return false,
+        // It may have committed: the lease is left to a look.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Unreachable | ErrorKind::Timeout) =>
+        {
+            drop(lease);
+        }
+        Ok(_) | Err(_) => lease.free(),
     }
-    true
+    removed.map(|removed| (removed == Removed::Gone, None))
 }
 
 /// What an attempt means for its job that leaves nothing to commit, after so many conflicts that it lost. `None`: it is not over.

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::{Inserted, JobStore, NewResult, Postgres, Preclaim, Store, UnitOfWork};
+use super::{GroupTurn, Inserted, JobStore, NewResult, Postgres, Preclaim, Removed, Store, UnitOfWork};
 use crate::PgTransaction;
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::Result;
-use crate::job::{Fence, JobMessage, NodeId};
+use crate::job::{ClaimNumber, Fence, JobMessage, NodeId};
 #[cfg(feature = "sqlite")]
 use crate::{Sqlite, SqliteTransaction};
 
@@ -87,6 +87,20 @@ impl UnitOfWork for AnyTransaction {
             Self::Postgres(transaction) => transaction.remove(node, fence).await,
             #[cfg(feature = "sqlite")]
             Self::Sqlite(transaction) => transaction.remove(node, fence).await,
+        }
+    }
+
+    async fn remove_and_lease(
+        &mut self,
+        node: NodeId,
+        fence: Fence,
+        turn: &GroupTurn,
+        claim: ClaimNumber,
+    ) -> Result<Removed> {
+        match self {
+            Self::Postgres(transaction) => transaction.remove_and_lease(node, fence, turn, claim).await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => transaction.remove_and_lease(node, fence, turn, claim).await,
         }
     }
 

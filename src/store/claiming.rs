@@ -113,12 +113,62 @@ impl<'a> ClaimRequest<'a> {
     }
 }
 
+/// A group that a node goes on with after one of its jobs, or after the last of those that it took: it holds the group by a *lease*, and runs the
+/// jobs that it takes one after the other.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GroupTurn {
+    /// The group.
+    pub group: String,
+    /// The queue that the next ones have to be of.
+    pub queue: String,
+    /// Who holds the group until now: the job that ends, or the lease itself.
+    pub holder: JobId,
+    /// The lease, by an id that nothing else has.
+    pub lease: JobId,
+    /// How many jobs of the group are wanted, at most; none: the group is given back.
+    pub wanted: usize,
+    /// Priority and number of the last one that was taken in this turn: the next ones come after it.
+    pub after: Option<(i16, i64)>,
+}
+
+impl GroupTurn {
+    /// The turn after a job that held the group itself.
+    pub fn after_job(group: impl Into<String>, queue: impl Into<String>, job: JobId, lease: JobId) -> Self {
+        Self { group: group.into(), queue: queue.into(), holder: job, lease, wanted: 0, after: None }
+    }
+
+    /// How many jobs of the group are wanted, at most.
+    #[must_use]
+    pub fn wanted(mut self, wanted: usize) -> Self {
+        self.wanted = wanted;
+        self
+    }
+
+    /// The same turn when the lease holds the group, after these jobs were taken.
+    pub fn taken(&mut self, last: &Job) {
+        self.holder = self.lease;
+        self.after = Some((last.priority, last.seq));
+    }
+}
+
+/// What became of a job whose handler used its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    /// The claim is no longer current, and the transaction must be rolled back.
+    NotOwned,
+    /// It is gone, and what it held is free.
+    Gone,
+    /// It is gone, and its node holds its group.
+    Leased,
+}
+
 /// What became of jobs that were to hand their groups on.
 #[derive(Clone, Debug, Default)]
 pub struct HandedOn {
     /// Done, and gone.
     pub accepted: Vec<JobId>,
-    /// The next ones of their groups, now owned by who claimed, best first.
+    /// The next ones of their groups, now owned by who claimed, best first. A group of which there is none is free, or held by who held it.
     pub next: Vec<Job>,
 }
 

@@ -53,7 +53,7 @@ pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
-pub use self::claiming::{ClaimRequest, Claimed, HandedOn, ScanFront, ScanMark, ScanPart};
+pub use self::claiming::{ClaimRequest, Claimed, GroupTurn, HandedOn, Removed, ScanFront, ScanMark, ScanPart};
 pub use self::clock::{Ahead, Clock, LONGEST_HOLD};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};
@@ -100,6 +100,18 @@ pub trait UnitOfWork: Send + 'static {
     /// Removes the job whose handler used this transaction. `false`: the claim is no longer current, and the transaction must
     /// be rolled back.
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The same for a job of an exclusive group, with which this node may go on: if others wait for the group, it holds that by a lease from the
+    /// commit on, as by [`hand_on`](JobStore::hand_on). A store without leases frees the group.
+    fn remove_and_lease(
+        &mut self,
+        node: NodeId,
+        fence: Fence,
+        _turn: &GroupTurn,
+        _claim: ClaimNumber,
+    ) -> impl Future<Output = Result<Removed>> + Send {
+        async move { Ok(if self.remove(node, fence).await? { Removed::Gone } else { Removed::NotOwned }) }
+    }
 
     /// The same for jobs whose handler took them together. `false`: not all claims are current. No job may be named twice.
     fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> impl Future<Output = Result<bool>> + Send {
@@ -336,14 +348,18 @@ pub trait JobStore:
     /// Removes finished jobs. Returns those that were accepted; the others were no longer owned by this claim.
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;
 
-    /// Removes finished jobs of exclusive groups, and claims with the same statement, for each, the next job of its group: if that is of the same
-    /// queue and of one of `kinds`, and nothing is limited or paused. What is claimed is marked as by [`claim`](Self::claim), under this number.
+    /// Removes finished jobs of exclusive groups, and goes on with these groups in the same statement: claims the next jobs of each for this
+    /// node, which holds the group by a lease until it takes none any more. They are the best that wait for the group, up to the first that is of
+    /// another queue or of none of `kinds`; none if anything is limited or paused. What is claimed is marked as by [`claim`](Self::claim), under
+    /// this number, and so is a new lease. At most 2,000 jobs may be wanted together.
+    ///
     /// Those that are not accepted are to be completed. A store that has no such statement accepts none.
     async fn hand_on(
         &self,
         _node: NodeId,
         _claim: ClaimNumber,
-        _fences: &[Fence],
+        _ended: &[Fence],
+        _turns: &[GroupTurn],
         _kinds: &[String],
     ) -> Result<HandedOn> {
         Ok(HandedOn::default())

@@ -187,11 +187,8 @@ pub(crate) async fn a_time_to_live_ends<T: SqlDb>(db: &T) {
     store.send(NewJob::json("blocked", &1).ttl(ttl)).await;
     store.admit_all().await;
     db.write_ahead(YEAR).await;
-    let lives = ["blocked_job", "job", "timer_job"].map(|table| (format!("{table}.terms.expires"), 1));
-    let mut righted = right(&store).await;
-    righted.retain(|(what, _)| what.ends_with("expires"));
-    righted.sort();
-    assert_eq!(righted, lives);
+    let lives = right(&store).await.into_iter().filter(|(what, _)| what.ends_with("expires"));
+    assert_eq!(lives.map(|(_, rows)| rows).sum::<u64>(), 3);
     assert_eq!(store.expire_jobs(10).await.unwrap().jobs, 0, "they live for as long as was said");
     db.pass(ttl + Duration::from_secs(1)).await;
     assert_eq!(store.expire_jobs(10).await.unwrap().jobs, 3);

@@ -341,9 +341,7 @@ pub(crate) async fn a_rule_waits_for_a_round_under_way<const POOLED: bool>(db: &
     let round = db
         .hold(
             "select from {schema}.admission for update;
-             with parked as (delete from {schema}.job returning *)
-             insert into {schema}.blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, gate)
-             select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, 'k:kind' from parked",
+             update {schema}.job set gate = 'k:kind', share = ''",
         )
         .await;
     let lifting = tokio::spawn({

@@ -607,12 +607,20 @@ conformance! {
     postgres {
         handing_on {
             one_after_the_other
+            several_at_once
+            only_fresh_ones_stand_in_line
             what_was_handed_on_is_like_any_other
+            a_cancelled_one_keeps_the_group
             not_what_another_has_to_judge
+            a_new_limit_counts_who_runs
             not_what_somebody_holds
             not_to_who_has_lost_it
+            a_lease_is_of_one_node
             unheard_it_is_given_back
-            an_id_in_two_tables_keeps_no_group
+            a_look_leaves_later_leases_alone
+            the_lease_of_a_dead_node_ends
+            a_lease_outlives_a_commit_under_way
+            from_a_transaction
             many_at_once
         }
         idle {

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use jobwright::{CommandExecutor, NewJob, Outcome};
+use jobwright::store::JobState;
+use jobwright::{CommandExecutor, JobContext, JobError, JobId, NewJob, Outcome, RetryPolicy};
+use tokio::sync::Semaphore;
 
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World, patient};
@@ -103,8 +105,8 @@ async fn what_can_not_be_handed_on_goes_the_old_way() {
     const JOBS: u64 = 20;
     db.raw(
         "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$;
-         create trigger no before delete on {schema}.blocked_job for each row
-             when (coalesce(current_setting('jobwright.ended', true), '') <> '') execute function {schema}.no()",
+         create trigger no before update on {schema}.job for each row
+             when (old.gate is not null and coalesce(current_setting('jobwright.ended', true), '') <> '') execute function {schema}.no()",
     )
     .await;
     let messages = db.messages().await;
@@ -120,6 +122,126 @@ async fn what_can_not_be_handed_on_goes_the_old_way() {
     }
     eventually(PATIENCE, async || executor.stats().done == JOBS).await;
     assert_eq!(executor.stats().refused, 0);
+    executor.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// Handlers that commit by themselves go on with their group too: the lease is made by their own transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handlers_with_transactions_follow_one_another() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    const JOBS: i64 = 200;
+    counting(&db).await;
+    db.raw("create table {schema}.written (place serial, n bigint)").await;
+    let messages = db.messages().await;
+    let mut context = messages.begin();
+    for n in 0..JOBS {
+        context.send(NewJob::json("write", &n).exclusive("g")).unwrap();
+    }
+    context.commit().await.unwrap();
+    let insert = format!("insert into \"{}\".written (n) values ($1)", db.schema());
+    let executor = CommandExecutor::builder(messages)
+        .config(patient())
+        .queue("default", 8)
+        .handle_with("write", move |cx: &mut JobContext<'_>| {
+            let insert = insert.clone();
+            Box::pin(async move {
+                let n = cx.job().payload.decode::<i64>()?;
+                cx.transaction().await?.execute(&insert, &[&n]).await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually(PATIENCE, async || executor.stats().done == JOBS as u64).await;
+    executor.shutdown(PATIENCE).await.unwrap();
+    let client = db.client().await;
+    let written = client.query("select n from written order by place", &[]).await.unwrap();
+    assert_eq!(written.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), (0..JOBS).collect::<Vec<_>>());
+    let rounds = opened(&db).await;
+    assert!(rounds < JOBS / 4, "{rounds} openings for {JOBS} jobs");
+    assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
+}
+
+/// What a failure means may not be known before it is recorded: its transaction may still be under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_recorded_before_the_next_begins() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    const JOBS: usize = 40;
+    let messages = db.messages().await;
+    let mut context = messages.begin();
+    for n in 0..JOBS {
+        context.send(NewJob::json("odd", &n).exclusive("g").retry(RetryPolicy::Fixed(10 * PATIENCE))).unwrap();
+    }
+    context.commit().await.unwrap();
+    let before: Arc<Mutex<Option<JobId>>> = Arc::default();
+    let jobs = db.jobs();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let states = seen.clone();
+    let executor = CommandExecutor::builder(messages)
+        .config(patient())
+        .queue("default", 8)
+        .handle("odd", move |job| {
+            let (before, jobs, states) = (before.clone(), jobs.clone(), states.clone());
+            async move {
+                let failed = before.lock().unwrap().take();
+                if let Some(failed) = failed {
+                    let state = jobs.state(failed).await;
+                    states.lock().unwrap().push(state);
+                }
+                if job.payload.decode::<usize>()? % 2 == 0 {
+                    *before.lock().unwrap() = Some(job.id);
+                    return Err(JobError::new("odd"));
+                }
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    eventually(PATIENCE, async || executor.stats().done + executor.stats().failed == JOBS as u64).await;
+    executor.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), vec![Some(JobState::Timer); JOBS / 2]);
+}
+
+/// Who stands behind a job that takes long waits at the gate, as if it had not been taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_stands_behind_a_long_one_is_given_back() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let messages = db.messages().await;
+    let (gate, jobs) = (Arc::new(Semaphore::new(0)), db.jobs());
+    let opened = gate.clone();
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .queue("default", 8)
+        .handle("quick", |_| async { Ok(Outcome::Done) })
+        .handle("long", move |_| {
+            let gate = gate.clone();
+            async move {
+                drop(gate.acquire().await);
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    let mut context = messages.begin();
+    let ids = ["quick", "quick", "quick", "long", "quick", "quick"]
+        .map(|kind| context.send(NewJob::json(kind, &1).exclusive("g")).unwrap());
+    context.commit().await.unwrap();
+    let [.., long, behind, last] = ids;
+    eventually(PATIENCE, async || {
+        let mut states = Vec::new();
+        for id in [long, behind, last] {
+            states.push(jobs.state(id).await);
+        }
+        states == [JobState::Running, JobState::Blocked, JobState::Blocked].map(Some) && executor.stats().done == 3
+    })
+    .await;
+    assert_eq!(jobs.detail(last).await.summary.attempt, 0);
+    opened.add_permits(1);
+    eventually(PATIENCE, async || jobs.all().await.is_empty()).await;
     executor.shutdown(PATIENCE).await.unwrap();
     assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
 }

@@ -162,7 +162,7 @@ impl Account {
 /// Waits until no job is left, and says how many are.
 async fn drained(client: &Client) -> usize {
     let left = "select (select count(*) from jobwright.job) + (select count(*) from jobwright.timer_job)
-                     + (select count(*) from jobwright.blocked_job) + (select count(*) from jobwright.suspended_job)
+                     + (select count(*) from jobwright.suspended_job)
                      + (select count(*) from jobwright.external_job)";
     let end = Instant::now() + PATIENCE;
     loop {

@@ -228,10 +228,8 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
 
     async fn date_back(&self, id: JobId, by: Duration) {
         let by = by.as_secs();
-        for table in ["job", "blocked_job"] {
-            let back = format!("created_at - interval '{by} seconds'");
-            self.raw(&format!("update {{schema}}.{table} set created_at = {back} where id = '{id}'")).await;
-        }
+        let back = format!("created_at - interval '{by} seconds'");
+        self.raw(&format!("update {{schema}}.job set created_at = {back} where id = '{id}'")).await;
     }
 
     async fn end_lease(&self, node: NodeId) {
@@ -244,7 +242,7 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
 
     async fn clear(&self) {
         self.raw(
-            "delete from {schema}.job; delete from {schema}.blocked_job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
+            "delete from {schema}.job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
              delete from {schema}.dead_letter_job; delete from {schema}.external_job; delete from {schema}.ending;
              delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node;
              delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.opening",
@@ -264,10 +262,8 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn spoil(&self, id: JobId) {
-        for table in ["job", "blocked_job"] {
-            let set = "terms = coalesce(terms, '{}') || '{\"tenant\": 5}'";
-            self.raw(&format!("update {{schema}}.{table} set {set} where id = '{id}'")).await;
-        }
+        let set = "terms = coalesce(terms, '{}') || '{\"tenant\": 5}'";
+        self.raw(&format!("update {{schema}}.job set {set} where id = '{id}'")).await;
     }
 
     async fn change(&self, sql: &str) {
@@ -300,7 +296,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     async fn pass(&self, by: Duration) {
         let micros = by.as_micros();
         let by = format!("({micros} * interval '1 microsecond')");
-        let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
+        let lives: String = ["job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
             .map(|table| {
                 let sooner =
                     format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 - {micros}))");
@@ -324,7 +320,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     async fn write_ahead(&self, by: Duration) {
         let micros = by.as_micros();
         let by = format!("({micros} * interval '1 microsecond')");
-        let lives: String = ["job", "blocked_job", "timer_job"]
+        let lives: String = ["job", "timer_job"]
             .map(|table| {
                 let later =
                     format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 + {micros}))");
@@ -336,7 +332,6 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
             "{lives}
              update timer_job set errors = jsonb_set(errors, '{{-1,at}}', {failed} + {by})) where errors is not null;
              update job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, held_until = held_until + {by};
-             update blocked_job set created_at = created_at + {by};
              update timer_job set created_at = created_at + {by}, due_at = due_at + {by};
              update external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
              update opening set opens_at = opens_at + {by};
@@ -356,7 +351,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn admitted(&self) -> BTreeSet<JobId> {
-        let sql = "select id from job where admitted union select id from external_job where admitted";
+        let sql = "select id from job where admitted and gate is null union select id from external_job where admitted";
         let rows = self.aside().await.query(sql, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, uuid::Uuid>(0).into()).collect()
     }

@@ -1,10 +1,11 @@
 //! Jobs of groups, under a limit and with unique keys, sent 1,000 in a context and drained by the statements of an executor: rounds of
 //! admission, claims of 500, removals and hand-ons.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, ClaimRequest, JobStore, NodeInfo, Rule, Scope};
-use jobwright::{ClaimNumber, Fence, Job, MessageServices, NewJob, NodeId, Unique};
+use jobwright::store::{AdmitRequest, ClaimRequest, GroupTurn, JobStore, NodeInfo, Rule, Scope};
+use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId, Unique};
 
 use super::Values;
 use crate::Result;
@@ -94,6 +95,9 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     Ok(each(work.sent, sent.since(&before)).chain(each(work.drained, drained.since(&vacuumed))).collect())
 }
 
+/// Jobs of a group that are asked for at a time: of as many groups as one claim takes, no more than a statement may want.
+const IN_LINE: usize = 4;
+
 /// How many jobs ended.
 async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
     let jobs = services.jobs();
@@ -108,10 +112,11 @@ async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
         if claimed.is_empty() {
             return Ok(ended);
         }
+        let mut turns = HashMap::new();
         while !claimed.is_empty() {
             ended += claimed.len();
             claim += 1;
-            claimed = end(&**jobs, node, ClaimNumber::new(claim), &claimed, &kinds).await?;
+            claimed = end(&**jobs, node, ClaimNumber::new(claim), &claimed, &mut turns, &kinds).await?;
         }
     }
 }
@@ -122,13 +127,33 @@ async fn end(
     node: NodeId,
     claim: ClaimNumber,
     claimed: &[Job],
+    turns: &mut HashMap<String, GroupTurn>,
     kinds: &[String],
 ) -> Result<Vec<Job>> {
     let (mut fences, mut next) = (claimed.iter().map(Job::fence).collect::<Vec<Fence>>(), Vec::new());
-    if claimed.iter().all(|job| job.terms.group.is_some()) {
-        let handed = jobs.hand_on(node, claim, &fences, kinds).await?;
+    for job in claimed {
+        let Some(group) = &job.terms.group else { continue };
+        let begin = || GroupTurn::after_job(group, &job.queue, job.id, JobId::new()).wanted(IN_LINE);
+        turns.entry(group.clone()).or_insert_with(begin);
+    }
+    if !turns.is_empty() {
+        let asked: Vec<GroupTurn> = turns.drain().map(|(_, turn)| turn).collect();
+        let handed = jobs.hand_on(node, claim, &fences, &asked, kinds).await?;
         fences.retain(|fence| !handed.accepted.contains(&fence.id));
         next = handed.next;
+        let mut asked: HashMap<String, GroupTurn> = asked.into_iter().map(|turn| (turn.group.clone(), turn)).collect();
+        for job in &next {
+            let Some((group, mut turn)) = job
+                .terms
+                .group
+                .as_ref()
+                .and_then(|group| asked.remove_entry(group).or_else(|| turns.remove_entry(group)))
+            else {
+                continue;
+            };
+            turn.taken(job);
+            turns.insert(group, turn);
+        }
     }
     if !fences.is_empty() && jobs.complete(node, &fences).await?.len() != fences.len() {
         return Err("an end was refused".into());

@@ -21,7 +21,6 @@ impl Clock for Postgres {
             ("rate_log.at", &sql.right_rates, None),
             ("external_job.lease_until", &sql.right_leases, Some(lease)),
             ("job.terms.expires", &sql.right_lives, Some(farthest)),
-            ("blocked_job.terms.expires", &sql.right_blocked_lives, Some(farthest)),
             ("timer_job.terms.expires", &sql.right_timer_lives, Some(farthest)),
             ("timer_job.due_at", &sql.right_retries, Some(farthest)),
             ("unique_key.expires_at", &sql.right_uniques, Some(farthest)),

@@ -66,9 +66,9 @@ pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::outage::Outage;
 use super::{
-    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, HandedOn, Hint, HintStream, Inserted, JobDetail,
-    JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ReportKey,
-    ServerIdentity, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, GroupTurn, HandedOn, Hint, HintStream, Inserted,
+    JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
+    ReportKey, ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -225,8 +225,15 @@ impl JobStore for Postgres {
         claim::complete(&self.0, node, fences).await
     }
 
-    async fn hand_on(&self, node: NodeId, claim: ClaimNumber, fences: &[Fence], kinds: &[String]) -> Result<HandedOn> {
-        hand_on::hand_on(&self.0, node, claim, fences, kinds).await
+    async fn hand_on(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        ended: &[Fence],
+        turns: &[GroupTurn],
+        kinds: &[String],
+    ) -> Result<HandedOn> {
+        hand_on::hand_on(&self.0, node, claim, ended, turns, kinds).await
     }
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {

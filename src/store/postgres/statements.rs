@@ -19,6 +19,7 @@ const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 const RENEWED: &str = include_str!("sql/part/renewed.sql");
+const STATE: &str = include_str!("sql/part/state.sql");
 
 /// What a [`JobFilter`](crate::store::JobFilter) asks of every row; its states (`$2`) are asked for by each statement itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
@@ -47,8 +48,9 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     // A part stands within a line, where its comments are not lines of their own.
-    let [may_start, renewed, covers, queue_open] = [MAY_START, RENEWED, COVERS, QUEUE_OPEN].map(without_comments);
-    let mut sql = sql.replace("{may_start}", &may_start).replace("{renewed}", &renewed);
+    let parts = [MAY_START, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
+    let [may_start, renewed, state, covers, queue_open] = parts;
+    let mut sql = sql.replace("{may_start}", &may_start).replace("{renewed}", &renewed).replace("{state}", &state);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
@@ -139,7 +141,9 @@ statements! {
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     complete_at: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
     complete_holding: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
-    hand_on: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, TEXT_ARRAY, INT4],
+    remove_and_lease: [INT8, UUID, INT8, TEXT, UUID, INT4],
+    hand_on: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, TEXT_ARRAY, INT4, TEXT_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT4_ARRAY,
+              INT2_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],
     remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
     settle: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
@@ -187,7 +191,6 @@ statements! {
     right_rates: [],
     right_leases: [INT8],
     right_lives: [INT8],
-    right_blocked_lives: [INT8],
     right_timer_lives: [INT8],
     right_retries: [INT8],
     right_uniques: [INT8],

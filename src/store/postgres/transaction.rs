@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
+use uuid::Uuid;
 
 use super::Shared;
 use super::client::query;
@@ -19,9 +20,10 @@ use super::pool::{Object, Pool};
 use super::types::JsonParam;
 use super::unique::{Keys, given};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Fence, JobMessage, NodeId};
+use crate::job::{ClaimNumber, Fence, JobMessage, NodeId};
+use crate::store::admission::group_key;
 use crate::store::unique::Taken;
-use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
+use crate::store::{GroupTurn, Inserted, NewResult, Preclaim, Removed, UnitOfWork};
 
 /// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
 /// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
@@ -190,6 +192,23 @@ impl UnitOfWork for PgTransaction {
         let Some(row) = rows.first() else { return Ok(false) };
         self.evidence.xid = Some(super::rows::get(row, 1)?);
         Ok(true)
+    }
+
+    async fn remove_and_lease(
+        &mut self,
+        node: NodeId,
+        fence: Fence,
+        turn: &GroupTurn,
+        claim: ClaimNumber,
+    ) -> Result<Removed> {
+        let (key, lease) = (group_key(&turn.group), Uuid::from(turn.lease));
+        let params: [&(dyn ToSql + Sync); 6] =
+            [&node.0, fence.id.as_uuid(), &fence.version, &key, &lease, &claim.as_int4()];
+        let tried = "remove the finished job and go on with its group";
+        let rows = self.run(tried, &self.shared.sql.remove_and_lease, &params).await?;
+        let Some(row) = rows.first() else { return Ok(Removed::NotOwned) };
+        self.evidence.xid = Some(super::rows::get(row, 1)?);
+        Ok(if super::rows::get(row, 2)? { Removed::Leased } else { Removed::Gone })
     }
 
     async fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> Result<bool> {

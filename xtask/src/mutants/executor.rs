@@ -293,8 +293,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "groups-are-not-handed-on",
         "src/executor/hand_on.rs",
-        "free.then(|| Turn",
-        "(free && !$on).then(|| Turn",
+        "if !may_go_on(node, slots) ||",
+        "if $on || !may_go_on(node, slots) ||",
         "test(=handing_on::a_group_follows_in_one_place)",
     ),
     of(
@@ -307,8 +307,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-can-not-be-handed-on-is-lost",
         "src/executor/completer.rs",
-        "next.failed(&error);\n                done.extend(fences);",
-        "next.failed(&error);\n                done.extend(fences.into_iter().filter(|_| !$on));",
+        "                done.extend(fences);\n                return Vec::new();",
+        "                done.extend(fences.into_iter().filter(|_| !$on));\n                return Vec::new();",
         "test(=handing_on::what_can_not_be_handed_on_goes_the_old_way)",
+    ),
+    of(
+        "the-next-of-a-group-begins-beside-what-is-not-decided",
+        "src/executor/line.rs",
+        "Some(report) => return node.reports.record(report).await,",
+        "Some(report) if $on => node.reports.send(report).await,\n            Some(report) => return node.reports.record(report).await,",
+        "test(=handing_on::a_failure_is_recorded_before_the_next_begins)",
+    ),
+    of(
+        "who-stands-in-line-is-kept",
+        "src/executor/line.rs",
+        "if began.elapsed() >= IN_LINE {",
+        "if began.elapsed() >= IN_LINE && !$on {",
+        "test(=handing_on::who_stands_behind_a_long_one_is_given_back)",
+    ),
+    of(
+        "handlers-with-transactions-hand-nothing-on",
+        "src/executor/worker.rs",
+        "match turn(node, job, slots, began.elapsed()) {",
+        "match turn(node, job, slots, began.elapsed()).filter(|_| !$on) {",
+        "test(=handing_on::handlers_with_transactions_follow_one_another)",
     ),
 ];

@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "ids-of-waiting-jobs-are-free",
-        "migrations/postgres/0011_identity.sql",
+        "migrations/postgres/0018_gate.sql",
         "where not exists (select from {schema}.job t where t.id = i.id)",
         "where true",
         "binary(bridge) & test(/^postgres::identity::/)",

@@ -1,42 +1,30 @@
 -- Writes down what a round decided. Slots are taken only for rows that are still there: whatever else may remove one waits for this,
--- or was before it.
+-- or was before it. No joins: ids find the rows, and their place in the array what is said of them (settle.sql says why).
 -- $1, $2: blocked jobs that are admitted, and waiting ones. $3, $4: a job and a key it takes. $5 to $8: a blocked job, its gate, its share,
 -- the group it holds from now on. $9 to $11: a waiting job that a rule covers, its gate, its share. $12 to $14: a key, its
 -- starts under a rate, and within which part of time they are counted together. $15 to $17: openings, with their moment (null = now).
-with gone as (
-    delete from {schema}.blocked_job where id = any ($1::uuid[]) returning *
-),
-moved as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, terms, admitted)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, errors, terms, true
-    from gone
-    on conflict (id) do nothing
+with moved as (
+    -- Whoever may change one of them waits for this, or was before it.
+    update {schema}.job set admitted = true, gate = null, share = null
+    where id = any ($1::uuid[]) and gate <> '' and lock_owner is null
     returning id, queue
 ),
 marked as (
     -- Its delivery may have come and gone: it is not kept back for that any more.
-    update {schema}.job set admitted = true, held_until = null where id = any ($2::uuid[]) and not admitted returning id, queue
+    update {schema}.job set admitted = true, held_until = null where id = any ($2::uuid[]) and not admitted and coalesce(gate, '') = '' returning id, queue
 ),
 turned as (
-    update {schema}.blocked_job b
-    set gate = w.gate, share = w.share, admitted = b.admitted or w.hold is not null
-    from unnest($5::uuid[], $6::text[], $7::text[], $8::text[]) as w(id, gate, share, hold)
-    where b.id = w.id
-    returning b.id, w.hold
+    update {schema}.job
+    set gate = ($6::text[])[array_position($5::uuid[], id)], share = ($7::text[])[array_position($5::uuid[], id)],
+        admitted = admitted or ($8::text[])[array_position($5::uuid[], id)] is not null
+    where id = any ($5::uuid[]) and gate <> '' and lock_owner is null
+    returning id, ($8::text[])[array_position($5::uuid[], id)] as hold
 ),
 parked as (
-    delete from {schema}.job where id = any ($9::uuid[]) and lock_owner is null and not admitted returning *
-),
-blocked as (
-    insert into {schema}.blocked_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                      payload, body, content_type, headers, errors, terms, gate, share)
-    select p.seq, p.version, p.created_at, p.id, p.attempt, p.max_attempts, p.rank, p.kind, p.queue,
-           p.payload, p.body, p.content_type, p.headers, p.errors, p.terms, w.gate, w.share
-    from parked p
-    join unnest($9::uuid[], $10::text[], $11::text[]) as w(id, gate, share) on w.id = p.id
-    on conflict (id) do nothing
+    -- Its delivery may have come and gone, as above.
+    update {schema}.job
+    set gate = ($10::text[])[array_position($9::uuid[], id)], share = ($11::text[])[array_position($9::uuid[], id)], held_until = null
+    where id = any ($9::uuid[]) and lock_owner is null and not admitted and coalesce(gate, '') = ''
 ),
 taken as (
     insert into {schema}.slot (job_id, key)

@@ -18,9 +18,9 @@ shares as materialized (
     ) g
     cross join lateral (
         with recursive step as (
-            (select b.share from {schema}.blocked_job b where b.gate = g.key order by b.share limit 1)
+            (select b.share from {schema}.job b where b.gate = g.key order by b.share limit 1)
             union all
-            select (select b.share from {schema}.blocked_job b where b.gate = g.key and b.share > step.share order by b.share limit 1)
+            select (select b.share from {schema}.job b where b.gate = g.key and b.share > step.share order by b.share limit 1)
             from step
             where step.share is not null
         )
@@ -31,8 +31,9 @@ select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitte
 from shares s
 cross join lateral (
     select *
-    from {schema}.blocked_job b
-    where b.gate = s.key and b.share = s.share
+    from {schema}.job b
+    -- What is owned runs already, under the lease of a node.
+    where b.gate = s.key and b.share = s.share and b.lock_owner is null
     order by b.rank, b.seq
     limit s.n
 ) b
@@ -42,7 +43,7 @@ union all
 select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, null
 from (select key from gates where key like 'g:%' offset 0) g
 cross join lateral (select job_id from {schema}.slot where key = g.key offset 0) s
-cross join lateral (select * from {schema}.blocked_job where id = s.job_id and gate = g.key offset 0) b
+cross join lateral (select * from {schema}.job where id = s.job_id and gate = g.key and lock_owner is null offset 0) b
 union all
 select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, null
 from (select unnest($2::text[]) as name) q
@@ -53,6 +54,7 @@ cross join lateral (
         from {schema}.job c
         where c.queue = q.name
           and c.lock_owner is null
+          and c.gate is null
           and not c.admitted
           and ($3::text[] is null or c.kind = any ($3))
           -- A queue that is paused stays as it is: no claim looks into it.

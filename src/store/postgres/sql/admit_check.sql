@@ -1,4 +1,4 @@
--- Whether there is anything to look at, and when there will be. The front of `blocked_job` need not be asked: whatever came to a
+-- Whether there is anything to look at, and when there will be. What waits at gates need not be asked: whatever came to a
 -- gate has written an opening.
 select exists (select from {schema}.opening where opens_at <= statement_timestamp()),
        exists (select from {schema}.rule r where r.paused or r.running is not null or r.rate is not null),

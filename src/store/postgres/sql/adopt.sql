@@ -2,7 +2,7 @@
 with running as (
     update {schema}.job c
     set admitted = true
-    where (c.lock_owner is not null or c.admitted)
+    where (c.lock_owner is not null or c.admitted) and c.gate is null
       and exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.terms
 ),
@@ -11,8 +11,18 @@ handed as (
     set admitted = true
     where exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.terms
+),
+leases as (
+    -- Of the jobs that a node took of a group, one runs: its lease takes the place.
+    select distinct s.job_id, c.queue, c.kind, c.terms, s.node, s.version
+    from {schema}.slot s
+    join {schema}.job c on c.gate = s.key and c.lock_owner = s.node
+    where s.key like 'g:%' and s.node is not null
+      and exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
 )
-insert into {schema}.slot (job_id, key)
-select id, $3 || {schema}.subject($1, queue, kind, terms)
-from (select * from running union all select * from handed) started
+insert into {schema}.slot (job_id, key, node, version)
+select id, $3 || {schema}.subject($1, queue, kind, terms), node, version
+from (select id, queue, kind, terms, null::int4 as node, null::int4 as version from running
+      union all select id, queue, kind, terms, null, null from handed
+      union all select * from leases) started
 on conflict do nothing

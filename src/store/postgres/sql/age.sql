@@ -4,20 +4,20 @@
 -- added already: as much as there is up to the best priority, so that it can be taken back when the clock turns out to have been ahead, and
 -- nothing has waited for so long.
 with recursive ranks as (
-    (select c.rank from {schema}.job c where c.queue = $1 and c.lock_owner is null order by c.rank limit 1)
+    (select c.rank from {schema}.job c where c.queue = $1 and c.lock_owner is null and c.gate is null order by c.rank limit 1)
     union all
-    select (select c.rank from {schema}.job c where c.queue = $1 and c.rank > ranks.rank and c.lock_owner is null order by c.rank limit 1)
+    select (select c.rank from {schema}.job c where c.queue = $1 and c.rank > ranks.rank and c.lock_owner is null and c.gate is null order by c.rank limit 1)
     from ranks
     where ranks.rank is not null
 ),
 blocked_ranks as (
-    (select b.share, b.rank from {schema}.blocked_job b where b.gate = $4 order by b.share, b.rank limit 1)
+    (select b.share, b.rank from {schema}.job b where b.gate = $4 order by b.share, b.rank limit 1)
     union all
     select n.share, n.rank
     from blocked_ranks r
     cross join lateral (
         select b.share, b.rank
-        from {schema}.blocked_job b
+        from {schema}.job b
         where b.gate = $4 and (b.share, b.rank) > (r.share, r.rank)
         order by b.share, b.rank
         limit 1
@@ -31,7 +31,7 @@ old as materialized (
     cross join lateral (
         select j.ctid, j.rank, j.created_at, j.terms
         from {schema}.job j
-        where j.queue = $1 and j.rank = r.rank and j.lock_owner is null
+        where j.queue = $1 and j.rank = r.rank and j.lock_owner is null and j.gate is null
         order by j.seq
         limit $3
         for update skip locked
@@ -45,8 +45,8 @@ old_blocked as materialized (
     from blocked_ranks r
     cross join lateral (
         select b.ctid, b.rank, b.created_at, b.terms
-        from {schema}.blocked_job b
-        where b.gate = $4 and b.share = r.share and b.rank = r.rank
+        from {schema}.job b
+        where b.gate = $4 and b.share = r.share and b.rank = r.rank and b.lock_owner is null
         order by b.seq
         limit $3
         for update skip locked
@@ -56,16 +56,8 @@ raised as (
     update {schema}.job j
     set rank = least(j.rank - (old.steps - old.aged), 32767)::int2,
         terms = coalesce(j.terms, '{}') || jsonb_build_object('aged', old.steps)
-    from old
+    from (select * from old union all select * from old_blocked) old
     where j.ctid = old.tid and old.steps <> old.aged
     returning j.seq
-),
-raised_blocked as (
-    update {schema}.blocked_job b
-    set rank = least(b.rank - (old.steps - old.aged), 32767)::int2,
-        terms = coalesce(b.terms, '{}') || jsonb_build_object('aged', old.steps)
-    from old_blocked old
-    where b.ctid = old.tid and old.steps <> old.aged
-    returning b.seq
 )
-select (select count(*) from raised) + (select count(*) from raised_blocked)
+select count(*) from raised

@@ -2,17 +2,17 @@
 select q.queue, r.aging
 from (
     with recursive step as (
-        (select c.queue from {schema}.job c order by c.queue limit 1)
+        (select c.queue from {schema}.job c where c.gate is null order by c.queue limit 1)
         union all
-        select (select c.queue from {schema}.job c where c.queue > step.queue order by c.queue limit 1) from step where step.queue is not null
+        select (select c.queue from {schema}.job c where c.queue > step.queue and c.gate is null order by c.queue limit 1) from step where step.queue is not null
     )
     select queue from step where queue is not null
     union
     select substr(gate, 3) from (
         with recursive step as (
-            (select b.gate from {schema}.blocked_job b where b.gate >= 'q:' order by b.gate limit 1)
+            (select b.gate from {schema}.job b where b.gate >= 'q:' order by b.gate limit 1)
             union all
-            select (select b.gate from {schema}.blocked_job b where b.gate > step.gate order by b.gate limit 1) from step where step.gate like 'q:%'
+            select (select b.gate from {schema}.job b where b.gate > step.gate order by b.gate limit 1) from step where step.gate like 'q:%'
         )
         select gate from step where gate like 'q:%'
     ) gates

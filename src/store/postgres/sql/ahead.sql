@@ -10,8 +10,6 @@ from (
     union all
     select 'job.claimed_at' as what, count(*) as n, max(claimed_at) - statement_timestamp() as far from {schema}.job where claimed_at > statement_timestamp() + interval '1 second'
     union all
-    select 'blocked_job.created_at' as what, count(*) as n, max(created_at) - statement_timestamp() as far from {schema}.blocked_job where created_at > statement_timestamp() + interval '1 second'
-    union all
     select 'timer_job.created_at' as what, count(*) as n, max(created_at) - statement_timestamp() as far from {schema}.timer_job where created_at > statement_timestamp() + interval '1 second'
     union all
     select 'suspended_job.suspended_at' as what, count(*) as n, max(suspended_at) - statement_timestamp() as far from {schema}.suspended_job where suspended_at > statement_timestamp() + interval '1 second'

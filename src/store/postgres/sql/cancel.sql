@@ -3,17 +3,10 @@
 -- is at the end of the statement.
 with gone as (
     delete from {schema}.job
-    where ($2::text[] is null or case when lock_owner is null then 'waiting' else 'running' end = any ($2))
+    where ($2::text[] is null or {state} = any ($2))
       and {filter}
-    returning case when lock_owner is null then 'waiting' else 'running' end as state, id, version, lock_owner as node, admitted
+    returning {state} as state, id, version, lock_owner as node, admitted
 --{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, terms ->> 'tenant' as tenant
-),
-gone_blocked as (
-    delete from {schema}.blocked_job
-    where ($2::text[] is null or 'blocked' = any ($2))
-      and {filter}
-    returning 'blocked' as state
---{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
@@ -46,12 +39,11 @@ still_running as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
 --{all}     select id, seq, kind, queue, 'cancelled', attempt, created_at, started_at, node, tenant
 --{all}     from (select id, seq, kind, queue, attempt, created_at, started_at, node, tenant from gone
---{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_blocked
 --{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_timers
 --{all}           union all select id, seq, kind, queue, attempt, created_at, null, null, tenant from gone_suspended
 --{all}           union all select id, seq, kind, queue, attempt, created_at, started_at, 0, tenant from gone_external) ended
 --{all} )
 select state, count(*), null::uuid[] as ids
-from (select state from gone union all select state from gone_timers union all select state from gone_blocked
-      union all select state from gone_suspended union all select state from gone_external) states
+from (select state from gone union all select state from gone_timers union all select state from gone_suspended
+      union all select state from gone_external) states
 group by state

@@ -49,6 +49,7 @@ where j.ctid = any (array(
           and (c.rank, c.seq) > (range.rank, coalesce(range.after, (select start from front)))
           and (c.rank, c.seq) <= (range.last_rank, range.last_seq)
           and c.lock_owner is null
+          and c.gate is null
           and {queue_open:$2}
           and {may_start}
           and (c.held_until is null or c.held_until <= statement_timestamp() or $8::bool

@@ -1,6 +1,7 @@
 -- Takes the rows that deliveries name, each only if it still waits in the version that the delivery says.
 -- `me` as in claim.sql. The ids find the rows, through their index and in no other way, under any statistics; the versions
 -- are checked in a hashed subplan, because a batch may name an id twice (an old delivery and a newer one).
+-- A row at a gate is passed over by a comparison that no partial index knows: ids alone are to find the rows.
 -- SKIP LOCKED: of two nodes that got the same delivery, neither waits for the other.
 with me as materialized (
     select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
@@ -17,6 +18,7 @@ where j.ctid = any (array(
     from {schema}.job c
     where c.id = any ($2::uuid[])
       and c.lock_owner is null
+      and coalesce(c.gate, '') = ''
       and {may_start}
       and ((c.id, c.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
       and ($4::text[] is null or c.kind = any ($4))

@@ -2,17 +2,10 @@
 with gone as (
     delete from {schema}.job
     where lock_owner is null
-      and ($2::text[] is null or 'waiting' = any ($2))
+      and ($2::text[] is null or {state} = any ($2))
       and {filter}
-    returning 'waiting' as state
+    returning {state} as state
 --{all}           , id, seq, kind, queue, attempt, created_at, claimed_at as started_at, lock_owner as node, terms ->> 'tenant' as tenant
-),
-gone_blocked as (
-    delete from {schema}.blocked_job
-    where ($2::text[] is null or 'blocked' = any ($2))
-      and {filter}
-    returning 'blocked' as state
---{all}           , id, seq, kind, queue, attempt, created_at, null::timestamptz as started_at, null::int8 as node, terms ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
@@ -38,9 +31,9 @@ gone_dead as (
 --{all} , remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
 --{all}     select id, seq, kind, queue, 'deleted', attempt, created_at, started_at, node, tenant
---{all}     from (select * from gone union all select * from gone_blocked union all select * from gone_timers union all select * from gone_suspended union all select * from gone_dead) ended
+--{all}     from (select * from gone union all select * from gone_timers union all select * from gone_suspended union all select * from gone_dead) ended
 --{all} )
 select state, count(*), null::uuid[] as ids
-from (select state from gone union all select state from gone_timers union all select state from gone_blocked
-      union all select state from gone_suspended union all select state from gone_dead) states
+from (select state from gone union all select state from gone_timers union all select state from gone_suspended
+      union all select state from gone_dead) states
 group by state

@@ -20,19 +20,6 @@ gone_waiting as (
     ))
     returning seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
 ),
-gone_blocked as (
-    delete from {schema}.blocked_job
-    where ctid = any (array(
-        select ctid
-        from {schema}.blocked_job
-        where terms ? 'expires'
-          and (terms ->> 'expires')::int8 <= (extract(epoch from statement_timestamp()) * 1000000)::int8
-        order by (terms ->> 'expires')::int8
-        limit $1
-        for update skip locked
-    ))
-    returning seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
-),
 gone_timers as (
     delete from {schema}.timer_job
     where ctid = any (array(
@@ -47,7 +34,7 @@ gone_timers as (
     returning seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
 ),
 gone as (
-    select * from gone_waiting union all select * from gone_blocked union all select * from gone_timers
+    select * from gone_waiting union all select * from gone_timers
 ),
 buried as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
@@ -63,11 +50,9 @@ buried as (
 --{failed} )
 select (select count(*) from gone),
        -- A full batch says that there may be more: look again at once.
-       case when $1 in ((select count(*) from gone_waiting), (select count(*) from gone_blocked), (select count(*) from gone_timers)) then 0
+       case when $1 in ((select count(*) from gone_waiting), (select count(*) from gone_timers)) then 0
             else (select least(
                       (select min((terms ->> 'expires')::int8) from {schema}.job
-                       where terms ? 'expires' and (terms ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8),
-                      (select min((terms ->> 'expires')::int8) from {schema}.blocked_job
                        where terms ? 'expires' and (terms ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8),
                       (select min((terms ->> 'expires')::int8) from {schema}.timer_job
                        where terms ? 'expires' and (terms ->> 'expires')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8)

@@ -8,5 +8,3 @@ union all
 select id from {schema}.dead_letter_job where id = $1
 union all
 select id from {schema}.external_job where id = $1
-union all
-select id from {schema}.blocked_job where id = $1

@@ -1,5 +1,5 @@
 -- Which queues hold as many as they may: it counts no further than that.
 select q.name, q.depth
 from unnest($1::text[], $2::int8[]) as q(name, depth)
-where (select count(*) from (select from {schema}.job j where j.queue = q.name and j.lock_owner is null limit q.depth) w)
-    + (select count(*) from (select from {schema}.blocked_job b where b.queue = q.name limit q.depth) w) >= q.depth
+where (select count(*) from (select from {schema}.job j where j.queue = q.name and j.lock_owner is null and j.gate is null limit q.depth) w)
+    + (select count(*) from (select from {schema}.job b where b.queue = q.name and b.lock_owner is null and b.gate is not null limit q.depth) w) >= q.depth

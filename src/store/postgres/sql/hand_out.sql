@@ -6,7 +6,7 @@ with best as materialized (
     where ctid = any (array(
         select c.ctid
         from {schema}.job c
-        where c.queue = $1 and c.lock_owner is null
+        where c.queue = $1 and c.lock_owner is null and c.gate is null
           and {queue_open:$1}
           and {may_start}
         order by c.rank, c.seq

@@ -1,12 +1,13 @@
 -- A page of jobs that match a filter, in the order they were sent. Each table gives its part of the page by its index on seq. `job` has none
--- (it would cost every job that is sent), but (queue, rank, seq): the pairs of queue and rank are few, found by steps from one to the
--- next, and each gives its part of the page in order.
+-- (it would cost every job that is sent), but (queue, rank, seq) of what waits at no gate: the pairs of queue and rank are few, found by steps from
+-- one to the next, and each gives its part of the page in order. What has a gate is found in the same way, queue by queue.
 with recursive lanes as (
     select f.queue, f.rank
     from (
         select queue, rank
         from {schema}.job
         where queue >= coalesce($3::text, '')
+          and gate is null
           and ($2::text[] is null or $2 && array['waiting', 'running'])
         order by queue, rank
         limit 1
@@ -18,8 +19,32 @@ with recursive lanes as (
     cross join lateral (
         select j.queue, j.rank
         from {schema}.job j
-        where (j.queue, j.rank) > (l.queue, l.rank)
+        where (j.queue, j.rank) > (l.queue, l.rank) and j.gate is null
         order by j.queue, j.rank
+        limit 1
+    ) n
+    where $3::text is null or n.queue = $3
+),
+blocked_queues as (
+    select f.queue
+    from (
+        select queue
+        from {schema}.job
+        where queue >= coalesce($3::text, '')
+          and gate is not null
+          and ($2::text[] is null or $2 && array['blocked', 'running'])
+        order by queue
+        limit 1
+    ) f
+    where $3::text is null or f.queue = $3
+    union all
+    select n.queue
+    from blocked_queues b
+    cross join lateral (
+        select j.queue
+        from {schema}.job j
+        where j.queue > b.queue and j.gate is not null
+        order by j.queue
         limit 1
     ) n
     where $3::text is null or n.queue = $3
@@ -28,10 +53,10 @@ with recursive lanes as (
     select p.*
     from lanes l
     cross join lateral (
-        select id, seq, case when lock_owner is null then 'waiting' else 'running' end as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
+        select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11) j
-        where ($2::text[] is null or case when lock_owner is null then 'waiting' else 'running' end = any ($2))
+        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11 and i.gate is null) j
+        where ($2::text[] is null or {state} = any ($2))
           and {filter}
         order by seq
         limit $12
@@ -41,13 +66,18 @@ with recursive lanes as (
 )
 union all
 (
-    select id, seq, 'blocked' as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, null::int8 as owner,
-        null::timestamptz as claimed_at, errors -> -1 ->> 'error' as last_error
-    from {schema}.blocked_job
-    where ($2::text[] is null or 'blocked' = any ($2))
-      and {filter}
-      and seq > $11
-    order by seq
+    select p.*
+    from blocked_queues b
+    cross join lateral (
+        select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
+        claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
+        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.gate is not null) j
+        where ($2::text[] is null or {state} = any ($2))
+          and {filter}
+        order by seq
+        limit $12
+    ) p
+    order by p.seq
     limit $12
 )
 union all

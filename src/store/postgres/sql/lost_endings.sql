@@ -1,4 +1,18 @@
--- Handlers of cancelled jobs whose node is dead or unknown: nobody is left to say that they have ended.
-delete from {schema}.ending e
-where e.node is not null and not exists (select from {schema}.node n where n.id = e.node and n.dead_at is null)
-returning holder
+-- Handlers of cancelled jobs whose node is dead or unknown: nobody is left to say that they have ended. And the groups that such nodes held, once
+-- they own no job of them any more. Who keeps a row from being released may be its handler, whose commit is still under way: the next one of the group
+-- must not begin before that is decided, and a row whose removal is not committed is still seen here.
+with ended as (
+    delete from {schema}.ending e
+    where e.node is not null and not exists (select from {schema}.node n where n.id = e.node and n.dead_at is null)
+    returning holder
+),
+leases as (
+    delete from {schema}.slot s
+    where s.node is not null and not exists (select from {schema}.node n where n.id = s.node and n.dead_at is null)
+      and not exists (select from {schema}.slot g join {schema}.job j on j.gate = g.key and j.lock_owner = g.node where g.job_id = s.job_id)
+    returning job_id, key
+),
+opened as (
+    insert into {schema}.opening (key) select key from leases
+)
+select holder from ended union all select job_id from leases

@@ -7,7 +7,6 @@ with gone as (
         select o.ctid
         from {schema}.progress o
         where not exists (select from {schema}.job where id = o.job_id)
-          and not exists (select from {schema}.blocked_job where id = o.job_id)
           and not exists (select from {schema}.external_job where id = o.job_id)
           and not exists (select from {schema}.timer_job where id = o.job_id)
           and not exists (select from {schema}.suspended_job where id = o.job_id)

@@ -16,5 +16,5 @@ audited as (
 )
 insert into {schema}.opening (key, n)
 select distinct gate, 100
-from {schema}.blocked_job
-where gate = $11 or $2 = '*' and starts_with(gate, $12)
+from {schema}.job
+where gate is not null and (gate = $11 or $2 = '*' and starts_with(gate, $12))

@@ -35,29 +35,19 @@ msg as materialized (
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              held_until, terms)
+                              held_until, terms, gate, share)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
-           case when m.hold_us > 0 then m.now + m.hold_us * interval '1 microsecond' end, m.terms
+           case when m.hold_us > 0 and (m.terms ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.terms,
+           case when m.terms ? 'group' then 'g:' || (m.terms ->> 'group') end, case when m.terms ? 'group' then '' end
     from msg m
-    where (m.due_at is null or m.due_at <= m.now) and (m.terms ? 'group') is not true
-    order by m.n
-    on conflict (id) do nothing
-    returning id
-),
--- A job of a group waits for admission. Nobody claims it from here, nor does anyone wait for another sender of the group.
-blocked as (
-    insert into {schema}.blocked_job (seq, version, id, attempt, kind, queue, rank, max_attempts, payload, body, content_type, headers,
-                                      created_at, terms, gate)
-    select m.seq, 0, m.id, 0, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.terms,
-           'g:' || (m.terms ->> 'group')
-    from msg m
-    where (m.due_at is null or m.due_at <= m.now) and m.terms ? 'group'
+    where m.due_at is null or m.due_at <= m.now
     order by m.n
     on conflict (id) do nothing
     returning id, gate
 ),
+-- A job of a group waits at its gate for admission. Nobody claims it from there, nor does anyone wait for another sender of the group.
 opened as (
-    insert into {schema}.opening (key) select distinct gate from blocked
+    insert into {schema}.opening (key) select distinct gate from ready where gate is not null
 ),
 later as (
     insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
@@ -68,6 +58,5 @@ later as (
     on conflict (id) do nothing
     returning id
 )
-select n.id, exists (select from ready r where r.id = n.id) or exists (select from blocked b where b.id = n.id)
-       or exists (select from later l where l.id = n.id) as stored
+select n.id, exists (select from ready r where r.id = n.id) or exists (select from later l where l.id = n.id) as stored
 from novel n

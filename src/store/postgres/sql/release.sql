@@ -1,14 +1,21 @@
 -- Gives jobs back to waiting, with their attempt, each only if this claim still owns the row. No id is given twice. See
 -- settle.sql for its shape.
-update {schema}.job j
-set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
-    errors = case when ($4::text[])[array_position($2::uuid[], j.id)] is null then j.errors
-                  else case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
-                      || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', $1,
-                                                              'error', ($4::text[])[array_position($2::uuid[], j.id)],
-                                                              'detail', ($5::text[])[array_position($2::uuid[], j.id)]))
-             end
-where j.id = any ($2::uuid[])
-  and j.lock_owner = $1
-  and j.version = ($3::int8[])[array_position($2::uuid[], j.id)]
-returning j.id
+-- What has a gate waits there again, and that is said: the lease that it was taken under may be gone already.
+with back as (
+    update {schema}.job j
+    set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
+        errors = case when ($4::text[])[array_position($2::uuid[], j.id)] is null then j.errors
+                      else case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
+                          || jsonb_strip_nulls(jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', $1,
+                                                                  'error', ($4::text[])[array_position($2::uuid[], j.id)],
+                                                                  'detail', ($5::text[])[array_position($2::uuid[], j.id)]))
+                 end
+    where j.id = any ($2::uuid[])
+      and j.lock_owner = $1
+      and j.version = ($3::int8[])[array_position($2::uuid[], j.id)]
+    returning j.id, j.gate
+),
+opened as (
+    insert into {schema}.opening (key) select distinct gate from back where gate is not null
+)
+select id from back

@@ -39,7 +39,11 @@ freed as (
     set lock_owner = null, claimed_at = null, errors = judged.all_errors
     from judged
     where j.ctid = judged.tid and not judged.dies
-    returning j.queue
+    returning j.queue, j.gate
+),
+-- What has a gate waits there again. The lease that it was taken under may be gone already, if somebody held this row while that was freed.
+opened as (
+    insert into {schema}.opening (key) select distinct gate from freed where gate is not null
 ),
 taken as (
     delete from {schema}.job j using judged where j.ctid = judged.tid and judged.dies

@@ -16,7 +16,6 @@ select a.name,
        and (exists (select from {schema}.job t where t.id = a.previous)
             or exists (select from {schema}.timer_job t where t.id = a.previous)
             or exists (select from {schema}.suspended_job t where t.id = a.previous)
-            or exists (select from {schema}.external_job t where t.id = a.previous)
-            or exists (select from {schema}.blocked_job t where t.id = a.previous))
+            or exists (select from {schema}.external_job t where t.id = a.previous))
 from asked a
 where exists (select from mine m where m.name = a.name and m.version = a.version and m.next_at = a.due)

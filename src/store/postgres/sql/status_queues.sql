@@ -3,9 +3,9 @@ select queue,
        sum(waiting)::int8, sum(running)::int8, sum(timer)::int8, sum(overdue)::int8, sum(suspended)::int8, sum(dead)::int8, sum(external)::int8, sum(blocked)::int8,
        extract(epoch from clock_timestamp() - min(oldest))::float8
 from (
-    select queue, count(*) filter (where lock_owner is null) as waiting, count(*) filter (where lock_owner is not null) as running,
-           0 as timer, 0 as overdue, 0 as suspended, 0 as dead, 0 as external, 0 as blocked,
-           min(created_at) filter (where lock_owner is null) as oldest
+    select queue, count(*) filter (where {state} = 'waiting') as waiting, count(*) filter (where lock_owner is not null) as running,
+           0 as timer, 0 as overdue, 0 as suspended, 0 as dead, 0 as external, count(*) filter (where {state} = 'blocked') as blocked,
+           min(created_at) filter (where {state} = 'waiting') as oldest
     from {schema}.job group by queue
     union all
     select queue, 0, 0, count(*), count(*) filter (where due_at < clock_timestamp()), 0, 0, 0, 0, null
@@ -16,8 +16,6 @@ from (
     select queue, 0, 0, 0, 0, 0, count(*), 0, 0, null from {schema}.dead_letter_job group by queue
     union all
     select queue, 0, 0, 0, 0, 0, 0, count(*), 0, null from {schema}.external_job group by queue
-    union all
-    select queue, 0, 0, 0, 0, 0, 0, 0, count(*), null from {schema}.blocked_job group by queue
 ) counts
 group by queue
 order by queue

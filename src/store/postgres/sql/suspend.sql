@@ -3,15 +3,9 @@
 with gone as (
     delete from {schema}.job
     where lock_owner is null
-      and ($2::text[] is null or 'waiting' = any ($2))
+      and ($2::text[] is null or {state} = any ($2))
       and {filter}
-    returning *
-),
-gone_blocked as (
-    delete from {schema}.blocked_job
-    where ($2::text[] is null or 'blocked' = any ($2))
-      and {filter}
-    returning *
+    returning *, {state} as state
 ),
 gone_timers as (
     delete from {schema}.timer_job
@@ -23,13 +17,9 @@ moved as (
     insert into {schema}.suspended_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, null::timestamptz from gone
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, null from gone_blocked
-    union all
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at from gone_timers
     on conflict (id) do nothing
 )
-select 'waiting' as state, count(*), array_agg(id) as ids from gone
-union all
-select 'blocked', count(*), array_agg(id) from gone_blocked
+select state, count(*), array_agg(id) as ids from gone group by state
 union all
 select 'timer', count(*), array_agg(id) from gone_timers

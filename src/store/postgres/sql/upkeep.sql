@@ -7,8 +7,6 @@ with moment as (
 select exists (select from {schema}.timer_job where due_at <= (select stop from moment)),
        exists (select from {schema}.job
                where terms ? 'expires' and lock_owner is null and (terms ->> 'expires')::int8 <= (select stop_us from moment))
-           or exists (select from {schema}.blocked_job
-                      where terms ? 'expires' and (terms ->> 'expires')::int8 <= (select stop_us from moment))
            or exists (select from {schema}.timer_job
                       where terms ? 'expires' and (terms ->> 'expires')::int8 <= (select stop_us from moment))
            or exists (select from {schema}.unique_key where expires_at <= statement_timestamp()),

@@ -8,6 +8,7 @@ cross join lateral (
       and (c.rank, c.seq) > (range.rank, range.after)
       and (c.rank, c.seq) <= (range.last_rank, range.last_seq)
       and c.lock_owner is null
+      and c.gate is null
       and {queue_open:$1}
       and {may_start}
       and (c.held_until is null or c.held_until <= statement_timestamp() or $7::bool
