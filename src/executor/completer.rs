@@ -54,8 +54,13 @@ impl Reports {
 
     /// Hands in an outcome and waits until it is recorded. `false`: nobody records any more.
     pub(super) async fn record(&self, report: Report) -> bool {
-        let (done, recorded) = oneshot::channel();
         self.send(report).await;
+        self.recorded().await
+    }
+
+    /// Waits until all that was handed in before is recorded. `false`: nobody records any more.
+    pub(super) async fn recorded(&self) -> bool {
+        let (done, recorded) = oneshot::channel();
         self.send(Report::Recorded(done)).await;
         recorded.await.is_ok()
     }

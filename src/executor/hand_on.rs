@@ -33,6 +33,10 @@ const AIM: Duration = Duration::from_millis(10);
 const MOST: usize = 64;
 /// The same the first time, when one job is all that is known of its group.
 const MOST_AT_FIRST: usize = 16;
+/// How many are asked for of a group that just ran dry: the fewer, the more groups there are in one statement.
+const FEW: usize = 2;
+/// How much faster than the last time a group may go on that did not run dry.
+const FASTER: usize = 4;
 
 /// The place of a job that is done, for the next ones of its group.
 #[derive(Debug)]
@@ -44,10 +48,14 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// How many jobs to ask for, when so many took this long together.
-    pub(super) fn pace(&mut self, jobs: usize, took: Duration) {
-        let most = if self.lease.is_some() { MOST } else { MOST_AT_FIRST };
-        let each = took / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX);
+    /// How many jobs to ask for, when so many were taken and so many of them ran in this time.
+    pub(super) fn pace(&mut self, taken: usize, ran: usize, took: Duration) {
+        let most = match &self.lease {
+            None => MOST_AT_FIRST,
+            Some(_) if taken < self.group.wanted => FEW,
+            Some(_) => MOST.min(FASTER * taken),
+        };
+        let each = took / u32::try_from(ran.max(1)).unwrap_or(u32::MAX);
         let fit = AIM.as_nanos() / each.as_nanos().max(1);
         self.group.wanted = usize::try_from(fit).unwrap_or(MOST).clamp(1, most);
     }
@@ -85,7 +93,7 @@ pub(super) fn turn<S: Store>(node: &Incarnation<S>, job: &Job, slots: &Arc<Slots
     }
     let group = GroupTurn::after_job(group, &job.queue, job.id, JobId::new());
     let mut turn = Turn { group, lease: None, slots: slots.clone() };
-    turn.pace(1, took);
+    turn.pace(1, 1, took);
     Some(turn)
 }
 

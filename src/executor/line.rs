@@ -23,7 +23,9 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, jobs: Vec<Job>, tur
     if let Some(last) = jobs.last() {
         turn.group.taken(last);
     }
-    let mut line = Line { node: &node, slots: turn.slots.clone(), rest: jobs.into_iter(), ended: Vec::new() };
+    let taken = jobs.len();
+    let mut line =
+        Line { node: &node, slots: turn.slots.clone(), rest: jobs.into_iter(), ended: Vec::new(), gave_back: false };
     let began = Instant::now();
     let mut ran = 0;
     while let Some(job) = line.rest.next() {
@@ -44,9 +46,16 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, jobs: Vec<Job>, tur
         return turn.keep();
     }
     if may_go_on(&node, &line.slots) {
-        turn.pace(ran, began.elapsed());
+        turn.pace(taken, ran, began.elapsed());
     } else {
         turn.end();
+    }
+    if line.gave_back {
+        // They are the first of their group again. Who comes next is not to be taken from behind them, nor while they are still owned.
+        turn.group.from_the_front();
+        if !node.reports.recorded().await {
+            return turn.keep();
+        }
     }
     let report = Report::InTurn(line.ended, turn);
     // The place goes with the report.
@@ -65,6 +74,8 @@ struct Line<'a, S: Store> {
     rest: std::vec::IntoIter<Job>,
     /// Done, and not recorded yet.
     ended: Vec<Fence>,
+    /// Some were given back that had not begun.
+    gave_back: bool,
 }
 
 impl<S: Store> Line<'_, S> {
@@ -98,6 +109,7 @@ impl<S: Store> Line<'_, S> {
 
     /// Those that have not begun wait again, at no attempt.
     async fn give_back(&mut self, first: Option<Job>) {
+        self.gave_back = true;
         for job in first.into_iter().chain(self.rest.by_ref()) {
             self.node.reports.send(released(&job)).await;
         }
@@ -109,6 +121,7 @@ impl<S: Store> Line<'_, S> {
             if !self.node.reports.try_send(released(job)) {
                 return;
             }
+            self.gave_back = true;
             self.rest.next();
         }
     }

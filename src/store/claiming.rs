@@ -150,6 +150,11 @@ impl GroupTurn {
         self.holder = self.lease;
         self.after = Some((last.priority, last.seq));
     }
+
+    /// Some that were taken wait again: the next ones may be before the last one.
+    pub fn from_the_front(&mut self) {
+        self.after = None;
+    }
 }
 
 /// What became of a job whose handler used its transaction.

@@ -245,3 +245,44 @@ async fn who_stands_behind_a_long_one_is_given_back() {
     executor.shutdown(PATIENCE).await.unwrap();
     assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
 }
+
+/// What was given back is before whoever waited behind it, though the turn goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_order_is_kept_when_a_line_is_given_back() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    const JOBS: usize = 60;
+    const LONG: usize = 9;
+    let messages = db.messages().await;
+    let (seen, gate, jobs) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)), db.jobs());
+    let (noted, opened) = (seen.clone(), gate.clone());
+    let mut context = messages.begin();
+    let ids: Vec<JobId> = (0..JOBS).map(|n| context.send(NewJob::json("step", &n).exclusive("g")).unwrap()).collect();
+    context.commit().await.unwrap();
+    let executor = CommandExecutor::builder(messages)
+        .config(patient())
+        .queue("default", 8)
+        .handle("step", move |job| {
+            let (noted, gate) = (noted.clone(), gate.clone());
+            async move {
+                let n = job.payload.decode::<usize>()?;
+                noted.lock().unwrap().push(n);
+                if n == LONG {
+                    drop(gate.acquire().await);
+                }
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    // The long one runs, and the one behind it waits again.
+    eventually(PATIENCE, async || {
+        seen.lock().unwrap().last() == Some(&LONG) && jobs.state(ids[LONG + 1]).await == Some(JobState::Blocked)
+    })
+    .await;
+    opened.add_permits(1);
+    eventually(PATIENCE, async || executor.stats().done == JOBS as u64).await;
+    executor.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), (0..JOBS).collect::<Vec<_>>());
+    assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
+}

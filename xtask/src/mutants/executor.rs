@@ -326,6 +326,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(=handing_on::who_stands_behind_a_long_one_is_given_back)",
     ),
     of(
+        "what-was-given-back-is-passed",
+        "src/executor/line.rs",
+        "    if line.gave_back {",
+        "    if line.gave_back && !$on {",
+        "test(=handing_on::the_order_is_kept_when_a_line_is_given_back)",
+    ),
+    of(
         "handlers-with-transactions-hand-nothing-on",
         "src/executor/worker.rs",
         "match turn(node, job, slots, began.elapsed()) {",
