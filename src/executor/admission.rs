@@ -25,17 +25,22 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
     let (store, gate) = (node.store.clone(), node.in_flight.gate.clone());
     let queues: Vec<String> = node.queues.keys().cloned().collect();
     let kinds: Vec<String> = node.registry.keys().cloned().collect();
-    let (wakeup, poll, limited) = (node.messages.wakeup.clone(), node.poll_interval, node.limited.clone());
+    let (wakeup, poll) = (node.messages.wakeup.clone(), node.poll_interval);
+    let (limited, limits) = (node.limited.clone(), node.limits.clone());
     // The node must be able to end while this waits.
     drop(node);
     let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
     let mut next_aging = Instant::now();
     loop {
-        let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
+        let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
         let pause = match look(&store, own, &external).await {
             Ok(admitted) => {
                 delays.reset();
                 limited.store(admitted.limited, Ordering::Relaxed);
+                if limits.set(admitted.counted) {
+                    // What they had no claim for may start now.
+                    wakeup.tell(queues.iter().cloned().map(Hint::Rescan));
+                }
                 let mut patience = jitter(untold);
                 if let Some(aging) = admitted.aging {
                     let pause = (aging / 4).max(Duration::from_secs(1));
@@ -82,7 +87,7 @@ async fn look(
 ) -> crate::Result<crate::store::Admitted> {
     let mut admitted = store.admit(&own).await?;
     if admitted.limited && !external.is_empty() {
-        let more = store.admit(&AdmitRequest { queues: external, kinds: None, ..own }).await?;
+        let more = store.admit(&AdmitRequest { queues: external, kinds: None, counting: false, ..own }).await?;
         admitted.jobs += more.jobs;
         admitted.queues.extend(more.queues);
         admitted.more |= more.more;

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{BoxError, MessageServices};
-use crate::store::{AdmitRequest, ClaimRequest, ScanPart, Settlement, Store, testing};
+use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
 
 /// Longer than any test: nobody renews it.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
@@ -85,7 +85,7 @@ impl<S: Store> ByHand<S> {
         while timers.jobs >= TIMERS as u64 {
             timers = self.node.store.promote_due(TIMERS).await?;
         }
-        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds) };
+        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds), counting: false };
         let mut admitted = self.node.store.admit(&request).await?;
         while admitted.more {
             admitted = self.node.store.admit(&request).await?;
@@ -116,8 +116,7 @@ impl<S: Store> ByHand<S> {
             return Ok(Vec::new());
         }
         let (node, claim) = (self.node.id, self.node.next_claim());
-        let request =
-            ClaimRequest { node, claim, queue, kinds: Some(kinds), limit, part: ScanPart::All, held_too: true };
+        let request = ClaimRequest::new(node, claim, queue, limit).kinds(kinds).held_too(true);
         let jobs = self.node.store.claim(&request).await?.jobs;
         self.node.in_flight.add(jobs.iter());
         Ok(jobs)
@@ -190,7 +189,7 @@ impl<S: Store> ByHand<S> {
             None => None,
         };
         let slot = slot.ok_or_else(|| Error::config(format!("the executor does not work on the queue {queue:?}")))?;
-        Ok(Slots::new(slot, None))
+        Ok(Slots::new(slot, None, None))
     }
 
     /// Runs a handler on a job that is stored nowhere, in somebody else's context. Nothing is committed.

@@ -1,43 +1,47 @@
 //! Claims jobs for the free slots of a queue, and starts them.
 
+mod group;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use self::group::{Group, groups};
 use super::batch::{Member, gather};
 use super::incarnation::Incarnation;
 use super::jitter;
+use super::limits::{Limit, Running};
 use super::queue::Queue;
 use super::registry::{Kind, Slots};
-use super::scan::Scan;
+use super::scan::Look;
 use super::stats::add;
 use super::worker;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::job::Job;
-use crate::store::{ClaimRequest, Store};
+use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
 
 /// Jobs claimed with one statement at most.
 const BATCH: usize = 500;
 
+/// How soon a limit is asked again that allowed no more, at first and at last: others may have ended what they ran.
+const REFUSED: Duration = Duration::from_millis(20);
+const LONGEST_REFUSED: Duration = Duration::from_secs(1);
+
+/// How often those under a limit may run before the next claim.
+const GATHER_TURNS: usize = 16;
+
 /// Longest time between two looks while this node is cut off from a broker that others may reach.
 const CUT_OFF_POLL: Duration = Duration::from_millis(800);
-
-/// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
-/// limited kind than it can start.
-struct Group<S: Store> {
-    kinds: Vec<String>,
-    limited: Option<Arc<Kind<S>>>,
-    scan: Scan,
-}
 
 /// A claimed job with its slots.
 struct Ready {
     job: Job,
     slot: OwnedSemaphorePermit,
     kind_slot: Option<OwnedSemaphorePermit>,
+    running: Option<Running>,
 }
 
 /// The dispatcher of one queue.
@@ -45,29 +49,20 @@ pub(super) struct Dispatcher<S: Store> {
     node: Arc<Incarnation<S>>,
     queue: Arc<Queue>,
     groups: Vec<Group<S>>,
+    /// Of the rules that the groups were made for.
+    revision: u64,
+    /// A limit that others use up too allowed no more: when to ask again.
+    refused: Option<Instant>,
+    /// For how long the next time.
+    patience: Duration,
     /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
     ready: Vec<Ready>,
 }
 
 impl<S: Store> Dispatcher<S> {
     pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
-        let group = |kinds, limited| Group { kinds, limited, scan: Scan::new(Instant::now()) };
-        let mut groups = Vec::new();
-        let mut unlimited = Vec::new();
-        let mut limited: Vec<(Arc<Kind<S>>, Vec<String>)> = Vec::new();
-        for (name, kind) in node.registry.iter() {
-            match limited.iter_mut().find(|(known, _)| Arc::ptr_eq(known, kind)) {
-                // Another name of the same kind shares its limit.
-                Some((_, names)) => names.push(name.clone()),
-                None if kind.slots.is_some() => limited.push((kind.clone(), vec![name.clone()])),
-                None => unlimited.push(name.clone()),
-            }
-        }
-        if !unlimited.is_empty() {
-            groups.push(group(unlimited, None));
-        }
-        groups.extend(limited.into_iter().map(|(kind, names)| group(names, Some(kind))));
-        Self { node, queue, groups, ready: Vec::new() }
+        let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
+        Self { node, queue, groups, revision, ready: Vec::new(), refused: None, patience: REFUSED }
     }
 
     /// Runs until the node stops claiming.
@@ -84,6 +79,8 @@ impl<S: Store> Dispatcher<S> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
             let heard = self.queue.heard();
+            self.regroup();
+            self.refused = None;
             if self.queue.take_rescan() {
                 self.groups.iter_mut().for_each(|group| group.scan.owe());
             }
@@ -122,10 +119,12 @@ impl<S: Store> Dispatcher<S> {
         }
         let now = Instant::now();
         let poll = now + jitter(pause);
+        let refused = self.refused.unwrap_or(poll);
         // What could have been looked at by now has no free slot. The end of one of its jobs is a sign.
         let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
         tokio::select! {
             () = self.queue.woken() => {}
+            () = tokio::time::sleep_until(refused), if refused < poll => {}
             () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
                 // A poll is to find what nobody told of, wherever it is.
                 self.groups.iter_mut().for_each(|group| group.scan.owe());
@@ -135,9 +134,14 @@ impl<S: Store> Dispatcher<S> {
 
     /// Claims once for a group and starts what was claimed. Returns whether there may be more.
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
+        let counted = self.groups[index].counted.clone();
         let group = &mut self.groups[index];
         if group.scan.is_flooded() {
-            self.queue.gather(BATCH).await;
+            if counted.is_empty() {
+                self.queue.gather(BATCH).await;
+            } else {
+                gather_under(&counted).await;
+            }
         }
         let mut slots = match self.queue.try_take(BATCH) {
             Some(slots) => slots,
@@ -159,6 +163,12 @@ impl<S: Store> Dispatcher<S> {
             drop(slots.split(slots.num_permits() - free.num_permits()));
             kind_slots = Some(free);
         }
+        // From before their jobs are counted until those are that the claim takes.
+        let mut turns = Vec::with_capacity(counted.len());
+        for limit in &counted {
+            turns.push(limit.claiming.lock().await);
+        }
+        let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
         let limit = slots.num_permits();
         let look = group.scan.next(Instant::now(), limit);
         let request = ClaimRequest {
@@ -170,6 +180,7 @@ impl<S: Store> Dispatcher<S> {
             part: look.part(),
             // Nothing is delivered at the moment, so nothing is kept back for it.
             held_too: self.node.cut_off(),
+            counted: &counts,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let ready = &mut self.ready;
@@ -186,25 +197,86 @@ impl<S: Store> Dispatcher<S> {
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claiming);
 
-        let more = group.scan.found(&look, &claimed, limit, now);
         add(&self.node.counters.claimed, claimed.jobs.len());
-        for job in claimed.jobs {
+        let (more, jobs) = match claimed.allowed {
+            None => (group.scan.found(&look, &claimed, limit, now), claimed.jobs),
+            Some(allowed) => self.counted(index, &look, claimed.jobs, allowed, limit, now),
+        };
+        for job in jobs {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            self.ready.push(Ready { job, slot, kind_slot });
+            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            self.ready.push(Ready { job, slot, kind_slot, running });
         }
         // The next claim must not have to wait for what these hold.
-        if !group.scan.is_flooded() || self.queue.free() < limit {
+        if !self.groups[index].scan.is_flooded() || self.queue.free() < limit || !counted.is_empty() {
             start_all(&self.node, &mut self.ready);
         }
         Ok(more)
     }
+
+    /// What a claim under limits says of what waits. Whether to look again at once, and the jobs.
+    fn counted(
+        &mut self,
+        index: usize,
+        look: &Look,
+        jobs: Vec<Job>,
+        allowed: Allowed,
+        limit: usize,
+        now: Instant,
+    ) -> (bool, Vec<Job>) {
+        if allowed.opened {
+            self.node.in_flight.gate.notify_one();
+        }
+        // Who was admitted was looked for elsewhere.
+        let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
+        let bound = allowed.jobs < limit - jobs.len().min(limit);
+        let full = fresh.len() >= allowed.jobs;
+        let scan = &mut self.groups[index].scan;
+        let fresh = Claimed { jobs: fresh, ..Claimed::default() };
+        let more = if allowed.jobs == 0 {
+            scan.saw_nothing(look);
+            false
+        } else {
+            self.patience = REFUSED;
+            scan.found(look, &fresh, allowed.jobs, now)
+        };
+        jobs.extend(fresh.jobs);
+        if !(bound && full) {
+            return (more, jobs);
+        }
+        // What ends here is a sign. Of what ends elsewhere nobody tells.
+        let pause = allowed.wait.unwrap_or_else(|| jitter(self.patience));
+        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
+        let again = now + pause;
+        self.refused = Some(self.refused.map_or(again, |at| at.min(again)));
+        (false, jobs)
+    }
+
+    /// The rules are others.
+    fn regroup(&mut self) {
+        let revision = self.node.limits.revision();
+        if revision != self.revision {
+            self.revision = revision;
+            self.groups = groups(&self.node, &self.queue, std::mem::take(&mut self.groups));
+        }
+    }
+}
+
+/// Lets what was just started finish: what ends together is made up for with one claim. Long ones cost a few turns of the scheduler, no time.
+async fn gather_under(limits: &[Arc<Limit>]) {
+    for _ in 0..GATHER_TURNS {
+        if limits.iter().all(|limit| limit.running() == 0) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 fn start_all<S: Store>(node: &Arc<Incarnation<S>>, ready: &mut Vec<Ready>) {
-    for Ready { job, slot, kind_slot } in ready.drain(..) {
-        start(node, job, slot, kind_slot);
+    for Ready { job, slot, kind_slot, running } in ready.drain(..) {
+        start(node, job, slot, kind_slot, running);
     }
 }
 
@@ -221,11 +293,12 @@ pub(super) fn start<S: Store>(
     job: Job,
     slot: OwnedSemaphorePermit,
     kind_slot: Option<OwnedSemaphorePermit>,
+    running: Option<Running>,
 ) {
     let Some(kind) = node.registry.get(&job.kind).cloned() else {
         return unknown(node, &job);
     };
-    start_as(node, kind, job, Slots::new(slot, kind_slot));
+    start_as(node, kind, job, Slots::new(slot, kind_slot, running));
 }
 
 /// Can't happen: only registered kinds are asked for. The row is given back.

@@ -17,6 +17,7 @@ use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
 use super::hand_on::Next;
 use super::in_flight::InFlight;
+use super::limits::Limits;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
@@ -61,6 +62,8 @@ pub(super) struct Incarnation<S: Store> {
     schedule_hint: Arc<Notify>,
     /// There are rules that limit or pause: what comes has to be looked at.
     pub(super) limited: Arc<AtomicBool>,
+    /// Those that claims count by themselves.
+    pub(super) limits: Arc<Limits>,
     /// What those wait for who send jobs of a queue to the broker.
     bells: HashMap<String, Notify>,
     /// The numbers of this node's claims.
@@ -193,6 +196,7 @@ impl<S: Store> Incarnation<S> {
             expiry_hint: Arc::default(),
             schedule_hint: Arc::default(),
             limited: Arc::default(),
+            limits: Arc::default(),
             bells: broker::outbound(&settings.external).map(|queue| (queue, Notify::new())).collect(),
             claims: ClaimCounter::default(),
             this: this.clone(),
@@ -410,7 +414,7 @@ impl<S: Store> Offer for Direct<S> {
         self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
         add(&self.node.counters.handed_over, jobs.len());
         for (job, slot) in jobs {
-            start(&self.node, job, slot, None);
+            start(&self.node, job, slot, None, None);
         }
     }
 

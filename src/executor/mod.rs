@@ -35,6 +35,7 @@ mod hand_on;
 mod in_flight;
 mod incarnation;
 mod job_context;
+mod limits;
 mod line;
 mod listener;
 mod middleware;

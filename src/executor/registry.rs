@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::batch::BatchPlan;
 use super::cancellations::Stop;
+use super::limits::Running;
 use super::middleware::Layer;
 use super::panic::catching;
 use super::progress::Engine;
@@ -46,6 +47,7 @@ pub(super) trait Handler<S: Store>: Send + Sync {
 pub(super) struct Slots {
     _queue: OwnedSemaphorePermit,
     pub(super) kind: Option<OwnedSemaphorePermit>,
+    _running: Option<Running>,
     /// Since when.
     since: Instant,
     /// Those of blocking handlers, which run on when their attempt was given up.
@@ -53,8 +55,13 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(queue: OwnedSemaphorePermit, kind: Option<OwnedSemaphorePermit>) -> Arc<Self> {
-        Arc::new(Self { _queue: queue, kind, since: Instant::now(), threads: OnceLock::new() })
+    /// `running`: under limits that the claim of the job counted.
+    pub(super) fn new(
+        queue: OwnedSemaphorePermit,
+        kind: Option<OwnedSemaphorePermit>,
+        running: Option<Running>,
+    ) -> Arc<Self> {
+        Arc::new(Self { _queue: queue, kind, _running: running, since: Instant::now(), threads: OnceLock::new() })
     }
 
     /// Whether another job may follow in them: within this time of the first, and with nothing left that runs on.

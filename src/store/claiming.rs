@@ -1,5 +1,8 @@
 //! What a claim asks for, and where it begins.
 
+use std::time::Duration;
+
+use super::rules::Scope;
 use crate::job::{ClaimNumber, Job, JobId, NodeId};
 
 /// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
@@ -83,12 +86,38 @@ pub struct ClaimRequest<'a> {
     pub part: ScanPart<'a>,
     /// Also rows that are held for a delivery ([`JobMessage::hold`](crate::job::JobMessage::hold)): nothing is delivered at the moment.
     pub held_too: bool,
+    /// Limits that the claim counts by itself ([`Admitted::counted`](super::Admitted::counted)), of this queue or of the one kind that is asked
+    /// for; empty: what is limited has to be admitted first. With these, `kinds` are named.
+    pub counted: &'a [Counted<'a>],
+}
+
+/// A limit that a claim counts by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted<'a> {
+    /// [`Queue`](Scope::Queue) or [`Kind`](Scope::Kind).
+    pub scope: Scope,
+    /// Which queue or kind.
+    pub name: &'a str,
+    /// How many jobs the claimer runs under it that were claimed like this. They may become fewer before the claim runs, but not more: claims of
+    /// one node under one limit take turns.
+    pub running: usize,
+}
+
+/// How many jobs a claim could take under the limits that it counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// So many that were not admitted, and no more than were asked for.
+    pub jobs: usize,
+    /// A rate allows none; after so long it will.
+    pub wait: Option<Duration>,
+    /// A gate was opened for others that wait for the same: a round of admission is due.
+    pub opened: bool,
 }
 
 impl<'a> ClaimRequest<'a> {
     /// At most `limit` jobs of any kind, from anywhere in the queue, without those that are held.
     pub fn new(node: NodeId, claim: ClaimNumber, queue: &'a str, limit: usize) -> Self {
-        Self { node, claim, queue, kinds: None, limit, part: ScanPart::All, held_too: false }
+        Self { node, claim, queue, kinds: None, limit, part: ScanPart::All, held_too: false, counted: &[] }
     }
 
     /// Only of these kinds.
@@ -102,6 +131,13 @@ impl<'a> ClaimRequest<'a> {
     #[must_use]
     pub fn part(mut self, part: ScanPart<'a>) -> Self {
         self.part = part;
+        self
+    }
+
+    /// Under these limits, which it counts by itself.
+    #[must_use]
+    pub fn counted(mut self, counted: &'a [Counted<'a>]) -> Self {
+        self.counted = counted;
         self
     }
 
@@ -185,4 +221,6 @@ pub struct Claimed {
     /// What was set aside for this claim ([`ScanFront::span`]) begins after this `seq`. `None`: nothing was, because no front was given,
     /// or the store knows none, or other rows were enough.
     pub began: Option<i64>,
+    /// How many it could take, if it counted.
+    pub allowed: Option<Allowed>,
 }

@@ -53,7 +53,9 @@ pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Extension, ExternalDone, Received};
-pub use self::claiming::{ClaimRequest, Claimed, GroupTurn, HandedOn, Removed, ScanFront, ScanMark, ScanPart};
+pub use self::claiming::{
+    Allowed, ClaimRequest, Claimed, Counted, GroupTurn, HandedOn, Removed, ScanFront, ScanMark, ScanPart,
+};
 pub use self::clock::{Ahead, Clock, LONGEST_HOLD};
 pub use self::expiring::{Expired, Expiring};
 pub use self::filter::{JobFilter, RetryOptions, TimeRange};

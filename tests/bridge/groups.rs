@@ -111,7 +111,11 @@ impl<'a, T: SqlDb> Slots<'a, T> {
         let queues: Vec<String> = (0..self.subject.jobs).map(queue).collect();
         let mut jobs = 0;
         loop {
-            let admitted = self.store.admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None }).await.unwrap();
+            let admitted = self
+                .store
+                .admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false })
+                .await
+                .unwrap();
             jobs += admitted.jobs;
             if !admitted.more {
                 return jobs;

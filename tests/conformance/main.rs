@@ -12,6 +12,7 @@ mod by_sql;
 mod claiming;
 mod clocks;
 mod concurrency;
+mod counting;
 mod dead;
 mod delivered;
 mod drawn;
@@ -605,6 +606,18 @@ conformance! {
         }
     }
     postgres {
+        counting {
+            so_many_over_all_nodes
+            only_what_it_counts
+            two_limits_at_once
+            a_late_claim_takes_nothing
+            what_the_dead_ran_counts_until_it_is_released
+            a_rate_counts_what_starts
+            others_wait_at_the_gate
+            nobody_keeps_all
+            rules_that_come_and_go
+            many_claims_at_once
+        }
         handing_on {
             one_after_the_other
             several_at_once

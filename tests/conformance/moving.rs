@@ -176,7 +176,7 @@ pub(crate) async fn a_change_of_the_queue_is_admitted_anew<T: TestDb>(db: &T) {
 }
 
 async fn admit(store: &Jobs, queues: &[String]) {
-    let request = jobwright::store::AdmitRequest { limit: 100, queues, kinds: None };
+    let request = jobwright::store::AdmitRequest { limit: 100, queues, kinds: None, counting: false };
     while store.admit(&request).await.unwrap().more {}
 }
 

@@ -197,7 +197,7 @@ impl Jobs {
     /// One round of admission, for the queue `default` and any kind.
     pub(crate) async fn admit_once(&self) -> Admitted {
         let queues = ["default".to_owned()];
-        self.admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None }).await.unwrap()
+        self.admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false }).await.unwrap()
     }
 
     /// Rounds of admission until there is nothing to look at. How many jobs can be claimed now.

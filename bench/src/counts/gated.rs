@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, ClaimRequest, GroupTurn, JobStore, NodeInfo, Rule, Scope};
+use jobwright::store::{self, AdmitRequest, ClaimRequest, GroupTurn, JobStore, NodeInfo, Rule, Scope};
 use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId, Unique};
 
 use super::Values;
@@ -102,12 +102,18 @@ const IN_LINE: usize = 4;
 async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
     let jobs = services.jobs();
     let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
-    let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds) };
+    let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
     let (mut ended, mut claim) = (0, 0);
     loop {
-        while jobs.admit(&round).await?.more {}
+        let mut admitted = jobs.admit(&round).await?;
+        while admitted.more {
+            admitted = jobs.admit(&round).await?;
+        }
         claim += 1;
-        let request = ClaimRequest::new(node, ClaimNumber::new(claim), QUEUE, BATCH).kinds(&kinds);
+        // What was claimed before has ended.
+        let counted = admitted.counted.iter().map(|(scope, name)| store::Counted { scope: *scope, name, running: 0 });
+        let counted: Vec<store::Counted<'_>> = counted.collect();
+        let request = ClaimRequest::new(node, ClaimNumber::new(claim), QUEUE, BATCH).kinds(&kinds).counted(&counted);
         let mut claimed = jobs.claim(&request).await?.jobs;
         if claimed.is_empty() {
             return Ok(ended);

@@ -156,7 +156,7 @@ impl<S: Store> Deliveries<S> {
             // One for each that was asked for.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.remove(&job.id);
-            start(&self.node, job, slot, kind_slot);
+            start(&self.node, job, slot, kind_slot, None);
         }
         true
     }

@@ -90,6 +90,7 @@ impl<S: Store> Relay<S> {
             limit: self.portion.count(),
             part: ScanPart::All,
             held_too: true,
+            counted: &[],
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?.jobs;

@@ -57,6 +57,7 @@ impl Node {
             limit: 1,
             part: ScanPart::All,
             held_too: false,
+            counted: &[],
         };
         (self.store.claim(&request).await.unwrap().jobs.remove(0), claim)
     }
@@ -107,6 +108,7 @@ async fn what_is_known_by_name_is_looked_for_twice_too() {
         limit: 1,
         part: ScanPart::All,
         held_too: false,
+        counted: &[],
     };
     assert_eq!(node.store.claim(&request).await.unwrap().jobs.len(), 1);
     sleep(STRAGGLER * 2).await;

@@ -85,7 +85,7 @@ mod tests {
 
     /// What a claim took, and where what was set aside for it began.
     fn claimed(jobs: Vec<Job>, began: impl Into<Option<i64>>) -> Claimed {
-        Claimed { jobs, began: began.into() }
+        Claimed { jobs, began: began.into(), allowed: None }
     }
 
     fn front(span: i64, ours_until: Option<i64>) -> ScanFront {

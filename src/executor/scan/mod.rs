@@ -224,6 +224,11 @@ impl Scan {
         self.flow = None;
     }
 
+    /// It was allowed to take nothing, and says nothing of what waits.
+    pub(super) fn saw_nothing(&mut self, look: &Look) {
+        self.owed |= look.is_from_start();
+    }
+
     fn answered_from_start(&mut self, look: &Look, now: Instant) {
         self.failures = 0;
         self.looked_from_start(look, now, REST);

@@ -44,7 +44,7 @@ fn front(look: &Look) -> Option<ScanFront> {
 fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)], asked: usize) -> (Look, bool) {
     let look = scan.next(*now, asked);
     *now += cost;
-    let claimed = Claimed { jobs: jobs(places), began: None };
+    let claimed = Claimed { jobs: jobs(places), began: None, allowed: None };
     let again = scan.found(&look, &claimed, asked, *now);
     (look, again)
 }
@@ -117,7 +117,7 @@ fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<
             *seq += 1;
             &taken[..]
         };
-        let again = scan.found(&next, &Claimed { jobs: jobs(found), began: None }, 1, *now);
+        let again = scan.found(&next, &Claimed { jobs: jobs(found), began: None, allowed: None }, 1, *now);
         assert!(again && scan.is_flooded(), "the flood goes on, whatever was passed over");
     }
     ends
@@ -137,7 +137,7 @@ fn in_a_flood_what_was_passed_over_is_looked_for_and_no_more() {
     scan.owe();
     let next = scan.next(now, 1);
     assert!(passed_over(&next).is_some());
-    assert!(scan.found(&next, &Claimed { jobs: jobs(&[(0, 3)]), began: None }, 1, now), "it was filled");
+    assert!(scan.found(&next, &Claimed { jobs: jobs(&[(0, 3)]), began: None, allowed: None }, 1, now), "it was filled");
     assert!(after(&scan.next(now, 1)).is_some(), "it is not repeated at once");
 }
 
@@ -201,7 +201,7 @@ fn an_expensive_look_from_the_start_is_followed_by_a_rest() {
             let next = scan.next(now, asked);
             from_start += u32::from(next.is_from_start());
             now += if next.is_from_start() { 3000 * MS } else { 10 * MS };
-            scan.found(&next, &Claimed { jobs: jobs(&[(0, seq)]), began: None }, asked, now);
+            scan.found(&next, &Claimed { jobs: jobs(&[(0, seq)]), began: None, allowed: None }, asked, now);
         }
         let share = f64::from(from_start * 3000) / (now - begun).as_millis() as f64;
         assert!(from_start > 1 && share < 0.07, "{from_start} looks from the start, {share}");

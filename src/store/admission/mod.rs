@@ -45,6 +45,9 @@ pub struct AdmitRequest<'a> {
     pub queues: &'a [String],
     /// Of these kinds only; `None` = any.
     pub kinds: Option<&'a [String]>,
+    /// Who claims from these queues counts by itself what the limits of queues and kinds allow, where the store can
+    /// ([`Admitted::counted`]): such jobs need no admission.
+    pub counting: bool,
 }
 
 /// What a round of admission did.
@@ -60,6 +63,9 @@ pub struct Admitted {
     pub next: Option<Duration>,
     /// There are rules that limit or pause, so jobs that come have to be looked at too.
     pub limited: bool,
+    /// Limits of queues and kinds that claims count by themselves ([`ClaimRequest::counted`](super::ClaimRequest::counted)), by the names of their
+    /// rules.
+    pub counted: Vec<(Scope, String)>,
     /// The shortest time after which a job counts as one priority higher; `None`: no rule has jobs age.
     pub aging: Option<Duration>,
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::client::Params;
+use super::counting;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
@@ -29,13 +30,15 @@ impl Admission for Postgres {
         let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
         let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
         let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
-        let idle = Admitted { next, limited, aging, ..Admitted::default() };
-        // Without rules only openings matter; with rules, jobs that came since have to be looked at too.
-        if !open && (!limited || request.queues.is_empty()) {
-            return Ok(idle);
+        let counted = counted(rows::get(row, 4)?)?;
+        // Without rules only openings matter; with rules, jobs that came since have to be looked at too, unless claims count them.
+        let others: bool = rows::get(row, 5)?;
+        let looks = if request.counting { others } else { limited };
+        if !open && (!looks || request.queues.is_empty()) {
+            return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
         }
-        let admitted = round(shared, request, limited).await?;
-        Ok(Admitted { next, limited, aging, ..admitted })
+        let admitted = round(shared, request, looks).await?;
+        Ok(Admitted { next, limited, counted, aging, ..admitted })
     }
 
     async fn age_jobs(&self, limit: usize) -> Result<u64> {
@@ -70,14 +73,24 @@ impl Admission for Postgres {
     }
 }
 
-/// `limited`: whether there were rules a moment ago. One that came since has told all nodes to look again.
-async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, limited: bool) -> Result<Admitted> {
+/// Rules that claims count by themselves: scopes and names.
+fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
+    let split = |name: String| {
+        let (scope, name) = name.split_once(':').unwrap_or_default();
+        Ok((scope.parse()?, name.to_owned()))
+    };
+    names.unwrap_or_default().into_iter().map(split).collect()
+}
+
+/// `looks`: whether there were rules a moment ago for which jobs are looked at that came since. One that came since has told all nodes to look
+/// again.
+async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
     let sql = &shared.sql;
     let limit = rows::count(request.limit);
     let batch = Batch::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
     let (look_ahead, none): (i64, &[String]) = (rows::count(LOOK_AHEAD), &[]);
-    let queues = if limited { request.queues } else { none };
-    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &GATES];
+    let queues = if looks { request.queues } else { none };
+    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &GATES, &request.counting];
     // Sent together: neither needs the other's answer, and both come after the lock.
     let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
     let rules = RuleBook::new(super::rules::read(&book)?);
@@ -125,6 +138,12 @@ async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[C
     let (keys, periods): (Vec<String>, Vec<i64>) = rules.keys(candidates).into_iter().unzip();
     let ids: Vec<Uuid> =
         candidates.iter().filter(|candidate| candidate.terms.ordered).map(|candidate| candidate.id.into()).collect();
+    // Whoever claims by counting counts under the same keys. Of a group nobody does.
+    let limits = keys.iter().filter(|key| !key.starts_with(Scope::Group.prefix()));
+    let locks: Vec<i64> = limits.map(|key| counting::lock(&shared.config.schema, key)).collect();
+    if !locks.is_empty() {
+        batch.query(&shared.sql.lock_limits, &[&locks]).await?;
+    }
     let mut usage = Usage::default();
     for row in &batch.query(&shared.sql.admit_usage, &[&keys, &periods, &ids]).await? {
         let count: i64 = rows::get(row, 3)?;

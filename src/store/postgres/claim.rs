@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::counting;
 use super::front::{Front, usable};
 use super::range::Ranges;
 use super::statements::Statement;
@@ -49,6 +50,9 @@ pub(super) async fn waiting_in(
 }
 
 async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
+    if !request.counted.is_empty() {
+        return counting::claim(shared, request).await;
+    }
     let front = Front::of(request, &shared.config.schema);
     let ranges = Ranges::of(&request.part, usable(request));
     let rows = shared
@@ -81,7 +85,7 @@ async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<
     // An UPDATE returns rows in no promised order.
     let (jobs, unreadable) = sort_out(&rows, |_| Ok(request.queue))?;
     settle_all(shared, Some(request.node), &unreadable).await;
-    Ok(Claimed { jobs, began })
+    Ok(Claimed { jobs, began, allowed: None })
 }
 
 /// Takes what deliveries name.

@@ -15,6 +15,7 @@ mod claim;
 mod client;
 mod clock;
 mod connect;
+mod counting;
 mod error;
 mod expiring;
 mod external;

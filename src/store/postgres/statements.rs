@@ -16,6 +16,7 @@ pub(crate) struct Statement {
 
 /// Parts that several statements share.
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
+const UNCOVERED: &str = include_str!("sql/part/uncovered.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 const RENEWED: &str = include_str!("sql/part/renewed.sql");
@@ -48,9 +49,13 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     // A part stands within a line, where its comments are not lines of their own.
-    let parts = [MAY_START, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
-    let [may_start, renewed, state, covers, queue_open] = parts;
-    let mut sql = sql.replace("{may_start}", &may_start).replace("{renewed}", &renewed).replace("{state}", &state);
+    let parts = [MAY_START, UNCOVERED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
+    let [may_start, uncovered, renewed, state, covers, queue_open] = parts;
+    let mut sql = sql
+        .replace("{may_start}", &may_start)
+        .replace("{uncovered}", &uncovered)
+        .replace("{renewed}", &renewed)
+        .replace("{state}", &state);
     for row in ["c", "m", "j", "b"] {
         sql = sql.replace(&format!("{{covers:{row}}}"), &covers.replace("{row}", row));
     }
@@ -131,6 +136,9 @@ statements! {
     prune_progress: [INT8],
     find: [UUID],
     claim: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT8, BOOL, TEXT, INT8, INT8, INT8, INT8_ARRAY, INT2, INT4],
+    claim_counted: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT4, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY,
+                    TEXT_ARRAY, INT4_ARRAY, BOOL, BOOL],
+    lock_limits: [INT8_ARRAY],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT4],
     waiting: [TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, BOOL, INT8],
     readable: [UUID_ARRAY, INT8],
@@ -197,7 +205,7 @@ statements! {
     ahead: [INT8],
     admit_check: [],
     admit_lock: [],
-    admit_candidates: [INT8, TEXT_ARRAY, TEXT_ARRAY, INT8, INT8],
+    admit_candidates: [INT8, TEXT_ARRAY, TEXT_ARRAY, INT8, INT8, BOOL],
     admit_usage: [TEXT_ARRAY, INT8_ARRAY, UUID_ARRAY],
     admit_apply: [UUID_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, UUID_ARRAY,
                   TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT4_ARRAY, INT8_ARRAY, TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT4_ARRAY],

@@ -261,7 +261,7 @@ impl JobStore for Sqlite {
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        self.inner.claim(request).await.map(|jobs| Claimed { jobs, began: None })
+        self.inner.claim(request).await.map(|jobs| Claimed { jobs, began: None, allowed: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {

@@ -76,7 +76,7 @@ impl JobStore for Oracle {
                     ScanPart::UpTo(last) => (row.rank(), row.seq) <= (last.rank, last.seq),
                 }
         });
-        Ok(Claimed { jobs, began: None })
+        Ok(Claimed { jobs, began: None, allowed: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {

@@ -1,5 +1,6 @@
 -- Takes gates that opened, and reads the best behind each of them: so many in each share as were asked for, at most $1. Then the
--- first waiting rows of these queues that a rule covers, among the first $4 (claims walk over the same ones).
+-- first waiting rows of these queues that a rule covers, among the first $4 (claims walk over the same ones). If claims count by
+-- themselves ($6), only those that need more than that.
 -- A gate's shares are found by steps through the index, one for each share: they may be few, and what waits a million.
 with opened as (
     delete from {schema}.opening
@@ -62,7 +63,12 @@ cross join lateral (
         order by c.rank, c.seq
         limit $4
     ) c
-    where exists (select from {schema}.rule r where (r.paused or r.running is not null or r.rate is not null) and {covers:c})
+    where exists (
+        select from {schema}.rule r
+        where (r.paused or r.running is not null or r.rate is not null)
+          and (not $6::bool or r.paused or r.shares is not null or r.scope not in ('queue', 'kind'))
+          and {covers:c}
+    )
     limit $1
 ) w
 union all

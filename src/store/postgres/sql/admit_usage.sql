@@ -1,7 +1,8 @@
--- What is taken of each key, what candidates hold already, and what started within the period of a rate (0 = the key has none).
-select 'slots', key, null::uuid, count(*), null::int8
-from {schema}.slot
-where key = any ($1::text[])
+-- What is taken of each key, by slots and by what nodes run that count by themselves; what candidates hold already, and what started within the period of a rate (0 = the key has none).
+select 'slots', key, null::uuid, sum(n)::int8, null::int8
+from (select key, count(*) as n from {schema}.slot where key = any ($1::text[]) group by key
+      union all
+      select key, sum(n) from {schema}.usage where key = any ($1::text[]) group by key) taken
 group by key
 union all
 select 'held', key, job_id, 0, null

@@ -3,6 +3,9 @@ with running as (
     update {schema}.job c
     set admitted = true
     where (c.lock_owner is not null or c.admitted) and c.gate is null
+      -- Claims that count have counted it.
+      and (c.admitted or not exists (select from {schema}.usage u
+                                     where u.node = c.lock_owner and u.key = $3 || {schema}.subject($1, c.queue, c.kind, c.terms)))
       and exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.terms
 ),

@@ -35,6 +35,7 @@ from (select gate, substr(gate, 3) as name,
              case left(gate, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
       from (select distinct gate from {schema}.job where gate is not null and lock_owner is null) g) b
 where not exists (select from {schema}.slot s where s.key = b.gate)
+  and not exists (select from {schema}.usage u where u.key = b.gate and u.n > 0)
   and not exists (select from {schema}.opening o where o.key = b.gate)
   and not exists (select from {schema}.rule r
                   where r.scope = b.scope and (r.paused or r.running = 0)

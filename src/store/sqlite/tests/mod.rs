@@ -80,5 +80,6 @@ fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
         limit,
         part: ScanPart::All,
         held_too: false,
+        counted: &[],
     }
 }

@@ -1,0 +1,59 @@
+//! Which kinds are claimed together.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::executor::incarnation::Incarnation;
+use crate::executor::limits::Limit;
+use crate::executor::queue::Queue;
+use crate::executor::registry::Kind;
+use crate::executor::scan::Scan;
+use crate::store::{Scope, Store};
+
+/// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
+/// limited kind than it can start.
+pub(super) struct Group<S: Store> {
+    pub(super) kinds: Vec<String>,
+    /// Its limit is one of this node.
+    pub(super) limited: Option<Arc<Kind<S>>>,
+    /// Its kind has a limit of all nodes, which its claims count.
+    kind_limit: Option<Arc<Limit>>,
+    /// That and the same of its queue. In this order everywhere: their locks are taken in it.
+    pub(super) counted: Vec<Arc<Limit>>,
+    pub(super) scan: Scan,
+}
+
+/// The groups of a node's kinds, as the rules are now. What was looked at before for the same kinds is known.
+pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
+    let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
+    let mut groups: Vec<Group<S>> = Vec::new();
+    for (name, kind) in node.registry.iter() {
+        let kind_limit = node.limits.of(Scope::Kind, name, &node.queues);
+        let limited = kind.slots.as_ref().map(|_| kind);
+        let known = groups.iter_mut().find(|group| {
+            // Another name of the same kind shares its limit on this node.
+            group.limited.as_ref().map(Arc::as_ptr) == limited.map(Arc::as_ptr)
+                && group.kind_limit.is_none()
+                && kind_limit.is_none()
+        });
+        if let Some(group) = known {
+            group.kinds.push(name.clone());
+            continue;
+        }
+        groups.push(Group {
+            kinds: vec![name.clone()],
+            limited: limited.cloned(),
+            counted: queue_limit.iter().chain(&kind_limit).cloned().collect(),
+            kind_limit,
+            scan: Scan::new(Instant::now()),
+        });
+    }
+    for group in &mut groups {
+        if let Some(at) = before.iter().position(|old| old.kinds == group.kinds) {
+            group.scan = before.swap_remove(at).scan;
+            group.scan.owe();
+        }
+    }
+    groups
+}

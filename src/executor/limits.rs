@@ -1,0 +1,112 @@
+//! Limits that this node's claims count by themselves: what it runs under each of them.
+//!
+//! A claim says how many jobs of its queue or kind are in hand here, and takes so many more as all nodes together may run. What ends makes that
+//! number smaller, and wakes the dispatcher, whose next claim tells the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::queue::Queue;
+use crate::store::{Counted, EACH, Scope};
+
+/// All that were ever seen here, and which of them are to be counted now.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    state: Mutex<State>,
+    /// Changes with the rules.
+    revision: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rules: HashSet<(Scope, String)>,
+    /// Kept for good: jobs that run under a limit still count when it is set anew.
+    limits: HashMap<(Scope, String), Arc<Limit>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Limit {
+    scope: Scope,
+    name: String,
+    running: AtomicUsize,
+    /// Held while a claim under it is under way. So no other one says less than that one is going to take.
+    pub(super) claiming: tokio::sync::Mutex<()>,
+    /// Whose dispatchers may start more when something ends.
+    queues: Vec<Arc<Queue>>,
+}
+
+impl Limit {
+    pub(super) fn counted(&self) -> Counted<'_> {
+        Counted { scope: self.scope, name: &self.name, running: self.running() }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Acquire)
+    }
+}
+
+impl Limits {
+    /// These rules hold now. Whether they are others than before.
+    pub(super) fn set(&self, rules: Vec<(Scope, String)>) -> bool {
+        let rules = rules.into_iter().collect();
+        let mut state = self.lock();
+        let others = state.rules != rules;
+        if others {
+            state.rules = rules;
+            self.revision.fetch_add(1, Ordering::Release);
+        }
+        others
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// The limit of a queue or kind, if its claims are to count. Whether a rule of all holds for it, the claim finds out.
+    pub(super) fn of(&self, scope: Scope, name: &str, queues: &HashMap<String, Arc<Queue>>) -> Option<Arc<Limit>> {
+        let mut state = self.lock();
+        let key = (scope, name.to_owned());
+        if !state.rules.contains(&key) && !state.rules.contains(&(scope, EACH.to_owned())) {
+            return None;
+        }
+        let limit = state.limits.entry(key).or_insert_with(|| {
+            let queues = queues.iter().filter(|(queue, _)| scope != Scope::Queue || *queue == name);
+            Arc::new(Limit {
+                scope,
+                name: name.to_owned(),
+                running: AtomicUsize::new(0),
+                claiming: tokio::sync::Mutex::default(),
+                queues: queues.map(|(_, queue)| queue.clone()).collect(),
+            })
+        });
+        Some(limit.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A job that runs under limits which its claim counted.
+#[derive(Debug)]
+pub(super) struct Running(Vec<Arc<Limit>>);
+
+impl Running {
+    pub(super) fn new(limits: &[Arc<Limit>]) -> Self {
+        for limit in limits {
+            limit.running.fetch_add(1, Ordering::AcqRel);
+        }
+        Self(limits.to_vec())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for limit in &self.0 {
+            limit.running.fetch_sub(1, Ordering::AcqRel);
+            limit.queues.iter().for_each(|queue| queue.wake());
+        }
+    }
+}

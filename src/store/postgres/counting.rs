@@ -1,0 +1,83 @@
+//! Claims that count the limits they are under: see the migration `usage`.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use tokio_postgres::Row;
+
+use super::range::Ranges;
+use super::unreadable::sort_out;
+use super::{Shared, rows};
+use crate::error::Result;
+use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Scope};
+
+/// Where the answer has the id of a job that was claimed, and nothing in its last row.
+const ID: usize = 0;
+const ALLOWED: usize = 15;
+
+/// The key that a limit is counted under.
+fn key(counted: &Counted<'_>) -> String {
+    format!("{}{}", counted.scope.prefix(), counted.name)
+}
+
+/// What those who count under a key wait for. Two keys may share one: then they wait for each other.
+pub(super) fn lock(schema: &str, key: &str) -> i64 {
+    let mut hash = Sha256::new();
+    // A name of a schema has no NUL.
+    hash.update(schema.as_bytes());
+    hash.update([0]);
+    hash.update(key.as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize()[..8]);
+    i64::from_be_bytes(first)
+}
+
+pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
+    let ranges = Ranges::of(&request.part, None);
+    let after: Vec<i64> = ranges.after.iter().map(|after| after.unwrap_or(i64::MIN)).collect();
+    let keys: Vec<String> = request.counted.iter().map(key).collect();
+    let locks: Vec<i64> = keys.iter().map(|key| lock(&shared.config.schema, key)).collect();
+    let scopes: Vec<&str> = request.counted.iter().map(|counted| counted.scope.as_str()).collect();
+    let names: Vec<&str> = request.counted.iter().map(|counted| counted.name).collect();
+    let running: Vec<i32> =
+        request.counted.iter().map(|counted| i32::try_from(counted.running).unwrap_or(i32::MAX)).collect();
+    let is = |scope: Scope| request.counted.iter().any(|counted| counted.scope == scope);
+    let answer = shared
+        .engine_once(
+            "claim jobs under limits",
+            &shared.sql.claim_counted,
+            &[
+                &request.node.0,
+                &request.queue,
+                &ranges.ranks,
+                &after,
+                &ranges.last_ranks,
+                &ranges.last_seqs,
+                &request.kinds,
+                &rows::count(request.limit),
+                &request.claim.as_int4(),
+                &locks,
+                &keys,
+                &scopes,
+                &names,
+                &running,
+                &is(Scope::Queue),
+                &is(Scope::Kind),
+            ],
+        )
+        .await?;
+    let is_claimed = |row: &Row| matches!(rows::get::<Option<uuid::Uuid>>(row, ID), Ok(Some(_)));
+    let (claimed, told): (Vec<Row>, Vec<Row>) = answer.into_iter().partition(is_claimed);
+    let told = rows::single(&told)?;
+    let micros = rows::get::<Option<i64>>(told, ALLOWED + 1)?;
+    let allowed = Allowed {
+        jobs: usize::try_from(rows::get::<i64>(told, ALLOWED)?).unwrap_or(0),
+        wait: micros.map(|micros| std::time::Duration::from_micros(micros.max(0).unsigned_abs())),
+        opened: rows::get(told, ALLOWED + 2)?,
+    };
+    // An UPDATE returns rows in no promised order.
+    let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;
+    super::unreadable::settle_all(shared, Some(request.node), &unreadable).await;
+    Ok(Claimed { jobs, began: None, allowed: Some(allowed) })
+}

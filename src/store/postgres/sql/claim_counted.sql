@@ -1,0 +1,84 @@
+-- Takes the best waiting rows of a queue under limits that the claim itself counts: of the queue, of the one kind that it asks for, or both.
+-- As claim.sql (see there), but for the front, which would be moved on without knowing how many may be taken. `quota` waits for whoever counts under the
+-- same keys, and then sees what he did (migration `usage`); what may start is picked after that. Rows that are held for a delivery are taken too: it
+-- could not start them.
+-- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own.
+-- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
+-- The last row of the answer says how many were allowed, after how long more will be, and whether a gate was opened.
+with me as materialized (
+    select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
+),
+quota as materialized (
+    select a.*
+    from me cross join lateral {schema}.allowance(me.id, $9, $10::int8[], $11::text[], $12::text[], $13::text[], $14::int4[], $8) a
+),
+ahead as materialized (
+    select array(
+        select c.ctid
+        from {schema}.job c
+        where (select n from quota) is not null
+          and c.queue = $2 and c.admitted and c.gate is null and c.lock_owner is null
+          and {queue_open:$2}
+          and {may_start}
+          and c.kind = any ($7::text[])
+        order by c.rank, c.seq
+        limit $8
+        for update skip locked
+    ) as tids
+),
+room as materialized (
+    select least(quota.n, $8 - cardinality(ahead.tids)) as n from quota cross join ahead
+),
+fresh as materialized (
+    select array(
+        select found.ctid
+        from unnest($3::int2[], $4::int8[], $5::int2[], $6::int8[]) as range (rank, after, last_rank, last_seq)
+        cross join lateral (
+            select c.ctid
+            from {schema}.job c
+            where c.queue = $2
+              and (c.rank, c.seq) > (range.rank, range.after)
+              and (c.rank, c.seq) <= (range.last_rank, range.last_seq)
+              and c.lock_owner is null
+              and c.gate is null
+              and not c.admitted
+              and {queue_open:$2}
+              and {uncovered}
+              and c.kind = any ($7::text[])
+            order by c.rank, c.seq
+            limit $8
+            for update skip locked
+        ) as found
+        limit (select n from room)
+    ) as tids
+),
+claimed as (
+    update {schema}.job j
+    set lock_owner = me.id,
+        version    = $9::int4,
+        attempt    = j.attempt + 1,
+        claimed_at = clock_timestamp(),
+        held_until = null
+    from me
+    where j.ctid = any (array(select unnest(tids) from ahead union all select unnest(tids) from fresh))
+    returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
+              j.payload, j.body, j.content_type, j.headers, j.terms, j.admitted, j.ctid
+),
+counts as materialized (
+    select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
+),
+used as (
+    insert into {schema}.usage (key, node, n, wants, version, at)
+    select k.key, me.id, k.runs + counts.n, case when counts.n >= room.n then greatest($8 - counts.taken, 0) else 0 end, $9::int4, clock_timestamp()
+    from me cross join counts cross join room cross join quota
+    cross join lateral unnest(quota.limited, quota.runs) as k(key, runs)
+    on conflict (key, node) do update
+    set n = excluded.n, wants = excluded.wants, version = excluded.version, at = excluded.at
+),
+logged as materialized (
+    select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
+)
+select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened from claimed
+union all
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened
+from quota cross join room cross join logged

@@ -1,0 +1,260 @@
+//! Claims that count the limits of queues and kinds by themselves.
+
+use std::time::Duration;
+
+use jobwright::store::{Allowed, ClaimRequest, Claimed, Counted, Rule, Scope, ShareBy};
+use jobwright::{ClaimNumber, NodeId};
+
+use crate::groups::sound;
+use crate::support::jobs::{claim_number, ids, job, jobs};
+use crate::support::postgres::Pg;
+use crate::support::{Jobs, SqlDb as _, TestDb as _};
+
+fn limit(scope: Scope, running: usize) -> Counted<'static> {
+    let name = if scope == Scope::Queue { "default" } else { "kind" };
+    Counted { scope, name, running }
+}
+
+/// A claim of `node`, which runs so many jobs under each of these limits.
+async fn claim_as(store: &Jobs, node: NodeId, number: ClaimNumber, wanted: usize, limits: &[Counted<'_>]) -> Claimed {
+    let kinds = ["kind".to_owned()];
+    let request = ClaimRequest::new(node, number, "default", wanted).kinds(&kinds).counted(limits);
+    store.claim(&request).await.unwrap()
+}
+
+async fn claim(store: &Jobs, node: NodeId, wanted: usize, limits: &[Counted<'_>]) -> Claimed {
+    claim_as(store, node, claim_number(), wanted, limits).await
+}
+
+/// How many it took, of its kind running so many.
+async fn taken(store: &Jobs, node: NodeId, wanted: usize, running: usize) -> usize {
+    claim(store, node, wanted, &[limit(Scope::Kind, running)]).await.jobs.len()
+}
+
+async fn rule(store: &Jobs, rule: Rule) {
+    store.put_rule(&rule).await.unwrap();
+}
+
+async fn of_kind(store: &Jobs, running: u32) {
+    rule(store, Rule::new(Scope::Kind, "kind").running(running)).await;
+}
+
+async fn slots<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
+    db.client().await.query_one("select count(*) from slot", &[]).await.unwrap().get(0)
+}
+
+/// As many as all nodes together may run, in their order; nothing is admitted for it, and no job has a slot.
+pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (one, other) = (store.node().await, store.node().await);
+    of_kind(&store, 5).await;
+    let sent = store.send_all(jobs(10)).await;
+    let first = claim(&store, one, 3, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!(first.allowed, Some(Allowed { jobs: 3, wait: None, opened: false }));
+    assert_eq!(ids(&first.jobs), sent[..3]);
+    assert!(first.jobs.iter().all(|job| !job.admitted && job.attempt == 1));
+    let second = claim(&store, other, 8, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!(second.allowed.map(|allowed| allowed.jobs), Some(2));
+    assert_eq!(ids(&second.jobs), sent[3..5]);
+    assert_eq!(taken(&store, one, 8, 3).await, 0, "five run");
+    for job in &first.jobs[..2] {
+        store.finish(one, job).await;
+    }
+    assert_eq!(taken(&store, other, 1, 2).await, 0, "nobody told of it");
+    assert_eq!(taken(&store, one, 1, 1).await, 1, "two have ended, and one of them is made up for");
+    assert_eq!(taken(&store, other, 8, 2).await, 1);
+    assert_eq!(slots(db).await, 0);
+    sound(&store).await;
+}
+
+/// Whoever claims without counting leaves what is limited alone, and whoever counts what is limited by others.
+pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 5).await;
+    let plain = store.send(job()).await;
+    let tenants = store.send(job().tenant("t").priority(3)).await;
+    assert_eq!(store.take(node, 10).await.len(), 0, "it does not count");
+    assert_eq!(claim(&store, node, 10, &[limit(Scope::Queue, 0)]).await.jobs.len(), 0, "nor that");
+    rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
+    assert_eq!(ids(&claim(&store, node, 10, &[limit(Scope::Kind, 0)]).await.jobs), [plain]);
+    rule(&store, Rule::new(Scope::Queue, "default").paused(true)).await;
+    store.send(job()).await;
+    assert_eq!(taken(&store, node, 10, 1).await, 0, "the queue is paused");
+    rule(&store, Rule::new(Scope::Queue, "default")).await;
+    rule(&store, Rule::new(Scope::Kind, "kind").running(5).paused(true)).await;
+    assert_eq!(taken(&store, node, 10, 1).await, 0, "the kind is paused");
+    of_kind(&store, 5).await;
+    // What needs a round gets one, beside what does not.
+    assert_eq!(store.admit_all().await, 2, "of any kind, for who does not count");
+    let admitted = claim(&store, node, 10, &[limit(Scope::Kind, 1)]).await;
+    assert_eq!(admitted.jobs[0].id, tenants);
+    assert!(admitted.jobs.iter().all(|job| job.admitted));
+    sound(&store).await;
+}
+
+/// A queue's and a kind's at once: the smaller one decides, and both are counted.
+pub(crate) async fn two_limits_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (one, other) = (store.node().await, store.node().await);
+    of_kind(&store, 4).await;
+    rule(&store, Rule::new(Scope::Queue, "*").running(3)).await;
+    store.send_all(jobs(10)).await;
+    let both = |queue, kind| [limit(Scope::Queue, queue), limit(Scope::Kind, kind)];
+    assert_eq!(claim(&store, one, 8, &both(0, 0)).await.jobs.len(), 3);
+    assert_eq!(claim(&store, other, 8, &both(0, 0)).await.jobs.len(), 0);
+    rule(&store, Rule::new(Scope::Queue, "*")).await;
+    assert_eq!(claim(&store, other, 8, &both(0, 0)).await.jobs.len(), 1);
+}
+
+/// A claim that was given up runs after a newer one: what it was told of its node was true once.
+pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 2).await;
+    store.send_all(jobs(6)).await;
+    let late = claim_number();
+    assert_eq!(taken(&store, node, 8, 0).await, 2);
+    let empty = claim_as(&store, node, late, 8, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!((empty.jobs.len(), empty.allowed.map(|allowed| allowed.jobs)), (0, Some(0)));
+    assert_eq!(taken(&store, node, 8, 2).await, 0, "and nothing that was counted is forgotten");
+    assert_eq!(taken(&store, node, 8, 1).await, 1);
+}
+
+/// What a dead node ran counts until its last job is released: what keeps a row from that may be its handler's commit.
+pub(crate) async fn what_the_dead_ran_counts_until_it_is_released<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (dead, living) = (store.node().await, store.node().await);
+    of_kind(&store, 2).await;
+    store.send_all(jobs(6)).await;
+    let theirs = claim(&store, dead, 8, &[limit(Scope::Kind, 0)]).await.jobs;
+    assert_eq!(theirs.len(), 2);
+    let mut client = db.client().await;
+    let commit = client.transaction().await.unwrap();
+    commit.execute("select from job where id = $1 for update", &[theirs[0].id.as_uuid()]).await.unwrap();
+    store.declare(dead).await;
+    store.release_all_lost().await;
+    assert_eq!(taken(&store, living, 8, 0).await, 0, "one is still to be decided");
+    commit.rollback().await.unwrap();
+    store.release_all_lost().await;
+    assert_eq!(taken(&store, living, 8, 0).await, 2);
+    sound(&store).await;
+}
+
+/// A rate is of starts, and they are counted when they are made.
+pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    rule(&store, Rule::new(Scope::Queue, "default").rate(5, Duration::from_secs(3600))).await;
+    store.send_all(jobs(9)).await;
+    let queue = [limit(Scope::Queue, 0)];
+    assert_eq!(claim(&store, node, 3, &queue).await.jobs.len(), 3);
+    let second = claim(&store, node, 8, &queue).await;
+    assert_eq!((second.jobs.len(), second.allowed.and_then(|allowed| allowed.wait)), (2, None));
+    let third = claim(&store, node, 8, &queue).await;
+    assert_eq!(third.jobs.len(), 0);
+    let wait = third.allowed.and_then(|allowed| allowed.wait).unwrap();
+    assert!(wait > Duration::from_secs(3500) && wait <= Duration::from_secs(3600), "{wait:?}");
+    let log = db.client().await.query_one("select sum(n)::int8 from rate_log", &[]).await.unwrap();
+    assert_eq!(log.get::<_, i64>(0), 5);
+}
+
+/// Who waits at the gate for the same limit gets some of it.
+pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 1).await;
+    let holder = store.send(job().exclusive("a")).await;
+    let others = store.send_all(["b", "c", "d", "e"].map(|group| job().exclusive(group))).await;
+    assert_eq!(store.admit_all().await, 1);
+    store.send_all(jobs(9)).await;
+    let first = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!(ids(&first.jobs), [holder], "the others of groups stand behind the limit");
+    assert_eq!(first.allowed.map(|allowed| allowed.jobs), Some(0));
+    // Only the claim itself opens the gate.
+    db.raw("update {schema}.rule set running = 5").await;
+    assert_eq!(store.admit_all().await, 0);
+    let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
+    assert_eq!(second.allowed, Some(Allowed { jobs: 2, wait: None, opened: true }), "half of what is free");
+    assert_eq!(store.admit_all().await, 2);
+    let third = claim(&store, node, 8, &[limit(Scope::Kind, 2)]).await;
+    assert_eq!(ids(&third.jobs), others[..2]);
+    sound(&store).await;
+}
+
+/// To each that wants some the same, when there are not enough.
+pub(crate) async fn nobody_keeps_all<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (one, other) = (store.node().await, store.node().await);
+    of_kind(&store, 6).await;
+    store.send_all(jobs(30)).await;
+    assert_eq!(taken(&store, one, 20, 0).await, 6);
+    assert_eq!(taken(&store, other, 20, 0).await, 0);
+    assert_eq!(taken(&store, one, 20, 4).await, 0, "two have ended, and the other one is waiting");
+    assert_eq!(taken(&store, other, 20, 0).await, 2);
+    assert_eq!(taken(&store, one, 20, 3).await, 0);
+    assert_eq!(taken(&store, other, 20, 2).await, 1);
+    assert_eq!(taken(&store, one, 20, 2).await, 1);
+}
+
+/// Jobs that run when a limit comes count, once; and so they do when it goes and comes again, or changes.
+pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(20)).await;
+    assert_eq!(store.take(node, 2).await.len(), 2);
+    of_kind(&store, 5).await;
+    assert_eq!(taken(&store, node, 8, 0).await, 3, "two ran before");
+    of_kind(&store, 6).await;
+    assert_eq!(taken(&store, node, 8, 3).await, 1, "and all of them are counted once");
+    rule(&store, Rule::new(Scope::Kind, "kind")).await;
+    of_kind(&store, 8).await;
+    assert_eq!(taken(&store, node, 8, 0).await, 2, "six run");
+    // Shares are weighed by rounds: a claim takes what those admitted.
+    rule(&store, Rule::new(Scope::Kind, "kind")).await;
+    rule(&store, Rule::new(Scope::Queue, "default").running(20).shares(ShareBy::Tenant, [])).await;
+    let queue = [limit(Scope::Queue, 0)];
+    assert_eq!(claim(&store, node, 8, &queue).await.jobs.len(), 0);
+    let admitted = store.admit_all().await;
+    assert!(admitted > 0);
+    assert_eq!(claim(&store, node, 50, &queue).await.jobs.len() as u64, admitted);
+    sound(&store).await;
+}
+
+/// Many claims at once, from many nodes, never start more than are allowed.
+pub(crate) async fn many_claims_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    of_kind(&store, 7).await;
+    rule(&store, Rule::new(Scope::Queue, "default").rate(40, Duration::from_secs(3600))).await;
+    store.send_all(jobs(100)).await;
+    let work = (0..6).map(|_| {
+        let store = store.clone();
+        async move {
+            let node = store.node().await;
+            let mut started = 0;
+            for _ in 0..30 {
+                let limits = [limit(Scope::Queue, 0), limit(Scope::Kind, 0)];
+                let jobs = claim(&store, node, 3, &limits).await.jobs;
+                started += jobs.len();
+                for job in &jobs {
+                    store.finish(node, job).await;
+                }
+            }
+            started
+        }
+    });
+    let most = db.client().await;
+    let watch = async {
+        let mut seen = 0;
+        for _ in 0..200 {
+            let row = most.query_one("select coalesce(sum(n), 0)::int8 from usage", &[]).await.unwrap();
+            seen = row.get::<_, i64>(0).max(seen);
+        }
+        seen
+    };
+    let (started, seen) = tokio::join!(futures_util::future::join_all(work), watch);
+    assert_eq!(started.iter().sum::<usize>(), 40, "as the rate says");
+    // Two keys.
+    assert!(seen <= 14, "{seen}");
+    sound(&store).await;
+}
