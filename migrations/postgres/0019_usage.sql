@@ -36,11 +36,12 @@ end
 $lock$;
 
 -- How many jobs a claim may start that no round has admitted, at most `most`; if a rate allows none, after how many microseconds it will; whether
--- a gate was opened; and under which keys they are to be counted, with what the node runs of each already (`mine`), or with the part of the period
--- within which starts are counted together.
+-- a gate was opened; under which keys they are to be counted, with what the node runs of each already (`mine`), or with the part of the period
+-- within which starts are counted together; and under which of them (by their place) the node is to count anew, from none: what it ran before this limit
+-- was set holds slots (adopt.sql).
 -- A function, because each of its statements sees what was committed while the one before it waited, and one statement alone does not.
 create function {schema}.allowance(node bigint, claim integer, locks bigint[], keys text[], scopes text[], names text[], mine integer[], most bigint)
-returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[])
+returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[])
 language plpgsql volatile rows 1
 set search_path = pg_catalog, pg_temp
 as $allowance$
@@ -62,11 +63,12 @@ declare
     counts integer[] := '{}';
     timed text[] := '{}';
     times bigint[] := '{}';
+    news integer[] := '{}';
 begin
     perform {schema}.lock_limits(allowance.locks);
     for asked in
-        select a.key, a.scope, a.name, a.mine
-        from unnest(allowance.keys, allowance.scopes, allowance.names, allowance.mine) as a(key, scope, name, mine)
+        select a.key, a.scope, a.name, a.mine, a.place::integer
+        from unnest(allowance.keys, allowance.scopes, allowance.names, allowance.mine) with ordinality as a(key, scope, name, mine, place)
     loop
         select r.running, r.rate, r.period, r.shares into rule
         from {schema}.rule r
@@ -79,14 +81,19 @@ begin
             select coalesce(sum(u.n) filter (where u.node <> here), 0) as others,
                    count(*) filter (where u.node <> here and (u.n > 0 or u.wants > 0 and u.at > clock_timestamp() - interval '5 seconds')) as parties,
                    coalesce(bool_or(u.node <> here and u.wants > 0 and u.at > clock_timestamp() - interval '5 seconds'), false) as wanted,
+                   coalesce(bool_or(u.node = here), false) as known,
                    coalesce(bool_or(u.node = here and (u.version::bigint - this + 4294967296) % 4294967296 between 1 and 2147483647), false) as late
             into used
             from {schema}.usage u
             where u.key = asked.key;
             if used.late then
                 -- Nobody waits for this claim any more, and what it was told of its node was true once.
-                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[];
+                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], '{}'::integer[];
                 return;
+            end if;
+            if not used.known then
+                asked.mine := 0;
+                news := news || asked.place;
             end if;
             free := rule.running - asked.mine - used.others - (select count(*) from {schema}.slot s where s.key = asked.key);
             if used.wanted then
@@ -125,7 +132,7 @@ begin
             times := times || greatest(rule.period / 1000, 1);
         end if;
     end loop;
-    return query select best, pause, opens, under, counts, timed, times;
+    return query select best, pause, opens, under, counts, timed, times, news;
 end
 $allowance$;
 

@@ -4,6 +4,7 @@ pub mod case;
 pub mod check;
 pub mod claims;
 pub mod clocks;
+pub mod counted;
 pub mod external;
 pub mod failover;
 pub mod groups;
@@ -15,8 +16,17 @@ use case::{Case, Size};
 
 /// Everything that is checked.
 pub fn cases(size: Size) -> Vec<Case> {
-    [claims::cases, failover::cases, clocks::cases, groups::cases, leases::cases, external::cases, identity::cases]
-        .into_iter()
-        .flat_map(|cases| cases(size))
-        .collect()
+    [
+        claims::cases,
+        failover::cases,
+        clocks::cases,
+        groups::cases,
+        leases::cases,
+        counted::cases,
+        external::cases,
+        identity::cases,
+    ]
+    .into_iter()
+    .flat_map(|cases| cases(size))
+    .collect()
 }

@@ -69,6 +69,16 @@ pub struct Rules {
     pub commits_make_leases: bool,
     /// A lost answer puts a lease in doubt where the hand-on named it, which it does when nothing else is to be done under it. Otherwise always.
     pub unnamed_leases_stay: bool,
+    /// A claim that counts takes nothing when a newer one of its node has counted. Otherwise it believes what it was told when it was sent.
+    pub late_claims_are_told: bool,
+    /// Claims of one node under one limit take turns. Otherwise one says what the node runs without what another is about to take.
+    pub counted_claims_take_turns: bool,
+    /// What a dead node ran counts until its last row is released. Otherwise until the declaration of its death.
+    pub usage_outlives_rows: bool,
+    /// What a dead node ran is counted no more, in the end. Otherwise for ever.
+    pub usage_of_the_dead_is_freed: bool,
+    /// Each end is followed by a claim, which writes how many run now. Otherwise only where there is more to do.
+    pub ends_are_told: bool,
     /// Whether a given id is there is decided in one place, under a lock. Otherwise by a look at each table.
     pub ids_are_decided_once: bool,
     /// Nodes are declared dead by who saw their beat unchanged for a lease. Otherwise by the server's clock.
@@ -115,6 +125,11 @@ impl Rules {
         leases_are_numbered: true,
         commits_make_leases: true,
         unnamed_leases_stay: true,
+        late_claims_are_told: true,
+        counted_claims_take_turns: true,
+        usage_outlives_rows: true,
+        usage_of_the_dead_is_freed: true,
+        ends_are_told: true,
         ids_are_decided_once: true,
         death_is_observed: true,
         locked_nodes_are_passed_over: true,

@@ -63,6 +63,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
                 delays.next_delay()
             }
         };
+        limits.asked();
         tokio::select! {
             () = stop.cancelled() => return,
             () = gate.notified() => {}

@@ -77,6 +77,7 @@ impl<S: Store> Dispatcher<S> {
 
     async fn dispatch(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
+        self.node.limits.known().await;
         loop {
             let heard = self.queue.heard();
             self.regroup();
@@ -200,7 +201,10 @@ impl<S: Store> Dispatcher<S> {
         add(&self.node.counters.claimed, claimed.jobs.len());
         let (more, jobs) = match claimed.allowed {
             None => (group.scan.found(&look, &claimed, limit, now), claimed.jobs),
-            Some(allowed) => self.counted(index, &look, claimed.jobs, allowed, limit, now),
+            Some(allowed) => {
+                allowed.anew.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.count_anew());
+                self.counted(index, &look, claimed.jobs, &allowed, limit, now)
+            }
         };
         for job in jobs {
             // As many as were asked for, so there is one for each.
@@ -222,7 +226,7 @@ impl<S: Store> Dispatcher<S> {
         index: usize,
         look: &Look,
         jobs: Vec<Job>,
-        allowed: Allowed,
+        allowed: &Allowed,
         limit: usize,
         now: Instant,
     ) -> (bool, Vec<Job>) {

@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio_util::sync::CancellationToken;
+
 use super::queue::Queue;
 use crate::store::{Counted, EACH, Scope};
 
@@ -16,6 +18,8 @@ pub(super) struct Limits {
     state: Mutex<State>,
     /// Changes with the rules.
     revision: AtomicU64,
+    /// Somebody has looked for rules, or tried to.
+    asked: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +34,8 @@ struct State {
 pub(super) struct Limit {
     scope: Scope,
     name: String,
-    running: AtomicUsize,
+    /// Of the jobs that are counted; those of before hold another one.
+    running: Mutex<Arc<AtomicUsize>>,
     /// Held while a claim under it is under way. So no other one says less than that one is going to take.
     pub(super) claiming: tokio::sync::Mutex<()>,
     /// Whose dispatchers may start more when something ends.
@@ -43,7 +48,16 @@ impl Limit {
     }
 
     pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Acquire)
+        self.counter().load(Ordering::Acquire)
+    }
+
+    /// What runs now is counted by the database in another way.
+    pub(super) fn count_anew(&self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    fn counter(&self) -> Arc<AtomicUsize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -58,6 +72,16 @@ impl Limits {
             self.revision.fetch_add(1, Ordering::Release);
         }
         others
+    }
+
+    /// Somebody has looked for rules, or tried to.
+    pub(super) fn asked(&self) {
+        self.asked.cancel();
+    }
+
+    /// Waits for that: a claim that knows of no rule walks over all that is limited.
+    pub(super) async fn known(&self) {
+        self.asked.cancelled().await;
     }
 
     pub(super) fn revision(&self) -> u64 {
@@ -76,7 +100,7 @@ impl Limits {
             Arc::new(Limit {
                 scope,
                 name: name.to_owned(),
-                running: AtomicUsize::new(0),
+                running: Mutex::default(),
                 claiming: tokio::sync::Mutex::default(),
                 queues: queues.map(|(_, queue)| queue.clone()).collect(),
             })
@@ -91,21 +115,23 @@ impl Limits {
 
 /// A job that runs under limits which its claim counted.
 #[derive(Debug)]
-pub(super) struct Running(Vec<Arc<Limit>>);
+pub(super) struct Running(Vec<(Arc<Limit>, Arc<AtomicUsize>)>);
 
 impl Running {
     pub(super) fn new(limits: &[Arc<Limit>]) -> Self {
-        for limit in limits {
-            limit.running.fetch_add(1, Ordering::AcqRel);
-        }
-        Self(limits.to_vec())
+        let count = |limit: &Arc<Limit>| {
+            let counter = limit.counter();
+            counter.fetch_add(1, Ordering::AcqRel);
+            (limit.clone(), counter)
+        };
+        Self(limits.iter().map(count).collect())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for limit in &self.0 {
-            limit.running.fetch_sub(1, Ordering::AcqRel);
+        for (limit, counter) in &self.0 {
+            counter.fetch_sub(1, Ordering::AcqRel);
             limit.queues.iter().for_each(|queue| queue.wake());
         }
     }

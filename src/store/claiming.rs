@@ -104,7 +104,7 @@ pub struct Counted<'a> {
 }
 
 /// How many jobs a claim could take under the limits that it counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// So many that were not admitted, and no more than were asked for.
     pub jobs: usize,
@@ -112,6 +112,9 @@ pub struct Allowed {
     pub wait: Option<Duration>,
     /// A gate was opened for others that wait for the same: a round of admission is due.
     pub opened: bool,
+    /// Which of the limits, by their place, are to be counted anew, with what this claim took: they were set after what ran before, and that
+    /// holds places of its own.
+    pub anew: Vec<usize>,
 }
 
 impl<'a> ClaimRequest<'a> {

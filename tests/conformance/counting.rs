@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Allowed, ClaimRequest, Claimed, Counted, Rule, Scope, ShareBy};
+use jobwright::store::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted, Rule, Scope, ShareBy};
 use jobwright::{ClaimNumber, NodeId};
 
 use crate::groups::sound;
@@ -39,6 +39,12 @@ async fn of_kind(store: &Jobs, running: u32) {
     rule(store, Rule::new(Scope::Kind, "kind").running(running)).await;
 }
 
+/// A round of whoever counts: how many it admitted.
+async fn round(store: &Jobs) -> u64 {
+    let queues = ["default".to_owned()];
+    store.admit(&AdmitRequest { limit: 100, queues: &queues, kinds: None, counting: true }).await.unwrap().jobs
+}
+
 async fn slots<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
     db.client().await.query_one("select count(*) from slot", &[]).await.unwrap().get(0)
 }
@@ -50,7 +56,7 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     of_kind(&store, 5).await;
     let sent = store.send_all(jobs(10)).await;
     let first = claim(&store, one, 3, &[limit(Scope::Kind, 0)]).await;
-    assert_eq!(first.allowed, Some(Allowed { jobs: 3, wait: None, opened: false }));
+    assert_eq!(first.allowed, Some(Allowed { jobs: 3, anew: vec![0], ..Allowed::default() }));
     assert_eq!(ids(&first.jobs), sent[..3]);
     assert!(first.jobs.iter().all(|job| !job.admitted && job.attempt == 1));
     let second = claim(&store, other, 8, &[limit(Scope::Kind, 0)]).await;
@@ -150,7 +156,7 @@ pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED
     let queue = [limit(Scope::Queue, 0)];
     assert_eq!(claim(&store, node, 3, &queue).await.jobs.len(), 3);
     let second = claim(&store, node, 8, &queue).await;
-    assert_eq!((second.jobs.len(), second.allowed.and_then(|allowed| allowed.wait)), (2, None));
+    assert_eq!((second.jobs.len(), second.allowed.clone().and_then(|allowed| allowed.wait)), (2, None));
     let third = claim(&store, node, 8, &queue).await;
     assert_eq!(third.jobs.len(), 0);
     let wait = third.allowed.and_then(|allowed| allowed.wait).unwrap();
@@ -173,10 +179,10 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     assert_eq!(first.allowed.map(|allowed| allowed.jobs), Some(0));
     // Only the claim itself opens the gate.
     db.raw("update {schema}.rule set running = 5").await;
-    assert_eq!(store.admit_all().await, 0);
+    assert_eq!(round(&store).await, 0);
     let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
-    assert_eq!(second.allowed, Some(Allowed { jobs: 2, wait: None, opened: true }), "half of what is free");
-    assert_eq!(store.admit_all().await, 2);
+    assert_eq!(second.allowed, Some(Allowed { jobs: 2, opened: true, ..Allowed::default() }), "half of what is free");
+    assert_eq!(round(&store).await, 2);
     let third = claim(&store, node, 8, &[limit(Scope::Kind, 2)]).await;
     assert_eq!(ids(&third.jobs), others[..2]);
     sound(&store).await;
@@ -209,7 +215,10 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
     assert_eq!(taken(&store, node, 8, 3).await, 1, "and all of them are counted once");
     rule(&store, Rule::new(Scope::Kind, "kind")).await;
     of_kind(&store, 8).await;
-    assert_eq!(taken(&store, node, 8, 0).await, 2, "six run");
+    let anew = claim(&store, node, 8, &[limit(Scope::Kind, 4)]).await;
+    assert_eq!(anew.allowed, Some(Allowed { jobs: 2, anew: vec![0], ..Allowed::default() }), "six run");
+    assert_eq!(taken(&store, node, 8, 2).await, 0);
+    assert_eq!(taken(&store, node, 8, 1).await, 1);
     // Shares are weighed by rounds: a claim takes what those admitted.
     rule(&store, Rule::new(Scope::Kind, "kind")).await;
     rule(&store, Rule::new(Scope::Queue, "default").running(20).shares(ShareBy::Tenant, [])).await;

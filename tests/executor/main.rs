@@ -11,6 +11,7 @@ mod batches;
 mod cancelling;
 mod codecs;
 mod conflicts;
+mod counting;
 mod endings;
 mod expiry;
 mod failing;

@@ -75,6 +75,10 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         jobs: usize::try_from(rows::get::<i64>(told, ALLOWED)?).unwrap_or(0),
         wait: micros.map(|micros| std::time::Duration::from_micros(micros.max(0).unsigned_abs())),
         opened: rows::get(told, ALLOWED + 2)?,
+        anew: rows::get::<Vec<i32>>(told, ALLOWED + 3)?
+            .into_iter()
+            .filter_map(|place| usize::try_from(place - 1).ok())
+            .collect(),
     };
     // An UPDATE returns rows in no promised order.
     let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;

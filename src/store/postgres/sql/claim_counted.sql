@@ -4,7 +4,8 @@
 -- could not start them.
 -- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own.
 -- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
--- The last row of the answer says how many were allowed, after how long more will be, and whether a gate was opened.
+-- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, and which limits are to be counted
+-- anew.
 with me as materialized (
     select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
 ),
@@ -78,7 +79,7 @@ used as (
 logged as materialized (
     select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
 )
-select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened from claimed
+select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew from claimed
 union all
-select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened, quota.anew
 from quota cross join room cross join logged

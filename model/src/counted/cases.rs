@@ -1,0 +1,56 @@
+//! The protocol as built, and its twins.
+
+use super::{Counted, Faults};
+use crate::case::Expected::{Holds, HoldsToo, Refuted};
+use crate::case::{Case, Size};
+use crate::vocabulary::{Promise, Rules};
+
+/// What is checked of limits that claims count.
+pub fn cases(size: Size) -> Vec<Case> {
+    let built = Rules::BUILT;
+    let counted = |[jobs, limit, claims]: [u8; 3], [crashes, lost]: [u8; 2]| Counted {
+        rules: built,
+        jobs,
+        limit,
+        claims,
+        faults: Faults { crashes, lost },
+        only: None,
+    };
+    let (one, two) = match size {
+        Size::Small => (counted([2, 1, 3], [1, 1]), counted([3, 2, 3], [0, 1])),
+        Size::Usual => (counted([2, 1, 4], [1, 1]), counted([3, 2, 4], [0, 1])),
+        Size::Deep => (counted([3, 1, 4], [1, 1]), counted([3, 2, 4], [1, 1])),
+    };
+    let mut cases =
+        vec![Case::new(one, "as built, one at a time", Holds), Case::new(two, "as built, two at a time", HoldsToo)];
+    let mut twin = |rules, says, promise| {
+        let twin = Counted { rules, only: Some(promise), ..counted([3, 2, 4], [1, 1]) };
+        cases.push(Case::new(twin, says, Refuted(promise)));
+    };
+    twin(
+        Rules { late_claims_are_told: false, ..built },
+        "a claim that runs after a newer one of its node counts as if it were the newest",
+        Promise::LimitsHold,
+    );
+    twin(
+        Rules { counted_claims_take_turns: false, ..built },
+        "two claims of a node under one limit are under way at once",
+        Promise::LimitsHold,
+    );
+    twin(
+        Rules { usage_outlives_rows: false, ..built },
+        "what a node ran is counted no more when it is declared dead",
+        Promise::LimitsHold,
+    );
+    twin(
+        Rules { usage_of_the_dead_is_freed: false, ..built },
+        "what dead nodes ran counts for ever",
+        Promise::EverythingComesRight,
+    );
+    twin(
+        Rules { ends_are_told: false, ..built },
+        "a node tells nobody of what has ended unless it finds more to do",
+        Promise::EverythingComesRight,
+    );
+    cases
+}

@@ -1,0 +1,237 @@
+//! What each action does to what is counted.
+
+use super::{Action, Ask, Counted, HANDS, NODES, PROCESSES, Process, Row, State};
+use crate::vocabulary::slot;
+
+impl Counted {
+    #[expect(clippy::too_many_lines, reason = "one arm for each action")]
+    pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = *state;
+        match action {
+            Action::Send { job } => {
+                if state.sent >> job & 1 == 1 {
+                    return None;
+                }
+                next.sent |= 1 << job;
+                next.rows[slot(job)] = Some(Row::Waiting);
+            }
+            Action::Ask { process } => {
+                let at = &mut next.processes[slot(process)];
+                let free = at.asks.iter().position(Option::is_none)?;
+                // Whoever claims under a limit waits for the claim before it.
+                let waits = self.rules.counted_claims_take_turns && at.asks.iter().any(Option::is_some);
+                if at.node == 0 || waits {
+                    return None;
+                }
+                next.claims += 1;
+                let mine = at.hand.iter().flatten().count() as u8;
+                at.asks[free] = Some(Ask { claim: next.claims, mine, took: None });
+            }
+            Action::Run { process, ask } => {
+                let at = state.processes[slot(process)];
+                let asked = at.asks[slot(ask)].filter(|ask| ask.took.is_none())?;
+                let took = self.count(&mut next, at.node, asked);
+                next.processes[slot(process)].asks[slot(ask)] = Some(Ask { took: Some(took), ..asked });
+            }
+            Action::Answer { process, ask } => {
+                let at = &mut next.processes[slot(process)];
+                let Ask { claim, took: Some(took), .. } = at.asks[slot(ask)].take()? else { return None };
+                for job in (0..self.jobs).filter(|job| took >> job & 1 == 1) {
+                    let free = at.hand.iter().position(Option::is_none)?;
+                    at.hand[free] = Some((job, claim));
+                }
+            }
+            Action::GiveUp { process, ask } => {
+                let at = &mut next.processes[slot(process)];
+                let asked = at.asks[slot(ask)].take()?;
+                if asked.took.is_none() {
+                    if at.late.is_some() {
+                        return None;
+                    }
+                    at.late = Some((at.node, asked));
+                }
+                next.faults.lost += 1;
+            }
+            Action::RunLate { process } => {
+                let (node, asked) = next.processes[slot(process)].late.take()?;
+                next.was_late |= state.usage[slot(node)].is_some_and(|(_, version)| version > asked.claim);
+                self.count(&mut next, node, asked);
+            }
+            Action::Succeed { process, hand } => {
+                let at = &mut next.processes[slot(process)];
+                let node = at.node;
+                let (job, claim) = at.hand[slot(hand)].take()?;
+                match state.rows[slot(job)] {
+                    Some(Row::Owned { committing: true, .. }) => return None,
+                    Some(Row::Owned { node: owner, claim: held, .. }) if (owner, held) == (node, claim) => {
+                        next.rows[slot(job)] = None;
+                    }
+                    // Refused.
+                    _ => {}
+                }
+            }
+            Action::Commit { process, hand } => {
+                let at = state.processes[slot(process)];
+                let (job, claim) = at.hand[slot(hand)]?;
+                let owned = Row::Owned { node: at.node, claim, committing: false };
+                if state.rows[slot(job)] != Some(owned) {
+                    return None;
+                }
+                next.rows[slot(job)] = Some(Row::Owned { node: at.node, claim, committing: true });
+            }
+            Action::Decide { job, done } => {
+                let Some(Row::Owned { node, claim, committing: true }) = state.rows[slot(job)] else { return None };
+                next.rows[slot(job)] = (!done).then_some(Row::Owned { node, claim, committing: false });
+                if done {
+                    for held in next.processes.iter_mut().flat_map(|at| &mut at.hand) {
+                        *held = held.filter(|held| *held != (job, claim));
+                    }
+                }
+            }
+            Action::Cancel { job } => {
+                if matches!(state.rows[slot(job)]?, Row::Owned { committing: true, .. }) {
+                    return None;
+                }
+                next.rows[slot(job)] = None;
+            }
+            Action::Told { process, hand } => {
+                let at = &mut next.processes[slot(process)];
+                let (job, claim) = at.hand[slot(hand)].take()?;
+                if matches!(state.rows[slot(job)], Some(Row::Owned { claim: held, .. }) if held == claim) {
+                    return None;
+                }
+            }
+            Action::Look { process } => {
+                let at = state.processes[slot(process)];
+                // What is under way comes first, so that it is known.
+                if at.node == 0 || at.asks.iter().any(Option::is_some) {
+                    return None;
+                }
+                for (job, row) in (0..).zip(&mut next.rows) {
+                    if matches!(*row, Some(Row::Owned { node, claim, committing: false })
+                        if node == at.node && !at.hand.iter().flatten().any(|held| *held == (job, claim)))
+                    {
+                        *row = Some(Row::Waiting);
+                    }
+                }
+                if next == *state {
+                    return None;
+                }
+            }
+            Action::Crash { process } => {
+                let at = &mut next.processes[slot(process)];
+                if at.node == 0 || usize::from(state.newest) + 1 >= NODES {
+                    return None;
+                }
+                let sent = at.asks.iter().flatten().find(|ask| ask.took.is_none());
+                let late = at.late.or(sent.map(|ask| (at.node, *ask)));
+                *at = Process { late, ..Process::default() };
+                next.faults.crashes += 1;
+            }
+            Action::Register { process } => {
+                if state.processes[slot(process)].node != 0 {
+                    return None;
+                }
+                next.newest += 1;
+                next.processes[slot(process)].node = next.newest;
+            }
+            Action::Declare { node } => {
+                let lived = state.processes.iter().any(|at| at.node == node);
+                if node > state.newest || lived || state.is_dead(node) {
+                    return None;
+                }
+                next.dead |= 1 << node;
+                if !self.rules.usage_outlives_rows {
+                    next.usage[slot(node)] = None;
+                }
+            }
+            Action::Release { job } => {
+                let Row::Owned { node, committing: false, .. } = state.rows[slot(job)]? else { return None };
+                if !state.is_dead(node) {
+                    return None;
+                }
+                next.rows[slot(job)] = Some(Row::Waiting);
+            }
+            Action::Free { node } => {
+                let kept = !self.rules.usage_of_the_dead_is_freed || state.owns(node);
+                if !state.is_dead(node) || kept || next.usage[slot(node)].take().is_none() {
+                    return None;
+                }
+            }
+        }
+        Some(next)
+    }
+
+    /// Counts, takes what may start, and writes how many run then. What it took, one bit each.
+    fn count(&self, next: &mut State, node: u8, asked: Ask) -> u8 {
+        let usage = next.usage[slot(node)];
+        let is_late = usage.is_some_and(|(_, version)| version > asked.claim);
+        if next.is_dead(node) || is_late && self.rules.late_claims_are_told {
+            return 0;
+        }
+        let others: u8 = (0..)
+            .zip(&next.usage)
+            .filter(|(other, _)| *other != node)
+            .filter_map(|(_, usage)| *usage)
+            .map(|(n, _)| n)
+            .sum();
+        let free = self.limit.saturating_sub(asked.mine + others).min(HANDS as u8 - asked.mine);
+        let mut took = 0;
+        let mut taken = 0;
+        for (job, row) in (0..).zip(&mut next.rows) {
+            if taken < free && *row == Some(Row::Waiting) {
+                *row = Some(Row::Owned { node, claim: asked.claim, committing: false });
+                took |= 1 << job;
+                taken += 1;
+            }
+        }
+        next.usage[slot(node)] = Some((asked.mine + taken, asked.claim));
+        took
+    }
+
+    /// What is under way, deaths, handlers, and then claims: of whoever has fewer in hand than are counted, or could take something.
+    pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
+        let processes = || 0..PROCESSES as u8;
+        let each = || processes().flat_map(|process| (0..HANDS as u8).map(move |n| (process, n)));
+        let jobs = || 0..self.jobs;
+        let possible = |action: &Action| self.follow(state, *action).is_some();
+        let running = |at: &Process| at.hand.iter().flatten().count();
+        let wants = |process: u8| {
+            let at = state.processes[slot(process)];
+            let counted = state.usage[slot(at.node)].map_or(0, |(n, _)| usize::from(n));
+            let others: u8 = (0..)
+                .zip(&state.usage)
+                .filter(|(node, _)| *node != at.node)
+                .filter_map(|(_, usage)| *usage)
+                .map(|(n, _)| n)
+                .sum();
+            let could = state.rows.contains(&Some(Row::Waiting))
+                && running(&at) < HANDS
+                && running(&at) as u8 + others < self.limit;
+            at.asks.iter().all(Option::is_none) && (self.rules.ends_are_told && counted > running(&at) || could)
+        };
+        let under_way =
+            each().flat_map(|(process, ask)| [Action::Run { process, ask }, Action::Answer { process, ask }]);
+        let late = processes().map(|process| Action::RunLate { process });
+        let registers = processes().map(|process| Action::Register { process });
+        let deaths = (1..=state.newest).map(|node| Action::Declare { node });
+        let decided = jobs().map(|job| Action::Decide { job, done: true });
+        let released = jobs().map(|job| Action::Release { job });
+        let freed = (1..=state.newest).map(|node| Action::Free { node });
+        let looks = processes().map(|process| Action::Look { process });
+        let handlers =
+            each().flat_map(|(process, hand)| [Action::Succeed { process, hand }, Action::Told { process, hand }]);
+        let claims = processes().filter(|process| wants(*process)).map(|process| Action::Ask { process });
+        under_way
+            .chain(late)
+            .chain(registers)
+            .chain(deaths)
+            .chain(decided)
+            .chain(released)
+            .chain(freed)
+            .chain(looks)
+            .chain(handlers)
+            .chain(claims)
+            .find(possible)
+    }
+}
