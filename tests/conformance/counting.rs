@@ -8,7 +8,7 @@ use jobwright::{ClaimNumber, NodeId};
 use crate::groups::sound;
 use crate::support::jobs::{claim_number, ids, job, jobs};
 use crate::support::postgres::Pg;
-use crate::support::{Jobs, SqlDb as _, TestDb as _};
+use crate::support::{Jobs, TestDb as _};
 
 fn limit(scope: Scope, running: usize) -> Counted<'static> {
     let name = if scope == Scope::Queue { "default" } else { "kind" };

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World, lease, patient, quick};
-use crate::support::{SqlDb as _, TestDb as _, eventually};
+use crate::support::{TestDb as _, eventually};
 
 /// Who is at work, and the most there ever were.
 #[derive(Clone, Default)]
