@@ -5,6 +5,7 @@
 
 mod broker;
 mod content;
+mod counting;
 mod executor;
 mod keeping;
 mod measuring;
@@ -75,6 +76,7 @@ fn all() -> Vec<&'static Mutant> {
         program::MUTANTS,
         strangers::MUTANTS,
         content::MUTANTS,
+        counting::MUTANTS,
         operating::MUTANTS,
         keeping::MUTANTS,
         measuring::MUTANTS,
