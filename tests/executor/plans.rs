@@ -151,13 +151,18 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
 
-const BATCHED: [(&str, &str, &str); 5] = [
+const BATCHED: [(&str, &str, &str); 6] = [
     ("complete", "int8, uuid[], int8[]", include_str!("../../src/store/postgres/sql/complete.sql")),
     ("complete_at", "int8, uuid[], int8[], tid[]", include_str!("../../src/store/postgres/sql/complete_at.sql")),
     (
         "complete_holding",
         "int8, uuid[], int8[], tid[]",
         include_str!("../../src/store/postgres/sql/complete_holding.sql"),
+    ),
+    (
+        "complete_keyed",
+        "int8, uuid[], int8[], tid[], bool",
+        include_str!("../../src/store/postgres/sql/complete_keyed.sql"),
     ),
     (
         "settle",

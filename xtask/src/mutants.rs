@@ -7,6 +7,7 @@ mod broker;
 mod content;
 mod executor;
 mod keeping;
+mod keyed;
 mod measuring;
 mod message;
 mod operating;
@@ -77,6 +78,7 @@ fn all() -> Vec<&'static Mutant> {
         content::MUTANTS,
         operating::MUTANTS,
         keeping::MUTANTS,
+        keyed::MUTANTS,
         measuring::MUTANTS,
     ]
     .into_iter()
