@@ -1,11 +1,11 @@
 //! PostgreSQL: the rows of keys, of which many are taken with one statement, and given back with one.
 
 use jobwright::store::{GroupTurn, JobFilter, JobState, OwnedInsert, Preclaim, Store, UnitOfWork};
-use jobwright::{Fence, Job, JobId};
+use jobwright::{Fence, Job, JobId, NewJob, Unique};
 
 use crate::groups::sound;
 use crate::keyed::{MANY, is_free, many};
-use crate::support::jobs::{LATER, claim_number, fences, messages, set};
+use crate::support::jobs::{LATER, claim_number, fences, job, messages, set};
 use crate::support::postgres::Pg;
 use crate::support::{Jobs, TestDb, eventually};
 use crate::uniques::one;
@@ -148,9 +148,14 @@ pub(crate) async fn a_sender_who_was_slower_holds_nothing_meanwhile<const POOLED
     }
 }
 
-/// Senders of many overlapping keys, in different orders, while jobs end in batches: nobody waits in a circle, and no key is held by two.
+/// Senders of many overlapping keys, in different orders, while jobs end in batches: nobody waits in a circle, and no two of a key wait. Half of
+/// the keys are taken over while their jobs run, and so at the moment of their ends.
 pub(crate) async fn senders_and_ends_of_many<const POOLED: bool>(db: &Pg<POOLED>) {
     const KEYS: usize = 60;
+    fn of(n: usize) -> NewJob {
+        let key = Unique::key(format!("k{n}"));
+        job().unique(if n % 2 == 0 { key } else { key.while_waiting() })
+    }
     let store = db.jobs();
     let node = store.node().await;
     let mut senders = tokio::task::JoinSet::new();
@@ -165,14 +170,15 @@ pub(crate) async fn senders_and_ends_of_many<const POOLED: bool>(db: &Pg<POOLED>
                 if n % 2 == 0 {
                     keys.reverse();
                 }
-                let batch = messages(keys.into_iter().map(|key| one(&format!("k{key}"))));
+                let batch = messages(keys.into_iter().map(of));
                 sent += store.insert(&batch, None).await.unwrap().rows;
             }
             sent
         });
     }
     let client = db.client().await;
-    let twice = "select count(*) from (select from job group by terms -> 'unique' ->> 'key' having count(*) > 1) twice";
+    let twice = "select count(*) from (select from job where lock_owner is null
+                                             group by terms -> 'unique' ->> 'key' having count(*) > 1) twice";
     let (mut sent, mut done) = (0, 0);
     while !senders.is_empty() {
         let claimed = store.take(node, MANY).await;
@@ -191,5 +197,5 @@ pub(crate) async fn senders_and_ends_of_many<const POOLED: bool>(db: &Pg<POOLED>
         done += store.complete(node, &fences(&claimed)).await.unwrap().len() as u64;
     }
     assert_eq!((done, done >= KEYS as u64), (sent, true));
-    assert_eq!(store.send_all((0..KEYS).map(|n| one(&format!("k{n}")))).await.len(), KEYS, "all are free");
+    assert_eq!(store.send_all((0..KEYS).map(of)).await.len(), KEYS, "all are free");
 }
