@@ -29,6 +29,8 @@ mod hints;
 mod holding;
 mod idempotence;
 mod idle;
+mod key_rows;
+mod keyed;
 mod ledger;
 mod limits;
 mod locks;
@@ -553,6 +555,16 @@ conformance! {
             one_of_many_senders_wins
             replacing_races_with_claims
         }
+        keyed {
+            a_batch_gives_its_keys_back
+            beside_others_that_hold_something
+            what_it_did_not_end_keeps_its_key
+            not_the_key_that_another_has_by_now
+            a_period_goes_on
+            a_late_end_frees_no_key_of_who_has_its_id_now
+            what_goes_on_keeps_its_key
+            ended_by_transactions
+        }
         backlog {
             full_is_as_many_waiting_as_allowed
             each_queue_by_itself
@@ -635,6 +647,14 @@ conformance! {
             a_lease_outlives_a_commit_under_way
             from_a_transaction
             many_at_once
+        }
+        key_rows {
+            none_is_left
+            with_the_next_of_a_group
+            an_id_in_two_tables_keeps_its_key
+            keys_that_are_none
+            a_sender_who_was_slower_holds_nothing_meanwhile
+            senders_and_ends_of_many
         }
         idle {
             what_is_far_away_is_not_said

@@ -11,12 +11,12 @@ use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages};
 use crate::support::{Jobs, TestDb, eventually};
 
 /// One that holds `key` until it is done.
-fn one(key: &str) -> NewJob {
+pub(crate) fn one(key: &str) -> NewJob {
     job().unique(Unique::key(key))
 }
 
 /// Sends; `Some`: kept out by that job.
-async fn try_send(store: &Jobs, job: NewJob) -> (JobId, Option<JobId>) {
+pub(crate) async fn try_send(store: &Jobs, job: NewJob) -> (JobId, Option<JobId>) {
     let message = message(job);
     let inserted = store.insert(std::slice::from_ref(&message), None).await.unwrap();
     assert_eq!(inserted.rows, u64::from(inserted.kept.is_empty()));

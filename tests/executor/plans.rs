@@ -151,13 +151,18 @@ async fn a_claim_reads_no_row_more_beside_100_000_blocked_jobs() {
     assert!(pages_after <= pages_before + 20, "{pages_before} pages before, {pages_after} after");
 }
 
-const BATCHED: [(&str, &str, &str); 5] = [
+const BATCHED: [(&str, &str, &str); 6] = [
     ("complete", "int8, uuid[], int8[]", include_str!("../../src/store/postgres/sql/complete.sql")),
     ("complete_at", "int8, uuid[], int8[], tid[]", include_str!("../../src/store/postgres/sql/complete_at.sql")),
     (
         "complete_holding",
         "int8, uuid[], int8[], tid[]",
         include_str!("../../src/store/postgres/sql/complete_holding.sql"),
+    ),
+    (
+        "complete_keyed",
+        "int8, uuid[], int8[], tid[], bool",
+        include_str!("../../src/store/postgres/sql/complete_keyed.sql"),
     ),
     (
         "settle",
@@ -202,6 +207,7 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
                 (0, _) => "1".to_owned(),
                 (1, _) => array(&|id| id.to_string()),
                 (2, _) => array(&|_| "1".to_owned()),
+                (_, "bool") => "false".to_owned(),
                 (_, "int8[]") => array(&|_| "0".to_owned()),
                 (_, "tid[]") => array(&|_| "\"(7,7)\"".to_owned()),
                 _ => array(&|_| "retry".to_owned()),
@@ -212,9 +218,13 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
             let explain = format!("explain (costs off) execute {name} ({})", arguments.join(", "));
             let rows = client.query(&explain, &[]).await.unwrap();
             let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
-            let found = if types.ends_with("tid[]") { "Tid Scan on job" } else { "Index Scan using job_id" };
+            let found = if types.contains("tid[]") { "Tid Scan on job" } else { "Index Scan using job_id" };
             assert!(plan.contains(found), "{name}, {mode}:\n{plan}");
-            assert!(!plan.contains("Nested Loop") && !plan.contains("Join"), "{name}, {mode}:\n{plan}");
+            // Of each job that was removed its key is looked up, and in no other way.
+            let lookups = usize::from(name == "complete_keyed");
+            assert_eq!(plan.matches("Index Scan using unique_key_pkey").count(), lookups, "{name}, {mode}:\n{plan}");
+            assert_eq!(plan.matches("Nested Loop").count(), lookups, "{name}, {mode}:\n{plan}");
+            assert!(!plan.contains("Join"), "{name}, {mode}:\n{plan}");
         }
     }
 }

@@ -8,6 +8,7 @@ mod content;
 mod counting;
 mod executor;
 mod keeping;
+mod keyed;
 mod measuring;
 mod message;
 mod operating;
@@ -79,6 +80,7 @@ fn all() -> Vec<&'static Mutant> {
         counting::MUTANTS,
         operating::MUTANTS,
         keeping::MUTANTS,
+        keyed::MUTANTS,
         measuring::MUTANTS,
     ]
     .into_iter()

@@ -10,8 +10,7 @@ use uuid::Uuid;
 use super::counting;
 use super::front::{Front, usable};
 use super::range::Ranges;
-use super::statements::Statement;
-use super::types::{holding, holds, tid};
+use super::types::{has_key, holding, holds, keyed, tid};
 use super::unreadable::{Found, clear_away, settle_all, sort_out};
 use super::{Shared, rows};
 use crate::error::Result;
@@ -124,7 +123,14 @@ pub(super) fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i64>) {
 }
 
 pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
-    let (terms, admitted, place) = (rows::terms(row, 12)?, rows::get(row, 13)?, rows::place(row, 14)?);
+    let (terms, admitted, mut place) = (rows::terms(row, 12)?, rows::get(row, 13)?, rows::place(row, 14)?);
+    // An ordered job may hold its group when its row is gone.
+    if admitted && !terms.ordered {
+        place = holding(place);
+    }
+    if terms.unique.is_some() {
+        place = keyed(place);
+    }
     Ok(Job {
         id: JobId::from(rows::get::<Uuid>(row, 0)?),
         seq: rows::get(row, 1)?,
@@ -137,37 +143,42 @@ pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
         created_at: rows::get(row, 7)?,
         payload: rows::payload(row, 8)?,
         headers: rows::headers(row, 11)?,
-        // An ordered job may hold its group when its row is gone.
-        place: if admitted && !terms.ordered { holding(place) } else { place },
         terms,
         admitted,
+        place,
     })
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let holds = |fence: &Fence| holds(fence.place);
-    if fences.iter().all(|fence| !holds(fence)) {
-        return complete_at(shared, node, fences, &shared.sql.complete_at).await;
+    let leaves = |fence: &Fence| holds(fence.place) || has_key(fence.place);
+    if fences.iter().all(|fence| !leaves(fence)) {
+        return complete_at(shared, node, fences).await;
     }
-    let (holding, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(holds);
-    let mut accepted = complete_at(shared, node, &holding, &shared.sql.complete_holding).await?;
+    // What leaves nothing behind pays nothing.
+    let (leaving, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(leaves);
+    let mut accepted = complete_at(shared, node, &leaving).await?;
     if !plain.is_empty() {
-        accepted.extend(complete_at(shared, node, &plain, &shared.sql.complete_at).await?);
+        accepted.extend(complete_at(shared, node, &plain).await?);
     }
     Ok(accepted)
 }
 
-async fn complete_at(
-    shared: &Arc<Shared>,
-    node: NodeId,
-    fences: &[Fence],
-    statement: &Statement,
-) -> Result<Vec<JobId>> {
+/// With the simplest statement that gives back all that one of them holds.
+async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
     let Some(places) = fences.iter().map(|fence| tid(fence.place)).collect::<Option<Vec<_>>>() else {
         return complete_by_id(shared, node, fences).await;
     };
     let (ids, versions) = columns(fences);
-    let params: [&(dyn ToSql + Sync); 4] = [&node.0, &ids, &versions, &places];
+    let holding = fences.iter().any(|fence| holds(fence.place));
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![&node.0, &ids, &versions, &places];
+    let statement = if fences.iter().any(|fence| has_key(fence.place)) {
+        params.push(&holding);
+        &shared.sql.complete_keyed
+    } else if holding {
+        &shared.sql.complete_holding
+    } else {
+        &shared.sql.complete_at
+    };
     let mut accepted = ids_of(&shared.engine("complete jobs", statement, &params).await?)?;
     // What is not where it was claimed was moved by somebody, such as `VACUUM FULL`, or is no longer ours. The index knows.
     if accepted.len() < fences.len() {

@@ -14,6 +14,7 @@ mod cancel;
 mod claim;
 mod client;
 mod clock;
+mod columns;
 mod connect;
 mod counting;
 mod error;

@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::client::Params;
-use super::insert::{Columns, Texts};
+use super::columns::{Columns, Texts};
 use super::transaction::PgTransaction;
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};

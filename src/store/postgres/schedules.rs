@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::client::Params;
-use super::insert::Texts;
+use super::columns::Texts;
 use super::statements::Statement;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;

@@ -12,10 +12,11 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::client::query;
+use super::columns::{Columns, Texts};
 use super::connect::Conn;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
-use super::insert::{Columns, Texts, in_parts};
+use super::insert::in_parts;
 use super::pool::{Object, Pool};
 use super::types::JsonParam;
 use super::unique::{Keys, given};

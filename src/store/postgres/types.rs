@@ -85,11 +85,13 @@ impl From<Tid> for RowPlace {
 
 /// What a [`RowPlace`] of this store means.
 pub(super) fn tid(place: RowPlace) -> Option<Tid> {
-    place.get().map(|place| Tid(place & !HOLDING))
+    place.get().map(|place| Tid(place & !(HOLDING | KEYED)))
 }
 
 /// Above the place: the job in it was claimed with what it holds, which is freed with that of others ([`holds`]).
 const HOLDING: u64 = 1 << (u64::BITS - 1);
+/// Also above it: the job asked for a unique key, which is given back with those of others ([`has_key`]).
+const KEYED: u64 = 1 << (u64::BITS - 2);
 
 /// The place of a job that holds something by its id alone.
 pub(super) fn holding(place: RowPlace) -> RowPlace {
@@ -99,6 +101,16 @@ pub(super) fn holding(place: RowPlace) -> RowPlace {
 /// Whether it was marked so.
 pub(super) fn holds(place: RowPlace) -> bool {
     place.get().is_some_and(|place| place & HOLDING != 0)
+}
+
+/// The place of a job with a unique key.
+pub(super) fn keyed(place: RowPlace) -> RowPlace {
+    place.get().map_or(place, |place| RowPlace::new(place | KEYED))
+}
+
+/// Whether it was marked so.
+pub(super) fn has_key(place: RowPlace) -> bool {
+    place.get().is_some_and(|place| place & KEYED != 0)
 }
 
 impl FromSql<'_> for Tid {

@@ -64,7 +64,8 @@ impl<'a> Keys<'a> {
 
 /// From hex; the term was made by this crate.
 fn bytes(hex: &str) -> Vec<u8> {
-    (0..hex.len() / 2).filter_map(|n| u8::from_str_radix(hex.get(2 * n..2 * n + 2)?, 16).ok()).collect()
+    let digit = |hex: u8| char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    hex.as_bytes().chunks_exact(2).filter_map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
 fn on_conflict(conflict: UniqueConflict) -> &'static str {

@@ -254,13 +254,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(conformance) & test(/^postgres::(locks|concurrency)::/)",
     ),
     of(
-        "the-end-of-a-job-frees-its-key-before-its-period",
-        "migrations/postgres/0018_gate.sql",
-        "where job_id = old.id and hold <> 'period' for update skip locked",
-        "where job_id = old.id for update skip locked",
-        "binary(conformance) & test(/^postgres::uniques::/)",
-    ),
-    of(
         "one-more-than-the-depth",
         "src/store/postgres/sql/full_queues.sql",
         "w) >= q.depth",

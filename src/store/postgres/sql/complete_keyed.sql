@@ -1,0 +1,37 @@
+-- The same for a batch of jobs that hold unique keys; what others of it hold is freed as there, if there are such ($5). It gives the keys back itself,
+-- and says so to the trigger that does it row by row (migration 19), which took longer than all else that is done for such a job.
+-- A key is found by itself, and is given back if it is still that job's. If it was taken for a period it stays until that is over; and if there is
+-- another row with the same id, it is that one's. One that a sender takes over at this moment is left to him: the end of a job waits for no sender.
+-- All rows are removed before a key is locked, because of the order: whoever waits for one of the keys waits for nothing but this statement's end.
+with done as (
+    delete from {schema}.job j
+    where (select set_config('jobwright.ended', case when $5 then ($2::uuid[])::text else '' end, true)) is not null
+      and (select set_config('jobwright.released', 'true', true)) is not null
+      and j.ctid = any ($4::tid[])
+      and j.lock_owner = $1
+      and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
+    returning j.id, {schema}.key_of(j.terms) as key
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.terms ->> 'tenant' as tenant
+),
+--{all} remembered as (
+--{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
+--{all}     select id, seq, kind, queue, 'done', attempt, created_at, claimed_at, $1, tenant from done
+--{all} ),
+released as (
+    delete from {schema}.unique_key
+    where ctid = any (array(
+        select k.tid
+        from (select id, key from done where key is not null order by key) d
+             cross join lateral (
+                 select ctid as tid
+                 from {schema}.unique_key
+                 where key = d.key and job_id = d.id and hold <> 'period'
+                   and not exists (select from {schema}.timer_job where id = d.id)
+                   and not exists (select from {schema}.external_job where id = d.id)
+                   and not exists (select from {schema}.dead_letter_job where id = d.id)
+                   and not exists (select from {schema}.suspended_job where id = d.id)
+                 for update skip locked
+             ) k
+    ))
+)
+select id from done
