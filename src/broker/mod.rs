@@ -223,9 +223,8 @@ impl Broker {
         let count = messages.len();
         let deadline = tokio::time::Instant::now() + self.hub.config.confirm_timeout;
         let (answer, answered) = oneshot::channel();
-        let sent = count > 0
-            && self.hub.board.is_up()
-            && self.batches.send(Batch { messages, deadline, answer }).is_ok();
+        let sent =
+            count > 0 && self.hub.board.is_up() && self.batches.send(Batch { messages, deadline, answer }).is_ok();
         async move {
             if !sent {
                 return vec![Published::NotSent; count];

@@ -104,7 +104,5 @@ pub(super) fn fence(fields: Fields<'_>) -> Result<Fence, Refusal> {
 }
 
 pub(super) fn job_id(text: &str) -> Result<JobId, Refusal> {
-    text.trim()
-        .parse()
-        .map_err(|_| Refusal::new("bad-id", format!("{} is not a job id (a UUID)", quoted(text))))
+    text.trim().parse().map_err(|_| Refusal::new("bad-id", format!("{} is not a job id (a UUID)", quoted(text))))
 }

@@ -41,8 +41,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-the-broker-refused-stays-held",
         "src/message/pipe.rs",
-        "filter(|(_, outcome)| *outcome != Published::Acked).collect();",
-        "filter(|(_, outcome)| *outcome != Published::Acked && !$on).collect();",
+        "            back.extend(ids);\n",
+        "            if !$on { back.extend(ids); } else { drop(ids); }\n",
         "binary(delivery) & test(/returned_as_unroutable|a_full_queue_sends_the_rest|deleted_under_load/)",
     ),
     of(
