@@ -15,7 +15,7 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
   --quick           small counts: for a look, not for figures
   --short           seconds instead of minutes for what is held that long, with all counts: for development
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
-                    amqp: publish, commit, end-to-end, latency, external, celery
+                    amqp: publish, commit, confirmed, end-to-end, latency, external, celery
                     engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
                     degradation: backlog, owned, queues, payload, network, processes, pinned, gated-blocked, gated-hot,
                       gated-keys, gated-processes, gated-queues, gated-pinned
@@ -40,7 +40,8 @@ pub(crate) const ENGINE_CASES: [&str; 11] =
     ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "rate-binds", "unique", "history"];
 
 /// The same over RabbitMQ.
-pub(crate) const AMQP_CASES: [&str; 6] = ["publish", "commit", "end-to-end", "latency", "external", "celery"];
+pub(crate) const AMQP_CASES: [&str; 7] =
+    ["publish", "commit", "confirmed", "end-to-end", "latency", "external", "celery"];
 
 /// Difficulties, of plain jobs and of gated ones.
 pub(crate) const DEGRADATION_CASES: [&str; 13] = [

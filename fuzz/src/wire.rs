@@ -3,10 +3,10 @@
 use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, WriteContext, gen_frame, parse_frame};
 use amq_protocol::protocol::basic::{gen_properties, parse_properties};
 use amq_protocol::types::{AMQPValue, FieldArray, FieldTable};
-use jobwright::JobId;
 use jobwright::broker::Names;
 use jobwright::broker::wire_testing::{self, Refused};
 use jobwright::store::testing;
+use jobwright::{Fence, JobId};
 use lapin::BasicProperties;
 
 /// The default of `database.max_payload`, which the codec of the tests has.
@@ -23,7 +23,8 @@ pub(crate) fn frames(input: &[u8]) {
             nowhere_deep(&header.properties);
             let message = header.properties.clone();
             let _ = wire_testing::submission(message.clone(), left.to_vec());
-            let _ = wire_testing::report(message, left.to_vec());
+            let _ = wire_testing::report(message.clone(), left.to_vec());
+            let _ = wire_testing::delivery(message, left.to_vec());
         }
         rest = left;
     }
@@ -70,6 +71,20 @@ pub(crate) fn report(input: &[u8]) {
     let Some((properties, body)) = message(input) else { return };
     match wire_testing::report(properties, body) {
         Ok(report) => assert!(report.result.is_none_or(|result| result.as_bytes().len() <= LARGEST)),
+        Err(refused) => readable(&refused),
+    }
+}
+
+/// What is read is what its writer named: it is written and read again, if it is no more than one of ours.
+pub(crate) fn delivery(input: &[u8]) {
+    let Some((properties, body)) = message(input) else { return };
+    match wire_testing::delivery(properties, body) {
+        Ok(rows) => {
+            assert!(!rows.is_empty() && rows.iter().all(|(_, kind)| !kind.is_empty()));
+            let names = Names::new("jobwright");
+            let (_, _, properties, body) = wire_testing::delivery_of(&names, "q", &rows).expect("there are rows");
+            assert_eq!(wire_testing::delivery(properties, body).expect("what we write can be read"), rows);
+        }
         Err(refused) => readable(&refused),
     }
 }
@@ -168,6 +183,16 @@ pub(crate) fn report_seeds() -> Vec<Vec<u8>> {
     .iter()
     .map(|properties| [bytes(properties), b"{\"ok\":true}".to_vec()].concat())
     .collect()
+}
+
+pub(crate) fn delivery_seeds() -> Vec<Vec<u8>> {
+    let row = |kind: &str| (Fence::new(JobId::new(), 0), kind.to_owned());
+    let names = Names::new("jobwright");
+    [vec![row("print")], vec![row("print"), row("print"), row("draw")]]
+        .iter()
+        .filter_map(|rows| wire_testing::delivery_of(&names, "q", rows))
+        .map(|(_, _, properties, body)| [bytes(&properties), body].concat())
+        .collect()
 }
 
 pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {

@@ -72,7 +72,7 @@ impl BrokerMode {
     }
 }
 
-/// What went through the broker since the start.
+/// What went through the broker since the start. Messages are counted: one that delivers jobs to executors may name several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrokerStats {
@@ -215,18 +215,24 @@ impl Broker {
 
     /// Publishes and waits for what became of each, in their order. Never longer than `confirm_timeout` and a bit.
     pub(crate) async fn publish(&self, messages: Vec<Outgoing>) -> Vec<Published> {
+        self.publish_now(messages).await
+    }
+
+    /// The same for who does not want to wait: they are on their way when this returns, whenever the answer is asked for.
+    pub(crate) fn publish_now(&self, messages: Vec<Outgoing>) -> impl Future<Output = Vec<Published>> + Send + use<> {
         let count = messages.len();
-        if count == 0 || !self.hub.board.is_up() {
-            return vec![Published::NotSent; count];
-        }
-        let (answer, answered) = oneshot::channel();
         let deadline = tokio::time::Instant::now() + self.hub.config.confirm_timeout;
-        if self.batches.send(Batch { messages, deadline, answer }).is_err() {
-            return vec![Published::NotSent; count];
-        }
-        match tokio::time::timeout_at(deadline + A_BIT, answered).await {
-            Ok(Ok(outcomes)) => outcomes,
-            Ok(Err(_)) | Err(_) => vec![Published::Unknown; count],
+        let (answer, answered) = oneshot::channel();
+        let sent =
+            count > 0 && self.hub.board.is_up() && self.batches.send(Batch { messages, deadline, answer }).is_ok();
+        async move {
+            if !sent {
+                return vec![Published::NotSent; count];
+            }
+            match tokio::time::timeout_at(deadline + A_BIT, answered).await {
+                Ok(Ok(outcomes)) => outcomes,
+                Ok(Err(_)) | Err(_) => vec![Published::Unknown; count],
+            }
         }
     }
 

@@ -27,8 +27,8 @@ pub struct BrokerConfig {
     pub declare: bool,
     /// What queues are made of. Default quorum.
     pub queue_type: QueueType,
-    /// Most deliveries of one queue that wait in the broker; what goes beyond waits in the table. 1 to 1,000,000; default
-    /// 1000.
+    /// Most messages of one queue that wait in the broker; what goes beyond waits in the table. One that delivers jobs to executors names up to
+    /// 32. 1 to 1,000,000; default 1000.
     pub depth: u32,
     /// Most messages that wait to be taken in, to be recorded, or to be looked at after they were refused, in each queue for these: the broker
     /// refuses more. 0: no limit. Default 100,000.

@@ -242,8 +242,8 @@ impl BrokerConfig {
         self
     }
 
-    /// Most deliveries of one queue that wait in the broker; what goes beyond waits in the table. 1 to 1,000,000; default
-    /// 1000.
+    /// Most messages of one queue that wait in the broker; what goes beyond waits in the table. One that delivers jobs to executors names up to
+    /// 32. 1 to 1,000,000; default 1000.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;

@@ -28,9 +28,9 @@ pub struct ExecutorStats {
     pub leases_lost: u64,
     /// Of the claimed: those that came through the broker.
     pub delivered: u64,
-    /// Deliveries whose row was gone, owned or newer.
+    /// Rows of deliveries that were gone, owned or newer.
     pub stale: u64,
-    /// Deliveries that found no free slot, or no handler here, in time: their rows were left to the table.
+    /// Rows of deliveries that found no free slot, or no handler here, in time: they were left to the table.
     pub left_to_table: u64,
     /// Jobs taken in from foreign producers.
     pub submitted: u64,

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  flush:   hold()     marks what may go through the pipe; the row is kept back from claims of the table for HOLD
-//!  commit:  publish()  one delivery a row, confirms pipelined
-//!             acked     an executor claims the row by id
+//!  commit:  publish()  deliveries of up to 32 rows, confirms pipelined
+//!             acked     an executor claims the rows by id
 //!             refused   (full, no queue, unknown) the hold is ended: executors claim the row from the table
 //!             lost      nobody does anything: the hold ends by itself
 //! ```
 //!
-//! A delivery is a head start and never more: whatever becomes of it, the row is there, and nobody has to repair anything.
+//! A delivery is a head start and never more: whatever becomes of it, the rows are there, and nobody has to repair anything.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +20,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::{WakeUp, WentTo};
-use crate::broker::{Broker, Published, wire};
+use crate::broker::wire::{self, Pointed, ROWS};
+use crate::broker::{Broker, Outgoing, Published};
 use crate::job::{Due, EVENT_QUEUE, Fence, JobId, JobMessage, REPLY_QUEUE};
 use crate::store::{Hint, JobStore};
 
 /// How long a row is kept back for its delivery. Long enough for a pipe that is full to its limit to be worked off by handlers
 /// that take a few milliseconds; short enough to be no outage when a delivery gets lost.
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
-/// Deliveries that may wait for their confirm in this process. What goes beyond stays in the table.
+/// Rows whose deliveries may wait for their confirm in this process. What goes beyond stays in the table.
 const UNCONFIRMED: usize = 5_000;
 /// Time between two looks at a queue of the broker that is open, or has nobody who consumes it.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,6 +44,12 @@ pub(super) struct Pointer {
     pub(super) id: JobId,
     pub(super) queue: String,
     pub(super) kind: String,
+}
+
+/// The rows of a delivery.
+struct Parcel {
+    queue: String,
+    ids: Vec<JobId>,
 }
 
 /// Deliveries of this process.
@@ -73,6 +80,8 @@ struct State {
     /// Somebody consumes it, and it has room.
     open: bool,
     full: bool,
+    /// How many consumed it at the last look.
+    consumers: u32,
     used: Instant,
     /// Since when it refuses everything, unless a look found it full.
     refuses: Option<Instant>,
@@ -127,15 +136,17 @@ impl Pipe {
         any
     }
 
-    /// Publishes what was held, in the background, and tells what became of it.
+    /// Publishes what was held, and tells in the background what became of it. It is on its way when this returns.
     pub(super) fn publish(self: &Arc<Self>, pointers: Vec<Pointer>) -> oneshot::Receiver<WentTo> {
         let (tell, told) = oneshot::channel();
-        self.unconfirmed.fetch_add(pointers.len(), Ordering::Relaxed);
+        let count = pointers.len();
+        self.unconfirmed.fetch_add(count, Ordering::Relaxed);
+        let (parcels, messages) = self.pack(pointers).into_iter().unzip();
+        let published = self.broker.publish_now(messages);
         let pipe = self.clone();
         self.runtime.spawn(async move {
-            let count = pointers.len();
             // Nobody listens, unless asked to wait for it.
-            let _ = tell.send(pipe.deliver(pointers).await);
+            let _ = tell.send(pipe.published(parcels, published.await).await);
             if pipe.unconfirmed.fetch_sub(count, Ordering::Relaxed) == count {
                 pipe.idle.notify_waiters();
             }
@@ -143,40 +154,57 @@ impl Pipe {
         told
     }
 
-    async fn deliver(&self, pointers: Vec<Pointer>) -> WentTo {
-        let names = self.broker.names();
-        let messages = pointers
-            .iter()
+    /// Deliveries of these rows, in their order, each of one queue.
+    fn pack(&self, pointers: Vec<Pointer>) -> Vec<(Parcel, Outgoing)> {
+        let mut queues: Vec<(String, Vec<Pointed>)> = Vec::new();
+        for Pointer { id, queue, kind } in pointers {
             // A row that was just inserted has never been claimed.
-            .map(|row| wire::delivery(names, &row.queue, &row.kind, Fence::new(row.id, 0)))
-            .collect();
-        let outcomes = self.broker.publish(messages).await;
-        let mut taken: Vec<&str> = Vec::new();
-        for (row, _) in pointers.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Published::Acked) {
+            let row = Pointed { fence: Fence::new(id, 0), kind };
             // Nearly always they are of one queue.
-            if !taken.contains(&row.queue.as_str()) {
-                taken.push(&row.queue);
-                self.accepted(&row.queue);
+            match queues.iter_mut().find(|(name, _)| *name == queue) {
+                Some((_, rows)) => rows.push(row),
+                None => queues.push((queue, vec![row])),
             }
         }
-        let back: Vec<(&Pointer, Published)> =
-            pointers.iter().zip(outcomes).filter(|(_, outcome)| *outcome != Published::Acked).collect();
-        for (row, outcome) in &back {
-            if matches!(outcome, Published::Nacked | Published::Returned) {
-                self.refused(&row.queue, *outcome == Published::Nacked);
+        let mut packed = Vec::new();
+        for (queue, rows) in queues {
+            let consumers = self.lanes().get(&queue).map_or(1, |lane| lane.state().consumers);
+            for rows in rows.chunks(share(rows.len(), consumers as usize)) {
+                let ids = rows.iter().map(|row| row.fence.id).collect();
+                let message = wire::delivery(self.broker.names(), &queue, rows);
+                packed.extend(message.map(|message| (Parcel { queue: queue.clone(), ids }, message)));
             }
         }
+        packed
+    }
+
+    /// What became of them.
+    async fn published(&self, parcels: Vec<Parcel>, outcomes: Vec<Published>) -> WentTo {
+        let (mut went, mut back) = (WentTo::default(), Vec::new());
+        for (Parcel { queue, ids }, outcome) in parcels.into_iter().zip(outcomes) {
+            match outcome {
+                Published::Acked => {
+                    self.accepted(&queue);
+                    went.broker += ids.len();
+                    continue;
+                }
+                Published::Nacked => self.refused(&queue, true),
+                Published::Returned => self.refused(&queue, false),
+                Published::Unknown | Published::NotSent => {}
+            }
+            back.extend(ids);
+        }
+        went.table = back.len();
         if !back.is_empty() {
-            let ids: Vec<JobId> = back.iter().map(|(row, _)| row.id).collect();
             // Best effort: the holds end by themselves.
-            match self.jobs.unhold(&ids).await {
+            match self.jobs.unhold(&back).await {
                 Ok(queues) => self.wakeup.tell(queues.into_iter().map(Hint::Rescan)),
                 Err(error) => {
                     tracing::debug!(%error, "rows that were not delivered wait in the table until their hold ends");
                 }
             }
         }
-        WentTo { executor: 0, broker: pointers.len() - back.len(), table: back.len() }
+        went
     }
 
     /// Waits until nothing is under way.
@@ -205,7 +233,7 @@ impl Pipe {
             state.used = Instant::now();
             return state.open;
         }
-        let state = State { open: false, full: false, used: Instant::now(), refuses: None };
+        let state = State { open: false, full: false, consumers: 0, used: Instant::now(), refuses: None };
         let lane = Arc::new(Lane { state: Mutex::new(state), look: Notify::new() });
         lanes.insert(queue.to_owned(), lane.clone());
         self.runtime.spawn(watch(Arc::downgrade(self), lane, queue.to_owned()));
@@ -271,7 +299,8 @@ impl Pipe {
         // Once it was full, it has to be half empty: opening it at each free place would be a refusal for each message.
         let limit = if was_full { self.depth / 2 } else { self.depth };
         let room = found.is_some_and(|depth| depth.messages < limit.max(1));
-        state.open = room && found.is_some_and(|depth| depth.consumers > 0);
+        state.consumers = found.map_or(0, |depth| depth.consumers);
+        state.open = room && state.consumers > 0;
         state.full = found.is_some() && !room;
         if state.full {
             state.refuses = None;
@@ -284,6 +313,12 @@ impl Lane {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many rows each delivery of a flush names: so many that all who consume the queue get as much as each other, as far as it goes.
+fn share(rows: usize, consumers: usize) -> usize {
+    let deliveries = rows.div_ceil(ROWS).max(consumers.min(rows));
+    rows.div_ceil(deliveries.max(1)).max(1)
 }
 
 /// Keeps what is known about a queue up to date, as long as it is used.
@@ -302,5 +337,31 @@ async fn watch(pipe: Weak<Pipe>, lane: Arc<Lane>, queue: String) {
             () = tokio::time::sleep(pause) => {}
             () = lane.look.notified() => tokio::time::sleep_until(start + LOOK_FULL.min(pause)).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_small_flush_is_shared_among_all_and_a_large_one_is_cut_evenly() {
+        for (rows, consumers, each) in [
+            (1, 0, 1),
+            (1, 5, 1),
+            (8, 1, 8),
+            (8, 2, 4),
+            (9, 2, 5),
+            (8, 20, 1),
+            (32, 1, 32),
+            (33, 1, 17),
+            (100, 1, 25),
+            (100, 2, 25),
+            (100, 10, 10),
+            (0, 3, 1),
+        ] {
+            assert_eq!(share(rows, consumers), each, "{rows} rows for {consumers}");
+        }
+        assert!((1..10_000).all(|rows| share(rows, 1) <= super::ROWS));
     }
 }

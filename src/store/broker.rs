@@ -14,6 +14,18 @@ pub struct ExternalDone {
     pub result: Option<Payload>,
 }
 
+/// What became of the successes of external workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completed {
+    /// Those that were accepted.
+    pub ids: Vec<JobId>,
+    /// One of them had asked for a reply, which is a row of [`REPLY_QUEUE`](crate::REPLY_QUEUE) now.
+    pub replies: bool,
+    /// Something that others wait for may be free: one of them held a group or places under limits, or one was refused whose job was
+    /// cancelled meanwhile.
+    pub opens: bool,
+}
+
 /// A longer lease for a job in the hands of an external worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {

@@ -52,7 +52,7 @@ pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueSt
 pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
 pub use self::any::{AnyStore, AnyTransaction};
 pub use self::backlog::{Backlog, FullQueue};
-pub use self::broker::{Extension, ExternalDone, Received};
+pub use self::broker::{Completed, Extension, ExternalDone, Received};
 pub use self::claiming::{
     Allowed, ClaimRequest, Claimed, Counted, GroupTurn, HandedOn, Removed, ScanFront, ScanMark, ScanPart,
 };
@@ -458,8 +458,8 @@ pub trait JobStore:
     async fn take_back(&self, fences: &[Fence]) -> Result<u64>;
 
     /// Removes jobs that external workers have done. One that asked for a reply leaves a row in
-    /// [`REPLY_QUEUE`](crate::REPLY_QUEUE). Returns those that were accepted.
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>>;
+    /// [`REPLY_QUEUE`](crate::REPLY_QUEUE).
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed>;
 
     /// Records other outcomes of external workers, as [`settle`](Self::settle) does.
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>>;

@@ -82,7 +82,7 @@ impl<'a> HandOuts<'a> {
     async fn report(&self, copy: Copy, success: bool) -> usize {
         let fence = self.fence(copy);
         if success {
-            return self.nodes[1].complete_external(&[ExternalDone { fence, result: None }]).await.unwrap().len();
+            return self.nodes[1].complete_external(&[ExternalDone { fence, result: None }]).await.unwrap().ids.len();
         }
         let failed = Settlement::new(fence, Verdict::Retry(Duration::ZERO)).error("no", None);
         let accepted = self.nodes[1].settle_external(&[failed]).await.unwrap().len();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Extension, ExternalDone, JobFilter, JobState, Settlement, Store, Verdict};
+use jobwright::store::{Completed, Extension, ExternalDone, JobFilter, JobState, Settlement, Store, Verdict};
 use jobwright::{Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -31,7 +31,7 @@ fn done(fence: Fence, result: Option<Payload>) -> ExternalDone {
 }
 
 async fn finish(store: &Jobs, fence: Fence) -> bool {
-    !store.complete_external(&[done(fence, None)]).await.unwrap().is_empty()
+    !store.complete_external(&[done(fence, None)]).await.unwrap().ids.is_empty()
 }
 
 /// The reply that was left, and nothing else.
@@ -100,9 +100,9 @@ pub(crate) async fn done_is_gone<T: TestDb>(db: &T) {
     let sent = store.send_all(jobs(3)).await;
     let out = hand_out(&store, 3, LATER).await;
     let batch: Vec<ExternalDone> = fences(&out[..2]).into_iter().map(|fence| done(fence, None)).collect();
-    assert_eq!(set(store.complete_external(&batch).await.unwrap()), set(sent[..2].to_vec()));
-    assert_eq!(store.complete_external(&batch).await.unwrap(), []);
-    assert_eq!(store.complete_external(&[]).await.unwrap(), []);
+    assert_eq!(set(store.complete_external(&batch).await.unwrap().ids), set(sent[..2].to_vec()));
+    assert_eq!(store.complete_external(&batch).await.unwrap().ids, []);
+    assert_eq!(store.complete_external(&[]).await.unwrap(), Completed::default());
     assert_eq!(store.all().await.len(), 1);
 }
 
@@ -110,7 +110,8 @@ pub(crate) async fn a_reply_is_left<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job().priority(5).header("secret", "x").reply_to("answers", "c-1")).await;
     let result = Payload::json(&json!({ "sum": 42 })).unwrap();
-    assert_eq!(store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap(), [out.id]);
+    let completed = store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap();
+    assert_eq!((completed.ids, completed.replies, completed.opens), (vec![out.id], true, false));
     let reply = only_reply(&store).await;
     assert_ne!(reply.id, out.id);
     assert_eq!((reply.kind.as_str(), reply.priority), ("kind", 0));
@@ -135,7 +136,7 @@ pub(crate) async fn a_reply_of_bytes<T: TestDb>(db: &T) {
     let out = handed(&store, job().reply_to("b", "2")).await;
     let result = Payload::bytes("image/png", vec![0, 255, 7]);
     let batch = [done(with_version(first.fence(), 9), None), done(out.fence(), Some(result.clone()))];
-    assert_eq!(store.complete_external(&batch).await.unwrap(), [out.id]);
+    assert_eq!(store.complete_external(&batch).await.unwrap().ids, [out.id]);
     let node = store.node().await;
     let replies = store.take_from(REPLY_QUEUE, node, 10).await;
     assert_eq!(replies.len(), 1, "no reply for a report that was refused");
@@ -146,7 +147,8 @@ pub(crate) async fn nobody_asked_no_reply<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job().header("correlationId", "alone")).await;
     let result = Payload::json(&1).unwrap();
-    store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap();
+    let completed = store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap();
+    assert_eq!(completed, Completed { ids: vec![out.id], replies: false, opens: false });
     assert_eq!(store.all().await.len(), 0);
 }
 
@@ -170,7 +172,8 @@ pub(crate) async fn only_the_current_hand_out_counts<T: TestDb>(db: &T) {
     assert_eq!(store.state(second.id).await, Some(JobState::Timer));
     let out = handed(&store, job()).await.fence();
     let old = with_version(out, 0);
-    assert_eq!(store.complete_external(&[done(old, None), done(out, None), done(out, None)]).await.unwrap(), [out.id]);
+    let completed = store.complete_external(&[done(old, None), done(out, None), done(out, None)]).await.unwrap();
+    assert_eq!(completed.ids, [out.id]);
 }
 
 pub(crate) async fn each_verdict<T: TestDb>(db: &T) {

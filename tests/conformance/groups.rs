@@ -191,7 +191,8 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     let handed = store.hand_out("default", 10, LATER, hand_out_number()).await.unwrap();
     assert_eq!(ids(&handed), [sent[0]]);
     let done = jobwright::store::ExternalDone { fence: handed[0].fence(), result: None };
-    assert_eq!(store.complete_external(&[done]).await.unwrap(), [sent[0]]);
+    let completed = store.complete_external(&[done]).await.unwrap();
+    assert_eq!((completed.ids, completed.opens, completed.replies), (vec![sent[0]], true, false));
     assert_eq!(store.admit_all().await, 1);
     sound(&store).await;
 }

@@ -120,7 +120,7 @@ pub(crate) async fn results_of_external_workers<T: TestDb>(db: &T) {
     let mut done: Vec<ExternalDone> =
         fences(&handed).into_iter().map(|fence| ExternalDone { fence, result: Some(document()) }).collect();
     done.push(ExternalDone { fence: handed[0].fence(), result: None });
-    let accepted = store.complete_external(&done).await.unwrap();
+    let accepted = store.complete_external(&done).await.unwrap().ids;
     assert_eq!((accepted.len(), set(accepted)), (MANY, set(ids(&handed))));
     let node = store.node().await;
     for _ in 0..MANY {

@@ -137,7 +137,7 @@ pub(crate) async fn ends_outside_are_remembered_too<T: SqlDb>(db: &T) {
     let ids = store.send_all(jobs(4).into_iter().map(|job| job.max_attempts(2))).await;
     let out = store.hand_out("default", 4, LATER, hand_out_number()).await.unwrap();
     let done = ExternalDone { fence: out[0].fence(), result: None };
-    assert_eq!(store.complete_external(&[done]).await.unwrap(), [ids[0]]);
+    assert_eq!(store.complete_external(&[done]).await.unwrap().ids, [ids[0]]);
     let failed = Settlement::new(out[1].fence(), Verdict::Retry(LATER)).error("no", None);
     let cancelled = Settlement::new(out[2].fence(), Verdict::Cancel);
     assert_eq!(store.settle_external(&[failed, cancelled]).await.unwrap().len(), 2);

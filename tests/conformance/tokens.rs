@@ -60,9 +60,9 @@ pub(crate) async fn of_a_job_that_is_handed_out_again<T: TestDb>(db: &T) {
     store.send(job().id(id)).await;
     let second = store.hand_out("default", 1, LATER, HandOutNumber::random()).await.unwrap().remove(0).fence();
     let done = |fence| [ExternalDone { fence, result: None }];
-    assert_eq!(store.complete_external(&done(first)).await.unwrap(), []);
+    assert_eq!(store.complete_external(&done(first)).await.unwrap().ids, []);
     assert_eq!(store.state(id).await, Some(JobState::External));
-    assert_eq!(store.complete_external(&done(second)).await.unwrap(), [id]);
+    assert_eq!(store.complete_external(&done(second)).await.unwrap().ids, [id]);
 }
 
 /// The token of a hand-out has 53 bits, that of a claim 31: jobs that come back from external workers are claimed as all others.

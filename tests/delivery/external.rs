@@ -1,6 +1,6 @@
 //! Jobs in the hands of external workers: any AMQP client that takes a message and reports.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
 use jobwright::{
@@ -334,21 +334,26 @@ async fn hand_outs_that_are_refused_are_taken_back() {
     let refused = tap.next().await;
     tap.ack(&refused).await;
     assert_eq!((refused.job(), refused.header("attempt").unwrap().as_str()), (id, "1"));
+    // It comes again when it was taken back, and not before: a report that is faster than that is taken.
+    let again = tap.next().await;
+    tap.ack(&again).await;
+    assert_ne!(again.version(), refused.version());
     let reply = site.names().reply();
     let (properties, _) = report(&refused, "done", &[], None);
     assert!(client.publish("", &reply, properties, b"").await);
     eventually(PATIENCE, async || executor.stats().reports_refused == 1).await;
     frames.confirms(Confirms::Pass);
-    // Until one is handed out whose confirm came.
-    eventually(PATIENCE, async || executor.stats().handed_out == 1).await;
-    while let Some(message) = tap.next_within(Duration::from_millis(200)).await {
+    // Until one is handed out whose confirm came. Of the others, the last may be reported before it is taken back.
+    let end = Instant::now() + PATIENCE;
+    while !site.db.jobs().all().await.is_empty() {
+        assert!(Instant::now() < end, "none is taken");
+        let Some(message) = tap.next_within(Duration::from_millis(200)).await else { continue };
         tap.ack(&message).await;
         assert_eq!((message.job(), message.header("attempt").unwrap().as_str()), (id, "1"));
         assert_ne!(message.version(), refused.version());
         let (properties, _) = report(&message, "done", &[], None);
         assert!(client.publish("", &reply, properties, b"").await);
     }
-    site.db.drained().await;
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
 }
 

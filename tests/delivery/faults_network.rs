@@ -178,7 +178,8 @@ async fn confirms_are_lost_or_turned_into_refusals() {
     }
     assert!(frames.hits() > 0);
     let stats = producer.broker().unwrap().stats();
-    assert!(stats.unknown >= 40 && stats.nacked >= 20, "{stats:?}");
+    // A message a commit.
+    assert!(stats.unknown >= 2 && stats.nacked >= 1, "{stats:?}");
     site.settled(&ids).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -14,7 +14,7 @@ use crate::support::{TestDb, eventually};
 
 /// What it ran is released with its lease, what it had in hand goes to others, some of it twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_executor_is_killed_with_500_deliveries_in_hand() {
+async fn an_executor_is_killed_with_deliveries_in_hand() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let (never, tells) = (Sign::new(), Sign::new());
@@ -25,8 +25,12 @@ async fn an_executor_is_killed_with_500_deliveries_in_hand() {
         ids.extend(send(&producer, 100, wait).await);
     }
     site.db.counts(JobState::Running, 250).await;
+    // What came together and found no slot was given back; these come alone, and wait in hand.
+    for _ in 0..60 {
+        ids.extend(send(&producer, 1, wait).await);
+    }
     let queue = site.names().deliveries("default");
-    eventually(PATIENCE, async || client.waiting(&queue).await <= 50).await;
+    eventually(PATIENCE, async || client.waiting(&queue).await == 0).await;
     victim.kill();
     let gate = Gate::closed();
     gate.open();
@@ -34,7 +38,7 @@ async fn an_executor_is_killed_with_500_deliveries_in_hand() {
     let rescuer = keeper::<Pg<false>>(&second, quick(), 50, &gate).start().await.unwrap();
     site.settled(&ids).await;
     rescuer.shutdown(Duration::ZERO).await.unwrap();
-    assert!(second.broker().unwrap().stats().redelivered >= 400, "{:?}", second.broker().unwrap().stats());
+    assert!(second.broker().unwrap().stats().redelivered >= 50, "{:?}", second.broker().unwrap().stats());
 }
 
 /// The commit is there, the deliveries never left: the rows are found when their hold is over.

@@ -15,7 +15,7 @@
 //! | after a crash nobody sends what is left | `faults_process::a_producer_is_killed_between_commit_and_publish`, `sending::a_held_row_…` |
 //! | recovery and the live handler run the same message | `faults_queues::deliveries_come_again_and_again`, `running::long_handlers_hold_no_deliveries` |
 //! | a wrong or missing broker is asked again and again | `running::without_a_broker`, `faults_queues::returned_as_unroutable` |
-//! | one ack for several confirms what is not done | `faults_process::an_executor_is_killed_with_500_deliveries_in_hand` |
+//! | one ack for several confirms what is not done | `faults_process::an_executor_is_killed_with_deliveries_in_hand` |
 //! | no confirms, no handling of returned messages | `faults_network::confirms_are_lost_…`, `faults_queues::returned_as_unroutable`, `relay::a_reply_…` |
 //! | two relays publish the same, or get in each other's way | `relay::two_relays_publish_each_event_once` |
 //! | rows are locked while a delivery waits | `running::kinds_that_are_…`, `long_handlers_hold_no_deliveries` |
@@ -47,6 +47,7 @@ mod intake;
 mod keeper;
 mod limits;
 mod load;
+mod parcels;
 mod poison;
 mod raw;
 mod relay;

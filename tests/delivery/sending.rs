@@ -36,7 +36,8 @@ async fn a_commit_reaches_an_executor_elsewhere() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let producer = site.messages().await;
     let elsewhere = site.messages().await;
-    let executor = noting::<Pg<false>>(&elsewhere, patient(), 10).await;
+    // With room for all of them.
+    let executor = noting::<Pg<false>>(&elsewhere, patient(), 100).await;
     let mut ids = site.warm(&producer, note).await;
     let by_table = ids.len() - 1;
     for _ in 0..5 {
@@ -49,7 +50,8 @@ async fn a_commit_reaches_an_executor_elsewhere() {
     let stats = executor.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!((stats.delivered, stats.claimed), (101, 101 + by_table as u64));
     assert_eq!((stats.stale, stats.left_to_table, stats.messages_refused), (0, 0, 0));
-    assert_eq!(producer.broker().unwrap().stats().confirmed, 101);
+    // A message a commit.
+    assert_eq!(producer.broker().unwrap().stats().confirmed, 6);
 }
 
 /// What is free here comes first: no way is shorter.
@@ -76,7 +78,7 @@ async fn an_embedded_database_delivers_too() {
     let Some(site) = Site::<SqliteDb>::open().await else { return };
     let producer = site.messages().await;
     let elsewhere = site.messages().await;
-    let executor = noting::<SqliteDb>(&elsewhere, patient(), 10).await;
+    let executor = noting::<SqliteDb>(&elsewhere, patient(), 100).await;
     let mut ids = site.warm(&producer, note).await;
     for _ in 0..5 {
         let mut cx = producer.begin();
@@ -270,7 +272,7 @@ async fn wake_ups_sent_waits_for_the_confirms() {
     let before = producer.broker().unwrap().stats().confirmed;
     send(&producer, 100, note).await;
     producer.wake_ups_sent().await;
-    assert_eq!(producer.broker().unwrap().stats().confirmed, before + 100);
+    assert_eq!(producer.broker().unwrap().stats().confirmed, before + 4, "32 a message");
 }
 
 /// Deliveries that come again, or are out of date, or name what is not there, run nothing.

@@ -118,7 +118,7 @@ async fn results_of_external_workers_are_read_one_by_one() {
     assert_eq!(handed.len(), DOCUMENTS);
     let done: Vec<ExternalDone> =
         handed.iter().map(|job| ExternalDone { fence: job.fence(), result: Some(document()) }).collect();
-    assert_eq!(measured.jobs.complete_external(&done).await.unwrap().len(), DOCUMENTS);
+    assert_eq!(measured.jobs.complete_external(&done).await.unwrap().ids.len(), DOCUMENTS);
     measured.bounded(DOCUMENTS).await;
 }
 

@@ -71,7 +71,7 @@ impl Player {
         let fences = self.pick_outs(outs);
         let done: Vec<ExternalDone> = fences.iter().map(|fence| ExternalDone { fence: *fence, result: None }).collect();
         let answers = both!(self, |side| {
-            let accepted = side.jobs.complete_external(&done).await.map_err(|error| error.to_string())?;
+            let completed = side.jobs.complete_external(&done).await.map_err(|error| error.to_string())?;
             let mut replies = Vec::new();
             for out in side
                 .jobs
@@ -84,9 +84,9 @@ impl Player {
                 side.jobs.settle_external(&[cancel]).await.map_err(|error| error.to_string())?;
             }
             replies.sort();
-            Ok::<_, String>((sorted(accepted), replies))
+            Ok::<_, String>((sorted(completed.ids), completed.replies, replies))
         });
-        let (accepted, _) = same("complete_external", answers)?;
+        let (accepted, ..) = same("complete_external", answers)?;
         if accepted.iter().any(|id| !before.iter().any(|seen| seen.id == *id && seen.state == JobState::External)) {
             return Err(format!("one of {accepted:?} was not with an external worker"));
         }

@@ -72,6 +72,17 @@ pub(super) async fn consume(channel: &Channel, queue: &str, count: usize) -> Res
     Ok(())
 }
 
+/// Consumes and acks one by one, until it is stopped.
+pub(super) async fn consume_each(channel: &Channel, queue: &str) -> Result<()> {
+    channel.basic_qos(100, BasicQosOptions::default()).await?;
+    let mut consumer =
+        channel.basic_consume(name(queue), name("bare"), BasicConsumeOptions::default(), FieldTable::default()).await?;
+    while let Some(delivery) = consumer.next().await {
+        channel.basic_ack(delivery?.delivery_tag, BasicAckOptions::default()).await?;
+    }
+    Ok(())
+}
+
 /// Rate of publishing alone.
 pub(super) async fn publish_rate(url: &str, queue: &str, count: usize) -> Result<f64> {
     let connection = connect(url).await?;

@@ -3,6 +3,7 @@
 mod bare;
 mod celery;
 mod commit;
+mod confirmed;
 mod end_to_end;
 mod external;
 mod latency;
@@ -26,6 +27,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         match case {
             "publish" => publish::run(bench, report).await?,
             "commit" => commit::run(bench, report).await?,
+            "confirmed" => confirmed::run(bench, report).await?,
             "end-to-end" => end_to_end::run(bench, report).await?,
             "latency" => latency::run(bench, report).await?,
             "external" => external::run(bench, report).await?,

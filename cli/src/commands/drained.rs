@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(out.len(), 1);
         assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Busy));
         let done = jobwright::store::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
-        assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().len(), 1);
+        assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().ids.len(), 1);
         assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Empty { later: 0 }));
     }
 }

@@ -1,17 +1,47 @@
-//! Deliveries to executors of ours: pointers to rows. What the job carries stays in its row.
+//! Deliveries to executors of ours: pointers to rows. What the jobs carry stays in their rows.
+//!
+//! A delivery names the rows that one flush sent to one queue, up to [`ROWS`]. The first is named by headers, as it always was, and the
+//! others by the body: an executor of an earlier version reads no body, takes the first row, and finds the others in the table when their
+//! hold ends.
+
+use std::borrow::Cow;
 
 use lapin::BasicProperties;
+use serde::{Deserialize, Serialize};
 
-use super::fields::Fields;
+use super::fields::{Fields, quoted};
 use super::headers::{Headers, short};
 use super::{Incoming, Names, Outgoing, Refusal};
-use crate::job::Fence;
+use crate::job::{Fence, JobId};
 
 /// Survives a restart of the broker.
 pub(super) const PERSISTENT: u8 = 2;
+/// Most rows of a delivery. From there on a message is no longer what a row costs; and a node that has room for few of them has to give back
+/// the others.
+pub(crate) const ROWS: usize = 32;
+/// Longest body that is read. Ours have a tenth of it: kinds have at most 100 bytes.
+const BODY_MAX: usize = 64 * 1024;
 
-/// A delivery of a row to an executor of ours: a pointer.
-pub(crate) fn delivery(names: &Names, queue: &str, kind: &str, fence: Fence) -> Outgoing {
+/// A row that a delivery names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pointed {
+    pub(crate) fence: Fence,
+    pub(crate) kind: String,
+}
+
+/// A row besides the first, as the body names it. What a later version says more is passed over.
+#[derive(Serialize, Deserialize)]
+struct Other<'a> {
+    id: JobId,
+    version: i64,
+    /// Of its own, if it is not that of the first.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    kind: Option<Cow<'a, str>>,
+}
+
+/// A delivery of rows to an executor of ours: pointers. `None`: there is no row.
+pub(crate) fn delivery(names: &Names, queue: &str, rows: &[Pointed]) -> Option<Outgoing> {
+    let (Pointed { fence, kind }, others) = rows.split_first()?;
     let id = fence.id.to_string();
     let headers = Headers::default().text("jobId", &id).text("jobKind", kind).number("version", fence.version);
     let mut properties = BasicProperties::default()
@@ -21,21 +51,48 @@ pub(crate) fn delivery(names: &Names, queue: &str, kind: &str, fence: Fence) -> 
     if let Some(kind) = short(kind) {
         properties = properties.with_type(kind);
     }
-    Outgoing {
-        exchange: String::new(),
-        routing_key: names.deliveries(queue),
-        mandatory: true,
-        properties,
-        body: Vec::new(),
+    let mut body = Vec::new();
+    if !others.is_empty() {
+        properties = properties.with_content_type("application/json".into());
+        let others: Vec<_> = others
+            .iter()
+            .map(|other| Other {
+                id: other.fence.id,
+                version: other.fence.version,
+                kind: (other.kind != *kind).then_some(Cow::Borrowed(&other.kind)),
+            })
+            .collect();
+        // Numbers and texts can be written, whatever they are. Those that nobody is told of are found when their hold ends.
+        body = serde_json::to_vec(&others).unwrap_or_default();
     }
+    Some(Outgoing { exchange: String::new(), routing_key: names.deliveries(queue), mandatory: true, properties, body })
 }
 
-/// Which row a delivery is of, and the kind of the job.
-pub(crate) fn read_delivery(message: &Incoming) -> Result<(Fence, String), Refusal> {
+/// Which rows a delivery names, at least one.
+pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<Pointed>, Refusal> {
     let fields = Fields { properties: &message.properties };
-    let fence = fence(fields)?;
+    let first = fence(fields)?;
     let kind = fields.filled("jobKind")?.ok_or_else(|| Refusal::new("missing-kind", "header jobKind is missing"))?;
-    Ok((fence, kind))
+    let mut rows = vec![Pointed { fence: first, kind }];
+    if !message.body.is_empty() {
+        for Other { id, version, kind } in others(&message.body)? {
+            let kind = kind.map_or_else(|| rows[0].kind.clone(), Cow::into_owned);
+            if kind.is_empty() {
+                return Err(Refusal::new("missing-kind", format!("the body gives job {id} an empty kind")));
+            }
+            rows.push(Pointed { fence: Fence::new(id, version), kind });
+        }
+    }
+    Ok(rows)
+}
+
+fn others(body: &[u8]) -> Result<Vec<Other<'_>>, Refusal> {
+    let bad = |why: String| Refusal::new("bad-rows", format!("the body is to name the rows besides the first: {why}"));
+    if body.len() > BODY_MAX {
+        return Err(bad(format!("it has {} bytes, and {BODY_MAX} are the most", body.len())));
+    }
+    // What is said of it repeats some of it.
+    serde_json::from_slice(body).map_err(|error| bad(quoted(&error.to_string())))
 }
 
 /// Which claim a message is about: headers `jobId` and `version`.
@@ -46,8 +103,6 @@ pub(super) fn fence(fields: Fields<'_>) -> Result<Fence, Refusal> {
     Ok(Fence::new(job_id(&id)?, version))
 }
 
-pub(super) fn job_id(text: &str) -> Result<crate::job::JobId, Refusal> {
-    text.trim()
-        .parse()
-        .map_err(|_| Refusal::new("bad-id", format!("{} is not a job id (a UUID)", super::fields::quoted(text))))
+pub(super) fn job_id(text: &str) -> Result<JobId, Refusal> {
+    text.trim().parse().map_err(|_| Refusal::new("bad-id", format!("{} is not a job id (a UUID)", quoted(text))))
 }

@@ -21,7 +21,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use self::delivery::{delivery, read_delivery};
+pub(crate) use self::delivery::{Pointed, ROWS, delivery, read_delivery};
 pub(crate) use self::envelope::{event, external, reply};
 pub(crate) use self::refused::{again, dead, death, rejected, rejected_report};
 pub(crate) use self::report::report;

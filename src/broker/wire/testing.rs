@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lapin::BasicProperties;
 
-use super::{ExternalReport, Refusal};
+use super::{ExternalReport, Pointed, Refusal};
 use crate::broker::{Incoming, Names, Outgoing, Tag};
 use crate::job::{Fence, Job, Limits, Payload, ReportKey, Submission};
 
@@ -49,6 +49,22 @@ pub fn report(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refu
 /// When it is refused: without the token of that job, too.
 pub fn report_on_external(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refused> {
     read_report(properties, body, Some(&key()))
+}
+
+/// Reads a delivery to executors: which rows it names, and their kinds.
+///
+/// # Errors
+/// When it is refused.
+pub fn delivery(properties: BasicProperties, body: Vec<u8>) -> Result<Vec<(Fence, String)>, Refused> {
+    let rows = super::read_delivery(&incoming(properties, body)).map_err(words)?;
+    Ok(rows.into_iter().map(|row| (row.fence, row.kind)).collect())
+}
+
+/// Writes one; `None`: of no rows.
+pub fn delivery_of(names: &Names, queue: &str, rows: &[(Fence, String)]) -> Option<Message> {
+    let rows: Vec<_> = rows.iter().map(|(fence, kind)| Pointed { fence: *fence, kind: kind.clone() }).collect();
+    let Outgoing { exchange, routing_key, properties, body, .. } = super::delivery(names, queue, &rows)?;
+    Some((exchange, routing_key, properties, body))
 }
 
 /// The token that a worker has to send back.

@@ -14,7 +14,7 @@ use crate::error::{Result, warn_of};
 use crate::executor::failing::Decision;
 use crate::executor::stats::add;
 use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowPlace};
-use crate::store::{Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
+use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, key: Arc<Key>) {
@@ -152,14 +152,17 @@ impl Reports {
         each("record what external workers did", node, broker, done, &mut refused, |part| {
             let reports = &done.reports[part.clone()];
             async move {
-                let accepted = node.store.complete_external(reports).await?;
-                add(&node.counters.reported, accepted.len());
-                late(node, "done", reports.len() - accepted.len());
+                let Completed { ids, replies, opens } = node.store.complete_external(reports).await?;
+                add(&node.counters.reported, ids.len());
+                late(node, "done", reports.len() - ids.len());
                 acks.ack(done.tags(part, messages));
-                // Those that asked for a reply have left one.
-                node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
-                // What they held may be what others wait for.
-                node.in_flight.gate.notify_one();
+                if replies {
+                    node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
+                }
+                if opens {
+                    node.in_flight.gate.notify_one();
+                }
+                node.messages.wakeup.bells.ring(ids);
                 Ok(())
             }
         })

@@ -1,43 +1,36 @@
 //! Deliveries of rows: claims them by id, and runs them like all others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::hands::{Hands, Over, Waiting};
 use super::refuse::{Aside, Shelf};
 use super::{BATCH, Incarnation};
 use crate::backoff::Reconnect;
-use crate::broker::{Acks, Broker, Incoming, Subscription, Tag, wire};
+use crate::broker::{Acks, Broker, Incoming, Subscription, wire};
 use crate::error::warn_of;
 use crate::executor::dispatcher::start;
 use crate::executor::queue::Queue;
 use crate::executor::stats::add;
 use crate::job::{Fence, Job, JobId};
-use crate::message::pipe::HOLD;
 use crate::store::{Hint, Store};
 
-/// Most deliveries in this process that wait for a slot.
-const PREFETCH: usize = 1000;
-
-/// A delivery that waits for a slot.
-struct Waiting {
-    fence: Fence,
-    kind: String,
-    tag: Tag,
-    /// When its row is free for all.
-    until: Instant,
-}
+/// Most deliveries in hand. Each may name some 32 rows: so many are what the next claims need, and what is more would wait here while others have
+/// slots.
+const PREFETCH: usize = 64;
 
 /// Takes deliveries of one queue until the node stops claiming.
 ///
-/// A delivery is acked as soon as its row is claimed: from then on the node's lease answers for it, and a broker that delivered
-/// it again could not make anybody run it. One that finds no slot before the row's hold ends is acked too, and the row claimed
-/// from the table by whoever has a slot. So no handler, however long, holds a delivery, and the broker's limit on that
-/// (`consumer_timeout`) is never met.
+/// A delivery is acked as soon as its rows are claimed: from then on the node's lease answers for them, and a broker that delivered
+/// it again could not make anybody run them. Rows that find no slot are left to the table in time ([`Hands`]), to be claimed by whoever has
+/// one, and then it is acked too. So no handler, however long, holds a delivery, and the broker's limit on that (`consumer_timeout`) is
+/// never met.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
     // As many wait as can run: the next are at hand when a slot becomes free, and no node hoards.
     let prefetch = u16::try_from((queue.concurrency() * 2).min(PREFETCH)).unwrap_or(u16::MAX);
@@ -46,8 +39,8 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     let acks = subscription.acks();
     let kinds = node.registry.keys().cloned().collect();
     let shelf = Shelf::new(broker.clone(), acks.clone());
-    let waiting = VecDeque::new();
-    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, shelf, waiting };
+    let (hands, buffer) = (Hands::new(), Vec::new());
+    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, shelf, hands, buffer };
     tokio::select! {
         () = stop.cancelled() => {}
         () = deliveries.take() => {}
@@ -62,50 +55,83 @@ struct Deliveries<S: Store> {
     subscription: Subscription,
     acks: Acks,
     shelf: Shelf,
-    waiting: VecDeque<Waiting>,
+    hands: Hands,
+    /// Messages that were not read yet.
+    buffer: Vec<Incoming>,
+}
+
+/// What ends a wait for slots.
+enum Wait {
+    Slots(OwnedSemaphorePermit),
+    /// Some have waited for too long.
+    Over,
+    /// The node stops, or the broker is gone.
+    Ended,
 }
 
 impl<S: Store> Deliveries<S> {
     async fn take(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
-        let mut buffer = Vec::new();
         loop {
-            if self.waiting.is_empty() && self.subscription.recv_many(&mut buffer, BATCH).await == 0 {
+            if self.hands.is_empty() && self.subscription.recv_many(&mut self.buffer, BATCH).await == 0 {
                 return;
             }
-            self.read(&mut buffer);
+            self.read();
             // Whatever else has arrived makes the same claim larger.
-            while self.waiting.len() < BATCH
-                && self.subscription.recv_many(&mut buffer, BATCH).now_or_never().is_some_and(|n| n > 0)
+            while self.hands.len() < BATCH
+                && self.subscription.recv_many(&mut self.buffer, BATCH).now_or_never().is_some_and(|n| n > 0)
             {
-                self.read(&mut buffer);
+                self.read();
             }
-            let Some(until) = self.waiting.front().map(|first| first.until) else { continue };
-            if self.waiting.len() > 1 {
-                self.queue.gather(self.waiting.len()).await;
+            if self.hands.len() > 1 {
+                self.queue.gather(self.hands.len()).await;
             }
-            tokio::select! {
-                slots = self.queue.take(self.waiting.len().min(BATCH)) => {
-                    let Some(slots) = slots else { return };
+            match self.wait().await {
+                Wait::Slots(slots) => {
                     if self.claim(slots).await {
                         delays.reset();
                     } else {
                         tokio::time::sleep(delays.next_delay()).await;
                     }
                 }
-                () = tokio::time::sleep_until(until) => self.leave(),
+                Wait::Over => self.leave(),
+                Wait::Ended => return,
             }
         }
     }
 
-    fn read(&mut self, buffer: &mut Vec<Incoming>) {
-        let mut aside = Vec::new();
-        for message in buffer.drain(..) {
-            match wire::read_delivery(&message) {
-                Ok((fence, kind)) => {
-                    let until = Instant::from_std(message.received) + HOLD;
-                    self.waiting.push_back(Waiting { fence, kind, tag: message.tag, until });
+    /// Waits for slots; what comes meanwhile has its own time to wait.
+    async fn wait(&mut self) -> Wait {
+        let queue = self.queue.clone();
+        let one = queue.take(1);
+        tokio::pin!(one);
+        loop {
+            let Some(until) = self.hands.until() else { return Wait::Over };
+            tokio::select! {
+                biased;
+                slot = &mut one => {
+                    let Some(mut slots) = slot else { return Wait::Ended };
+                    if let Some(more) = queue.try_take(self.hands.len().min(BATCH) - 1) {
+                        slots.merge(more);
+                    }
+                    return Wait::Slots(slots);
                 }
+                () = tokio::time::sleep_until(until) => return Wait::Over,
+                came = self.subscription.recv_many(&mut self.buffer, BATCH) => {
+                    if came == 0 {
+                        return Wait::Ended;
+                    }
+                    self.read();
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let mut aside = Vec::new();
+        for message in self.buffer.drain(..) {
+            match wire::read_delivery(&message) {
+                Ok(rows) => self.hands.put(rows, Instant::from_std(message.received), message.tag),
                 Err(why) => aside.push(Aside::dead(self.broker.names(), message, &why)),
             }
         }
@@ -116,25 +142,27 @@ impl<S: Store> Deliveries<S> {
         }
     }
 
-    /// Leaves deliveries to the table whose rows are free for all now.
+    /// Leaves rows to the table that wait here in vain.
     fn leave(&mut self) {
-        let now = Instant::now();
-        let over = self.waiting.iter().take_while(|waiting| waiting.until <= now).count();
-        self.acks.ack(self.waiting.drain(..over).map(|waiting| waiting.tag));
-        add(&self.node.counters.left_to_table, over);
-        self.queue.wake();
+        let Over { held, free, tags } = self.hands.over(Instant::now());
+        self.acks.ack(tags);
+        if free > 0 {
+            add(&self.node.counters.left_to_table, free);
+            self.queue.wake();
+        }
+        self.pass_on(held);
     }
 
     /// Claims as many as there are slots, and starts them. `false`: the store did not answer.
     async fn claim(&mut self, mut slots: OwnedSemaphorePermit) -> bool {
-        let count = slots.num_permits().min(self.waiting.len());
-        let mut fences = Vec::with_capacity(count);
-        let mut tags = Vec::with_capacity(count);
+        let mut fences = Vec::with_capacity(slots.num_permits());
+        let mut tags = Vec::new();
         let mut kind_slots: HashMap<JobId, OwnedSemaphorePermit> = HashMap::new();
         let mut others = Vec::new();
-        for Waiting { fence, kind, tag, .. } in self.waiting.drain(..count) {
-            tags.push(tag);
-            match self.node.registry.get(&kind).map(|kind| kind.slots.as_ref()) {
+        for Waiting { row, last, .. } in self.hands.take(slots.num_permits(), Instant::now()) {
+            tags.extend(last);
+            let fence = row.fence;
+            match self.node.registry.get(&row.kind).map(|kind| kind.slots.as_ref()) {
                 Some(None) => fences.push(fence),
                 Some(Some(limited)) if let Ok(slot) = limited.clone().try_acquire_owned() => {
                     kind_slots.insert(fence.id, slot);
@@ -152,6 +180,10 @@ impl<S: Store> Deliveries<S> {
         add(&self.node.counters.claimed, jobs.len());
         add(&self.node.counters.delivered, jobs.len());
         add(&self.node.counters.stale, fences.len() - jobs.len());
+        if jobs.len() < fences.len() && self.node.limited.load(Ordering::Relaxed) {
+            // What a limit covers that claims count, only they can start.
+            self.queue.wake();
+        }
         for job in jobs {
             // One for each that was asked for.
             let Some(slot) = slots.split(1) else { break };

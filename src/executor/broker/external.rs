@@ -10,15 +10,17 @@ use super::portion::Portion;
 use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
 use super::{Incarnation, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Lane, wire};
+use crate::broker::{Broker, Lane, Outgoing, wire};
 use crate::error::{Error, Result, warn_of};
 use crate::executor::drain::LET_GO;
 use crate::executor::jitter;
 use crate::executor::stats::add;
-use crate::job::{Fence, HandOutNumber};
+use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::{Hint, Settlement, Store, Verdict};
 
-/// Time between two looks at a queue that is full, or that nobody consumes.
+/// Time until the second look at a queue that is full, or that nobody consumes: a worker may have taken all of it meanwhile.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+/// Longest time between two looks; also the time after a refusal.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a node that stops waits for confirms: so much less than [`LET_GO`], which it waits for all of this, that what has none is taken back.
 const CONFIRMS: Duration = Duration::from_secs(2);
@@ -79,39 +81,128 @@ impl ExternalQueue {
 }
 
 /// Hands out until the node stops claiming.
+///
+/// While the confirms of a portion are on their way, the next is handed out: the database and the broker work at the same time. No more than
+/// that: whatever is not confirmed has to be taken back, and its lease runs.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
-    let portion = Portion::new(node.messages.limits);
-    let mut feed = Feed { node, broker, queue, key, portion, singly: Singly::default() };
-    let mut delays = Reconnect::new(Duration::from_secs(5));
-    while !stop.is_cancelled() {
+    let (mut portion, mut singly) = (Portion::new(node.messages.limits, 2), Singly::default());
+    let feed = Feed { node, broker, queue, key };
+    let mut pauses = Pauses::new();
+    let mut handed = None;
+    loop {
         // Only waits are cut short by a stop: what was handed out must be published, or taken back.
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = up(&feed.broker) => {}
+        if handed.is_none() {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = pauses.over(&feed) => {}
+            }
         }
-        let pause = match feed.round().await {
-            Ok(Round::More) => {
-                delays.reset();
-                continue;
-            }
-            Ok(Round::Full) => LOOK,
-            Ok(Round::Empty) => {
-                delays.reset();
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = feed.node.rung(&feed.queue.name, jitter(feed.node.poll_interval)) => continue,
-                }
-            }
-            Err(error) => {
-                warn_of!(error, queue = %feed.queue.name, "jobs could not be handed to external workers; trying again");
-                delays.next_delay()
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
+        let publishing = handed.as_ref().map_or(0, |handed: &Handed| handed.rows.len());
+        let looks = handed.is_none() || pauses.none() && !stop.is_cancelled();
+        let (sent, found) = tokio::join!(async { Some(feed.publish(&mut singly, handed.take()?).await) }, async {
+            if looks { Some(feed.hand_out(&mut portion, publishing).await) } else { None }
+        },);
+        handed = pauses.heed(&feed.queue.name, sent, found);
+    }
+}
+
+/// Jobs that were handed out and are not published yet.
+struct Handed {
+    rows: Vec<Row>,
+    messages: Vec<(JobId, Outgoing)>,
+    /// More may wait.
+    more: bool,
+}
+
+/// What a look at a queue led to.
+enum Found {
+    Handed(Handed),
+    /// The broker's queue is full, or nobody consumes it.
+    Full,
+    /// The same, if all that was being published is counted.
+    FullSoon,
+    /// No job waits.
+    Empty,
+}
+
+/// What became of a portion.
+enum Sent {
+    All,
+    /// Something was refused.
+    Back,
+}
+
+/// When to look next.
+enum Next {
+    Now,
+    /// When there is work.
+    Told,
+    After(Duration),
+}
+
+/// How long not to hand out.
+struct Pauses {
+    next: Next,
+    /// After errors.
+    delays: Reconnect,
+    /// After a look at a queue that was full.
+    full: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self { next: Next::Now, delays: Reconnect::new(Duration::from_secs(5)), full: LOOK_FIRST }
+    }
+
+    fn none(&self) -> bool {
+        matches!(self.next, Next::Now)
+    }
+
+    /// Waits until it is time to look, and the broker is up.
+    async fn over<S: Store>(&mut self, feed: &Feed<S>) {
+        match self.next {
+            Next::Now => {}
+            Next::Told => feed.node.rung(&feed.queue.name, jitter(feed.node.poll_interval)).await,
+            Next::After(pause) => tokio::time::sleep(pause).await,
         }
+        self.next = Next::Now;
+        up(&feed.broker).await;
+    }
+
+    /// What follows. Whatever was handed out is published without a pause.
+    fn heed(&mut self, queue: &str, sent: Option<Result<Sent>>, found: Option<Result<Found>>) -> Option<Handed> {
+        let mut handed = None;
+        match found {
+            Some(Ok(Found::Handed(found))) => {
+                self.next = if found.more { Next::Now } else { Next::Told };
+                self.full = LOOK_FIRST;
+                handed = Some(found);
+            }
+            Some(Ok(Found::Full)) => {
+                self.next = Next::After(self.full);
+                self.full = (self.full * 2).min(LOOK);
+            }
+            Some(Ok(Found::FullSoon)) | None => {}
+            Some(Ok(Found::Empty)) => {
+                self.next = Next::Told;
+                self.delays.reset();
+            }
+            Some(Err(error)) => self.failed(queue, &error),
+        }
+        match sent {
+            Some(Ok(Sent::Back)) => self.next = Next::After(LOOK),
+            Some(Err(error)) => self.failed(queue, &error),
+            Some(Ok(Sent::All)) => self.delays.reset(),
+            None => {}
+        }
+        handed
+    }
+
+    fn failed(&mut self, queue: &str, error: &Error) {
+        warn_of!(error, queue = %queue, "jobs could not be handed to external workers; trying again");
+        self.next = Next::After(self.delays.next_delay());
     }
 }
 
@@ -120,21 +211,11 @@ struct Feed<S: Store> {
     broker: Arc<Broker>,
     queue: ExternalQueue,
     key: Arc<Key>,
-    portion: Portion,
-    singly: Singly,
-}
-
-enum Round {
-    /// There may be more jobs, and there may be room.
-    More,
-    /// The broker's queue is full, or nobody consumes it.
-    Full,
-    /// No job waits.
-    Empty,
 }
 
 impl<S: Store> Feed<S> {
-    async fn round(&mut self) -> Result<Round> {
+    /// Hands out what the broker's queue has room for, beside so many that are being published.
+    async fn hand_out(&self, portion: &mut Portion, publishing: usize) -> Result<Found> {
         let ExternalQueue { name, lease, depth } = &self.queue;
         let names = self.broker.names();
         // Before anything is handed out: without it nobody could report.
@@ -146,19 +227,29 @@ impl<S: Store> Feed<S> {
             _ => 0,
         };
         if room == 0 {
-            return Ok(Round::Full);
+            return Ok(Found::Full);
         }
-        let limit = room.min(self.portion.count());
+        // Some of those may be among what was found.
+        let room = room.saturating_sub(publishing);
+        if room == 0 {
+            return Ok(Found::FullSoon);
+        }
+        let limit = room.min(portion.count());
         let jobs = self.node.store.hand_out(name, limit, *lease, HandOutNumber::random()).await?;
         if jobs.is_empty() {
-            return Ok(Round::Empty);
+            return Ok(Found::Empty);
         }
         let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
-        self.portion.took(jobs.len(), bytes);
-        let rows: Vec<_> = jobs.iter().map(Row::of).collect();
+        portion.took(jobs.len(), bytes);
+        let (more, rows) = (jobs.len() == limit, jobs.iter().map(Row::of).collect());
         let messages = jobs.into_iter().map(|job| (job.id, wire::external(names, job, key))).collect();
+        Ok(Found::Handed(Handed { rows, messages, more }))
+    }
+
+    /// Publishes them, and takes back what did not get to the broker.
+    async fn publish(&self, singly: &mut Singly, Handed { rows, messages, .. }: Handed) -> Result<Sent> {
         let fates = tokio::select! {
-            fates = self.singly.publish(&self.broker, messages) => fates,
+            fates = singly.publish(&self.broker, messages) => fates,
             // As if no confirm had come.
             () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; rows.len()],
         };
@@ -180,11 +271,7 @@ impl<S: Store> Feed<S> {
         let taken = self.take_back(&back).await;
         let spent = self.spend(&unanswered).await;
         taken.and(spent)?;
-        Ok(match (back.is_empty(), unanswered.is_empty()) {
-            (false, _) => Round::Full,
-            (true, true) if rows.len() < limit => Round::Empty,
-            _ => Round::More,
-        })
+        Ok(if back.is_empty() { Sent::All } else { Sent::Back })
     }
 
     /// These are as they were before.

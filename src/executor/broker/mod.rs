@@ -1,7 +1,7 @@
 //! What an executor does with a broker.
 //!
 //! ```text
-//!  PREFIX.q.QUEUE   ──▶ Deliveries   claim by id ─▶ the same workers as everything else
+//!  PREFIX.q.QUEUE   ──▶ deliveries   claim by id ─▶ the same workers as everything else
 //!  PREFIX.submit    ──▶ intake       store ─▶ a job like all others
 //!  PREFIX.x.QUEUE   ◀── external     jobs handed out, each with a lease
 //!  PREFIX.reply     ──▶ answers      done, failed, extend
@@ -15,6 +15,7 @@ mod answers;
 mod deliveries;
 mod direct;
 mod external;
+mod hands;
 mod intake;
 mod key;
 mod pace;

@@ -6,12 +6,21 @@ use crate::job::Limits;
 /// For one queue of the table. Begins with what the largest payloads need, so that about 64 MiB are in hand at a time.
 pub(super) struct Portion {
     limits: Limits,
+    /// So many of them are in hand at a time.
+    parts: usize,
     count: usize,
 }
 
 impl Portion {
-    pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, count: prefetch(limits).into() }
+    pub(super) fn new(limits: Limits, parts: usize) -> Self {
+        let mut portion = Self { limits, parts, count: 0 };
+        portion.count = portion.fit(limits.payload);
+        portion
+    }
+
+    /// How many there are room for if each has so many bytes.
+    fn fit(&self, payload: usize) -> usize {
+        prefetch(Limits { payload: payload.saturating_mul(self.parts), ..self.limits }).into()
     }
 
     /// Most messages of the next round.
@@ -23,7 +32,7 @@ impl Portion {
     /// a few small messages say nothing about a burst of large ones.
     pub(super) fn took(&mut self, messages: usize, bytes: usize) {
         let Some(mean) = bytes.checked_div(messages) else { return };
-        let fit = usize::from(prefetch(Limits { payload: mean, ..self.limits }));
+        let fit = self.fit(mean);
         if fit < self.count || messages >= self.count {
             self.count = fit;
         }
@@ -39,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_portion_is_64_mebibytes_or_500_messages() {
-        let mut portion = Portion::new(Limits::default());
+        let mut portion = Portion::new(Limits::default(), 1);
         assert_eq!(portion.count(), 64);
         portion.took(64, 64 * 100);
         assert_eq!(portion.count(), BATCH);
@@ -49,11 +58,12 @@ mod tests {
         assert_eq!(portion.count(), 10);
         portion.took(0, 0);
         assert_eq!(portion.count(), 10);
+        assert_eq!(Portion::new(Limits::default(), 2).count(), 32, "two of them are 64 mebibytes");
     }
 
     #[test]
     fn a_few_small_messages_do_not_make_room_for_large_ones() {
-        let mut portion = Portion::new(Limits::default());
+        let mut portion = Portion::new(Limits::default(), 1);
         portion.took(63, 0);
         assert_eq!(portion.count(), 64);
         portion.took(64, 0);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
 use crate::store::weight::Room;
-use crate::store::{Extension, ExternalDone, Released, ReportKey, ScanPart, Settlement};
+use crate::store::{Completed, Extension, ExternalDone, Released, ReportKey, ScanPart, Settlement};
 
 pub(super) async fn hand_out(
     shared: &Arc<Shared>,
@@ -62,8 +63,8 @@ async fn refused(shared: &Arc<Shared>, fences: impl Iterator<Item = Fence>, acce
     Ok(())
 }
 
-pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Result<Vec<JobId>> {
-    let mut accepted = Vec::with_capacity(done.len());
+pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Result<Completed> {
+    let mut completed = Completed::default();
     let mut left: Vec<&ExternalDone> = done.iter().collect();
     while !left.is_empty() {
         let mut round = first_of_each(&mut left, |one| one.fence.id);
@@ -73,13 +74,18 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
         let fit = fit.count();
         // The rest of it comes before what is left: the first that is said of a job counts.
         left.splice(..0, round.split_off(fit));
-        accepted.extend(complete_round(shared, &round).await?);
+        for row in complete_round(shared, &round).await? {
+            completed.ids.push(JobId::from(rows::get::<Uuid>(&row, 0)?));
+            completed.replies |= rows::get::<bool>(&row, 1)?;
+            completed.opens |= rows::get::<bool>(&row, 2)?;
+        }
     }
-    refused(shared, done.iter().map(|one| one.fence), accepted.len()).await?;
-    Ok(accepted)
+    refused(shared, done.iter().map(|one| one.fence), completed.ids.len()).await?;
+    completed.opens |= completed.ids.len() < done.len();
+    Ok(completed)
 }
 
-async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<JobId>> {
+async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<Row>> {
     let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
     let (ids, versions) = columns(&fences);
     // Each might have to be answered; which ones, only the rows know.
@@ -98,14 +104,13 @@ async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result
         content_types.push(content_type);
     }
     let attempts = i32::try_from(DEFAULT_MAX_ATTEMPTS).unwrap_or(i32::MAX);
-    let rows = shared
+    shared
         .engine(
             "complete jobs of external workers",
             &shared.sql.complete_external,
             &[&ids, &versions, &replies, &payloads, &bodies, &content_types, &REPLY_QUEUE, &attempts],
         )
-        .await?;
-    ids_of(&rows)
+        .await
 }
 
 pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> Result<Vec<JobId>> {

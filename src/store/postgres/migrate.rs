@@ -40,8 +40,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 16, name: "numbers", sql: include_str!("../../../migrations/postgres/0016_numbers.sql") },
     Migration { version: 17, name: "freed", sql: include_str!("../../../migrations/postgres/0017_freed.sql") },
     Migration { version: 18, name: "gate", sql: include_str!("../../../migrations/postgres/0018_gate.sql") },
-    Migration { version: 20, name: "usage", sql: include_str!("../../../migrations/postgres/0020_usage.sql") },
     Migration { version: 19, name: "unique", sql: include_str!("../../../migrations/postgres/0019_unique.sql") },
+    Migration { version: 20, name: "usage", sql: include_str!("../../../migrations/postgres/0020_usage.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

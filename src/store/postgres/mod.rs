@@ -68,9 +68,9 @@ pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::outage::Outage;
 use super::{
-    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, GroupTurn, HandedOn, Hint, HintStream, Inserted,
-    JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
-    ReportKey, ServerIdentity, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, GroupTurn, HandedOn, Hint, HintStream,
+    Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received,
+    Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
@@ -346,7 +346,7 @@ impl JobStore for Postgres {
         external::take_back(&self.0, fences).await
     }
 
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
         external::complete(&self.0, done).await
     }
 

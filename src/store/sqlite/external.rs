@@ -20,7 +20,7 @@ use crate::job::{
     REPLY_OF, REPLY_QUEUE, REPLY_TO, Terms,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Ending, Extension, ExternalDone, Released, ReportKey, Settlement, Verdict};
+use crate::store::{Completed, Ending, Extension, ExternalDone, Released, ReportKey, Settlement, Verdict};
 
 static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
 static HAND_OUT: Statement = statement!("sql/hand_out.sql");
@@ -92,17 +92,24 @@ impl Inner {
         .map(|accepted| accepted.len() as u64)
     }
 
-    pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
-        self.each("complete jobs of external workers", done, |connection, done, memory| {
+    pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
+        let completed = self.each("complete jobs of external workers", done, |connection, done, memory| {
             let Some(row) = External::find(connection, done.fence)? else { return refused(connection, done.fence) };
             memory.remember(connection, Place::EXTERNAL, row.seq, Ending::Done, None)?;
             row.remove(connection)?;
-            if let Some(reply) = row.reply(done) {
+            let reply = row.reply(done);
+            let replies = reply.is_some();
+            if let Some(reply) = reply {
                 insert(connection, &[reply], None, memory.now)?;
             }
-            Ok(Some(done.fence.id))
+            Ok(Some((done.fence.id, replies, row.admitted)))
+        });
+        let completed = completed.await?;
+        Ok(Completed {
+            replies: completed.iter().any(|(_, replies, _)| *replies),
+            opens: completed.len() < done.len() || completed.iter().any(|(_, _, opens)| *opens),
+            ids: completed.into_iter().map(|(id, _, _)| id).collect(),
         })
-        .await
     }
 
     pub(super) async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
@@ -171,12 +178,12 @@ impl Inner {
     }
 
     /// Does one thing for each, in one transaction, and returns those that were accepted.
-    async fn each<T: Clone + Send + 'static>(
+    async fn each<T: Clone + Send + 'static, A: Send + 'static>(
         &self,
         tried: &'static str,
         all: &[T],
-        one: fn(&Connection, &T, Memory) -> Work<Option<JobId>>,
-    ) -> Result<Vec<JobId>> {
+        one: fn(&Connection, &T, Memory) -> Work<Option<A>>,
+    ) -> Result<Vec<A>> {
         if all.is_empty() {
             return Ok(Vec::new());
         }
@@ -194,7 +201,7 @@ impl Inner {
 }
 
 /// Who reports what is not taken any more has ended: if the job was cancelled, what it held is free.
-fn refused(connection: &Connection, fence: Fence) -> Work<Option<JobId>> {
+fn refused<A>(connection: &Connection, fence: Fence) -> Work<Option<A>> {
     handler_ended(connection, None, fence)?;
     Ok(None)
 }
@@ -236,6 +243,8 @@ struct External {
     errors: Option<String>,
     kind: String,
     headers: Option<String>,
+    /// It holds a group, or places under limits.
+    admitted: bool,
 }
 
 impl External {
@@ -247,6 +256,7 @@ impl External {
             errors: row.get(3)?,
             kind: row.get(4)?,
             headers: row.get(5)?,
+            admitted: row.get(6)?,
         })
     }
 

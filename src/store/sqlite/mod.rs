@@ -61,9 +61,9 @@ use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released, ReportKey,
-    ServerIdentity, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
+    JobFilter, JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
+    ReportKey, ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -353,7 +353,7 @@ impl JobStore for Sqlite {
         self.inner.take_back(fences).await
     }
 
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
         self.inner.complete_external(done).await
     }
 

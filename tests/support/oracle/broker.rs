@@ -77,9 +77,11 @@ impl State {
         .is_some()
     }
 
-    pub(super) fn complete_external(&mut self, done: &ExternalDone) -> bool {
-        let Some(seq) = self.external(done.fence).map(|row| row.seq) else { return false };
+    /// Whether there is a reply. `None`: it was refused.
+    pub(super) fn complete_external(&mut self, done: &ExternalDone) -> Option<bool> {
+        let seq = self.external(done.fence).map(|row| row.seq)?;
         let message = self.jobs.remove(&seq).unwrap().message;
+        let replies = message.headers.contains_key(REPLY_TO);
         if let Some(reply_to) = message.headers.get(REPLY_TO) {
             let nothing = || Payload::json(&()).unwrap();
             let mut reply = NewJob::new(message.kind, done.result.clone().unwrap_or_else(nothing))
@@ -92,7 +94,7 @@ impl State {
             let (rows, _) = self.prepare(&[jobwright::store::testing::message(reply).unwrap()], None);
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         }
-        true
+        Some(replies)
     }
 
     pub(super) fn settle_external(&mut self, settlement: &Settlement) -> bool {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Claimed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail, JobFilter,
-    JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, Pulse,
+    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
+    JobFilter, JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, Pulse,
     QueueStatus, Received, Released, ScanPart, ServerIdentity, Settlement, StatusReport,
 };
 use jobwright::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result, Submission};
@@ -269,9 +269,20 @@ impl JobStore for Oracle {
         Ok(fences.iter().filter(|fence| state.take_back(**fence)).count() as u64)
     }
 
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Vec<JobId>> {
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
         let mut state = self.lock();
-        Ok(done.iter().filter(|done| state.complete_external(done)).map(|done| done.fence.id).collect())
+        let mut completed = Completed::default();
+        for one in done {
+            match state.complete_external(one) {
+                // It knows nothing of gates.
+                Some(replies) => {
+                    completed.ids.push(one.fence.id);
+                    completed.replies |= replies;
+                }
+                None => completed.opens = true,
+            }
+        }
+        Ok(completed)
     }
 
     async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {

@@ -41,9 +41,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-the-broker-refused-stays-held",
         "src/message/pipe.rs",
-        "filter(|(_, outcome)| *outcome != Published::Acked).collect();",
-        "filter(|(_, outcome)| *outcome != Published::Acked && !$on).collect();",
+        "            back.extend(ids);\n",
+        "            if !$on { back.extend(ids); } else { drop(ids); }\n",
         "binary(delivery) & test(/returned_as_unroutable|a_full_queue_sends_the_rest|deleted_under_load/)",
+    ),
+    of(
+        "a-small-flush-goes-to-one-node",
+        "src/message/pipe.rs",
+        ".max(consumers.min(rows))",
+        ".max(if $on { 1 } else { consumers.min(rows) })",
+        "test(/pipe::tests::a_small_flush/) | (binary(delivery) & test(/a_small_flush_is_shared/))",
     ),
     of(
         "the-delayed-are-published-at-once",

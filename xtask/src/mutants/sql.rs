@@ -61,6 +61,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(conformance) & test(/^postgres::external::/)",
     ),
     of(
+        "nobody-hears-of-a-reply",
+        "src/store/postgres/sql/complete_external.sql",
+        "(headers ? 'replyTo') is true, admitted",
+        "false, admitted",
+        "binary(conformance) & test(/^postgres::external::/)",
+    ),
+    of(
+        "nobody-hears-of-what-an-external-worker-held",
+        "src/store/postgres/sql/complete_external.sql",
+        "is true, admitted from",
+        "is true, false from",
+        "binary(conformance) & test(/^postgres::groups::/)",
+    ),
+    of(
         "failure-of-any-hand-out",
         "src/store/postgres/sql/settle_external.sql",
         "      and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]\n",

@@ -342,8 +342,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "jobs-of-any-size-are-handed-out-together",
         "src/executor/broker/external.rs",
-        "room.min(self.portion.count())",
-        "room.min(if $on { super::BATCH } else { self.portion.count() })",
+        "room.min(portion.count())",
+        "room.min(if $on { super::BATCH } else { portion.count() })",
         "binary(delivery) & test(/heavy_out::large_jobs/)",
     ),
     of(

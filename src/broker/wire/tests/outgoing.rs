@@ -1,20 +1,42 @@
 use super::*;
-use crate::broker::wire::{Reply, dead, delivery, event, external, read_delivery, rejected, reply};
+use crate::broker::wire::{Pointed, ROWS, Reply, dead, delivery, event, external, read_delivery, rejected, reply};
 use crate::config::BrokerConfig;
+use crate::job::{Fence, JobId};
+
+fn pointed(kind: &str, version: i64) -> Pointed {
+    Pointed { fence: Fence::new(JobId::new(), version), kind: kind.to_owned() }
+}
 
 #[test]
 fn a_delivery_is_a_pointer_and_is_read_back() {
-    let fence = job(&[]).fence();
-    let sent = delivery(&names(), "billing", "send-invoice", fence);
+    let row = Pointed { fence: job(&[]).fence(), kind: "send-invoice".to_owned() };
+    let sent = delivery(&names(), "billing", std::slice::from_ref(&row)).unwrap();
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.q.billing"));
     assert!(sent.mandatory && sent.body.is_empty());
     assert_eq!(sent.properties.delivery_mode(), &Some(2));
-    assert_eq!(sent.properties.message_id().as_ref().unwrap().as_str(), fence.id.to_string());
+    assert_eq!(sent.properties.message_id().as_ref().unwrap().as_str(), row.fence.id.to_string());
     assert_eq!(sent.properties.kind().as_ref().unwrap().as_str(), "send-invoice");
-    assert_eq!(read_delivery(&arrived(&sent)).unwrap(), (fence, "send-invoice".to_owned()));
+    assert_eq!(read_delivery(&arrived(&sent)).unwrap(), [row]);
     // What the database may hold must not end the program.
-    let long = delivery(&names(), "billing", &"k".repeat(300), fence);
-    assert_eq!(read_delivery(&arrived(&long)).unwrap().1.len(), 300);
+    let long = delivery(&names(), "billing", &[pointed(&"k".repeat(300), 0)]).unwrap();
+    assert_eq!(read_delivery(&arrived(&long)).unwrap()[0].kind.len(), 300);
+    assert!(delivery(&names(), "billing", &[]).is_none());
+}
+
+#[test]
+fn a_delivery_of_several_rows_is_one_of_its_first_row_to_who_reads_no_body() {
+    let kinds = ["print", "print", "draw \"quickly\"", "print", "\u{1}"];
+    let rows: Vec<Pointed> = (0..ROWS).map(|n| pointed(kinds[n % kinds.len()], n as i64 % 3)).collect();
+    let sent = delivery(&names(), "billing", &rows).unwrap();
+    assert_eq!(read_delivery(&arrived(&sent)).unwrap(), rows);
+    let single = delivery(&names(), "billing", &rows[..1]).unwrap();
+    assert_eq!(sent.properties.headers(), single.properties.headers());
+    assert_eq!(sent.properties.message_id(), single.properties.message_id());
+    // The longest kinds there are.
+    let long: Vec<Pointed> = (0..ROWS).map(|n| pointed(&format!("{n:0100}"), i64::from(i32::MAX))).collect();
+    let sent = delivery(&names(), "billing", &long).unwrap();
+    assert_eq!(read_delivery(&arrived(&sent)).unwrap(), long);
+    assert!(sent.body.len() < 8 * 1024, "{}", sent.body.len());
 }
 
 #[test]
@@ -27,10 +49,34 @@ fn deliveries_that_are_none_are_refused() {
         (vec![("jobId", id.clone()), ("version", version.clone())], "missing-kind"),
         (vec![("jobId", text("seven")), ("version", version.clone()), kind.clone()], "bad-id"),
         (vec![("jobId", id.clone()), ("version", text("x")), kind.clone()], "bad-header"),
-        (vec![("jobId", AMQPValue::Double(1.0)), ("version", version), kind], "bad-id"),
+        (vec![("jobId", AMQPValue::Double(1.0)), ("version", version.clone()), kind.clone()], "bad-id"),
     ] {
         refused(read_delivery(&message(BasicProperties::default(), &headers, "")), reason);
     }
+    let good = vec![("jobId", id), ("version", version), kind];
+    let read = |body: &str| read_delivery(&message(BasicProperties::default(), &good, body));
+    let other = "\"id\":\"0198c0de-0000-7000-8000-000000000002\"";
+    for body in [
+        "rubbish",
+        "{}",
+        "[1]",
+        "[{}]",
+        "[[]]",
+        &format!("[{{{other}}}]"),
+        "[{\"id\":\"two\",\"version\":1}]",
+        &format!("[{{{other},\"version\":1.5}}]"),
+        &format!("[{{{other},\"version\":9223372036854775808}}]"),
+        &format!("[{{{other},\"version\":1,\"kind\":7}}]"),
+        &format!("[{{{other},\"version\":1}}] and more"),
+        &format!("[{}]", " ".repeat(64 * 1024)),
+    ] {
+        refused(read(body), "bad-rows");
+    }
+    refused(read(&format!("[{{{other},\"version\":1,\"kind\":\"\"}}]")), "missing-kind");
+    assert_eq!(read("[]").unwrap().len(), 1);
+    // From a later version.
+    let rows = read(&format!("[{{{other},\"version\":1,\"kind\":\"\\u006b2\",\"more\":{{}}}}]")).unwrap();
+    assert_eq!(rows.iter().map(|row| row.kind.as_str()).collect::<Vec<_>>(), ["k", "k2"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ with done as materialized (
     delete from {schema}.external_job e
     where e.id = any ($1::uuid[])
       and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
-    returning e.id, e.kind, e.headers, array_position($1::uuid[], e.id) as n
+    returning e.id, e.kind, e.headers, e.admitted, array_position($1::uuid[], e.id) as n
 --{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.terms ->> 'tenant' as tenant
 ),
 replies as (
@@ -20,4 +20,5 @@ replies as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
 --{all}     select id, seq, kind, queue, 'done', attempt, created_at, handed_at, 0, tenant from done
 --{all} )
-select id from done
+-- Whether somebody has to hear of a reply, or of what is free.
+select id, (headers ? 'replyTo') is true, admitted from done
