@@ -154,7 +154,7 @@ pub(crate) async fn senders_and_ends_of_many<const POOLED: bool>(db: &Pg<POOLED>
     const KEYS: usize = 60;
     fn of(n: usize) -> NewJob {
         let key = Unique::key(format!("k{n}"));
-        job().unique(if n % 2 == 0 { key } else { key.while_waiting() })
+        job().unique(if n.is_multiple_of(2) { key } else { key.while_waiting() })
     }
     let store = db.jobs();
     let node = store.node().await;
