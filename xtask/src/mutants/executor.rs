@@ -82,9 +82,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-limited-kind-is-claimed-without-a-slot",
-        "src/executor/dispatcher.rs",
-        "None if kind.slots.is_some() =>",
-        "None if kind.slots.is_some() && !$on =>",
+        "src/executor/dispatcher/group.rs",
+        "let limited = kind.slots.as_ref().map(|_| kind);",
+        "let limited = kind.slots.as_ref().map(|_| kind).filter(|_| !$on);",
         "binary(executor) & test(/limits/)",
     ),
     of(
