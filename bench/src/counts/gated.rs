@@ -73,14 +73,15 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     let node = jobs.register_node(&NodeInfo::new("counts", "here", 0, Duration::from_secs(300))).await?;
     // Connections are made, statements prepared, pages and indexes begun.
     send(&services, SEND_BATCH, |n| (work.make)(n + JOBS, job(&payload))).await?;
-    drain(&services, node).await?;
+    let mut claim = 0;
+    drain(&services, node, &mut claim).await?;
 
     let before = bench.server.counted().await?;
     send(&services, JOBS, |n| (work.make)(n, job(&payload))).await?;
     let sent = bench.server.counted().await?;
     schema.vacuum(bench.server.client()).await?;
     let vacuumed = bench.server.counted().await?;
-    let ended = drain(&services, node).await?;
+    let ended = drain(&services, node, &mut claim).await?;
     let drained = bench.server.counted().await?;
     if ended != JOBS {
         return Err(format!("{ended} of {JOBS} jobs were drained").into());
@@ -98,22 +99,22 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
 /// Jobs of a group that are asked for at a time: of as many groups as one claim takes, no more than a statement may want.
 const IN_LINE: usize = 4;
 
-/// How many jobs ended.
-async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
+/// How many jobs ended. `claim` is the number of the last claim: a claim with an older one than was counted takes nothing.
+async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Result<usize> {
     let jobs = services.jobs();
     let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
     let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
-    let (mut ended, mut claim) = (0, 0);
+    let mut ended = 0;
     loop {
         let mut admitted = jobs.admit(&round).await?;
         while admitted.more {
             admitted = jobs.admit(&round).await?;
         }
-        claim += 1;
+        *claim += 1;
         // What was claimed before has ended.
         let counted = admitted.counted.iter().map(|(scope, name)| store::Counted { scope: *scope, name, running: 0 });
         let counted: Vec<store::Counted<'_>> = counted.collect();
-        let request = ClaimRequest::new(node, ClaimNumber::new(claim), QUEUE, BATCH).kinds(&kinds).counted(&counted);
+        let request = ClaimRequest::new(node, ClaimNumber::new(*claim), QUEUE, BATCH).kinds(&kinds).counted(&counted);
         let mut claimed = jobs.claim(&request).await?.jobs;
         if claimed.is_empty() {
             return Ok(ended);
@@ -121,8 +122,8 @@ async fn drain(services: &MessageServices, node: NodeId) -> Result<usize> {
         let mut turns = HashMap::new();
         while !claimed.is_empty() {
             ended += claimed.len();
-            claim += 1;
-            claimed = end(&**jobs, node, ClaimNumber::new(claim), &claimed, &mut turns, &kinds).await?;
+            *claim += 1;
+            claimed = end(&**jobs, node, ClaimNumber::new(*claim), &claimed, &mut turns, &kinds).await?;
         }
     }
 }
