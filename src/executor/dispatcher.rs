@@ -210,7 +210,7 @@ impl<S: Store> Dispatcher<S> {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
+            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&self.queue, &counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
         // The next claim must not have to wait for what these hold.
@@ -251,6 +251,7 @@ impl<S: Store> Dispatcher<S> {
             return (more, jobs);
         }
         // What ends here is a sign. Of what ends elsewhere nobody tells.
+        self.groups[index].counted.iter().for_each(|limit| limit.refused(&self.queue.name));
         let pause = allowed.wait.unwrap_or_else(|| jitter(self.patience));
         self.patience = (2 * self.patience).min(LONGEST_REFUSED);
         let again = now + pause;

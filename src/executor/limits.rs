@@ -4,7 +4,7 @@
 //! number smaller, and wakes the dispatcher, whose next claim tells the others.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -38,8 +38,8 @@ pub(super) struct Limit {
     running: Mutex<Arc<AtomicUsize>>,
     /// Held while a claim under it is under way. So no other one says less than that one is going to take.
     pub(super) claiming: tokio::sync::Mutex<()>,
-    /// Whose dispatchers may start more when something ends.
-    queues: Vec<Arc<Queue>>,
+    /// Those whose jobs it covers, and whether their dispatchers wait for something to end.
+    queues: Vec<(Arc<Queue>, AtomicBool)>,
 }
 
 impl Limit {
@@ -54,6 +54,22 @@ impl Limit {
     /// What runs now is counted by the database in another way.
     pub(super) fn count_anew(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    /// A dispatcher found no more room for jobs of this queue: it is told of what ends in others too.
+    pub(super) fn refused(&self, queue: &str) {
+        for (_, waits) in self.queues.iter().filter(|(known, _)| known.name == queue) {
+            waits.store(true, Ordering::Release);
+        }
+    }
+
+    fn ended(&self, queue: &str) {
+        for (known, waits) in &self.queues {
+            // Its own dispatcher looks in any case, which tells the other nodes.
+            if waits.swap(false, Ordering::AcqRel) || known.name == queue {
+                known.wake();
+            }
+        }
     }
 
     fn counter(&self) -> Arc<AtomicUsize> {
@@ -102,7 +118,7 @@ impl Limits {
                 name: name.to_owned(),
                 running: Mutex::default(),
                 claiming: tokio::sync::Mutex::default(),
-                queues: queues.map(|(_, queue)| queue.clone()).collect(),
+                queues: queues.map(|(_, queue)| (queue.clone(), AtomicBool::new(false))).collect(),
             })
         });
         Some(limit.clone())
@@ -115,24 +131,27 @@ impl Limits {
 
 /// A job that runs under limits which its claim counted.
 #[derive(Debug)]
-pub(super) struct Running(Vec<(Arc<Limit>, Arc<AtomicUsize>)>);
+pub(super) struct Running {
+    queue: Arc<Queue>,
+    limits: Vec<(Arc<Limit>, Arc<AtomicUsize>)>,
+}
 
 impl Running {
-    pub(super) fn new(limits: &[Arc<Limit>]) -> Self {
+    pub(super) fn new(queue: &Arc<Queue>, limits: &[Arc<Limit>]) -> Self {
         let count = |limit: &Arc<Limit>| {
             let counter = limit.counter();
             counter.fetch_add(1, Ordering::AcqRel);
             (limit.clone(), counter)
         };
-        Self(limits.iter().map(count).collect())
+        Self { queue: queue.clone(), limits: limits.iter().map(count).collect() }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for (limit, counter) in &self.0 {
+        for (limit, counter) in &self.limits {
             counter.fetch_sub(1, Ordering::AcqRel);
-            limit.queues.iter().for_each(|queue| queue.wake());
+            limit.ended(&self.queue.name);
         }
     }
 }
