@@ -66,8 +66,11 @@ fn every_code_of_an_error_is_in_the_table_and_no_other() {
 #[test]
 fn every_function_for_users_is_named_in_the_documents() {
     let engine = set([
+        "allowance",
         "hold_node",
         "key_of",
+        "lock_limits",
+        "log_starts",
         "new_ids",
         "node_is_quiet",
         "node_locks",
