@@ -26,6 +26,11 @@ fn clocks() {
 }
 
 #[test]
+fn counted() {
+    check("counted");
+}
+
+#[test]
 fn external() {
     check("external");
 }
@@ -52,6 +57,6 @@ fn leases() {
 
 #[test]
 fn every_subject_has_a_test() {
-    let known = ["claims", "clocks", "external", "failover", "groups", "identity", "leases"];
+    let known = ["claims", "clocks", "counted", "external", "failover", "groups", "identity", "leases"];
     assert!(cases(Size::Small).iter().all(|case| known.contains(&case.subject)));
 }
