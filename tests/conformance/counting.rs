@@ -70,6 +70,8 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     assert_eq!(taken(&store, one, 1, 1).await, 1, "two have ended, and one of them is made up for");
     assert_eq!(taken(&store, other, 8, 2).await, 1);
     assert_eq!(slots(db).await, 0);
+    store.send(job().exclusive("g")).await;
+    assert_eq!(round(&store).await, 0, "five run, as a round sees too");
     sound(&store).await;
 }
 

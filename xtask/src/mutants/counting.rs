@@ -54,9 +54,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "other-limits-are-not-seen",
-        "src/store/postgres/sql/part/uncovered.sql",
-        "              and {covers:c}\n",
-        "              and false and {covers:c}\n",
+        "src/store/postgres/sql/claim_counted.sql",
+        "              and {uncovered}\n",
+        "",
         "test(=postgres::counting::only_what_it_counts)",
     ),
     of(
@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/sql/admit_usage.sql",
         "where key = any ($1::text[]) group by key) taken",
         "where false and key = any ($1::text[]) group by key) taken",
-        "binary(executor) & test(=counting::jobs_of_groups_share_a_limit_with_others)",
+        "test(=postgres::counting::so_many_over_all_nodes)",
     ),
     of(
         "what-dead-nodes-ran-is-free-at-once",
