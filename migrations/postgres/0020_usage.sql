@@ -18,7 +18,7 @@ comment on column {schema}.usage.wants is 'how many more it would have taken';
 comment on column {schema}.usage.version is 'number of that claim';
 
 -- Jobs that were admitted hold what they need, and need not wait for those before them that may not start.
-create index job_admitted on {schema}.job (queue, rank, seq) where admitted and gate is null;
+create index job_admitted on {schema}.job (queue, rank, seq) where admitted;
 
 -- What is decided by counting can't be decided twice: whoever counts under one of these keys waits for whoever does so at this moment. Locks are
 -- numbers (store/postgres/counting.rs), taken in their order.

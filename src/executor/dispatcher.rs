@@ -30,6 +30,9 @@ const BATCH: usize = 500;
 const REFUSED: Duration = Duration::from_millis(20);
 const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
+/// How long a node that begins waits for the first look at the rules, which somebody may keep waiting.
+const RULES_KNOWN: Duration = Duration::from_secs(1);
+
 /// How often those under a limit may run before the next claim.
 const GATHER_TURNS: usize = 16;
 
@@ -77,7 +80,8 @@ impl<S: Store> Dispatcher<S> {
 
     async fn dispatch(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
-        self.node.limits.known().await;
+        // Not for long: what is limited then waits until it is known.
+        let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
         loop {
             let heard = self.queue.heard();
             self.regroup();

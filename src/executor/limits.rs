@@ -108,7 +108,8 @@ impl Limits {
     pub(super) fn of(&self, scope: Scope, name: &str, queues: &HashMap<String, Arc<Queue>>) -> Option<Arc<Limit>> {
         let mut state = self.lock();
         let key = (scope, name.to_owned());
-        if !state.rules.contains(&key) && !state.rules.contains(&(scope, EACH.to_owned())) {
+        let of_all = scope == Scope::Queue && state.rules.contains(&(scope, EACH.to_owned()));
+        if !of_all && !state.rules.contains(&key) {
             return None;
         }
         let limit = state.limits.entry(key).or_insert_with(|| {

@@ -101,6 +101,22 @@ pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     sound(&store).await;
 }
 
+/// Under the rule of all kinds, claims that count would be as many as there are kinds: rounds admit, as without.
+pub(crate) async fn not_under_the_rule_of_all_kinds<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    rule(&store, Rule::new(Scope::Kind, "*").running(2)).await;
+    rule(&store, Rule::new(Scope::Queue, "default").running(5)).await;
+    store.send_all(jobs(9)).await;
+    let queue = [limit(Scope::Queue, 0)];
+    assert_eq!(claim(&store, node, 9, &queue).await.jobs.len(), 0);
+    assert_eq!(round(&store).await, 2);
+    let admitted = claim(&store, node, 9, &queue).await.jobs;
+    assert_eq!(admitted.iter().map(|job| job.admitted).collect::<Vec<_>>(), [true, true]);
+    assert_eq!(claim(&store, node, 9, &queue).await.jobs.len(), 0);
+    sound(&store).await;
+}
+
 /// A queue's and a kind's at once: the smaller one decides, and both are counted.
 pub(crate) async fn two_limits_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();

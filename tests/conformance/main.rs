@@ -621,6 +621,7 @@ conformance! {
         counting {
             so_many_over_all_nodes
             only_what_it_counts
+            not_under_the_rule_of_all_kinds
             two_limits_at_once
             a_late_claim_takes_nothing
             what_the_dead_ran_counts_until_it_is_released

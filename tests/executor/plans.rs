@@ -10,6 +10,14 @@ use crate::support::world::{PATIENCE, World, quick};
 use crate::support::{TestDb, eventually};
 
 const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
+const CLAIM_COUNTED: &str = include_str!("../../src/store/postgres/sql/claim_counted.sql");
+
+/// The types of its parameters.
+const COUNTED_TYPES: &str = "int8, text, int2[], int8[], int2[], int8[], text[], int8, int4, int8[], text[], text[], text[], int4[], bool, bool";
+
+/// A claim of ten from the whole queue, which counts under a limit of its kind.
+const COUNTED_ALL: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{9223372036854775807}', '{kind}', 10, 1, \
+                           '{7}', '{k:kind}', '{kind}', '{kind}', '{0}', false, true";
 
 /// The types of its parameters.
 const CLAIM_TYPES: &str =
@@ -72,6 +80,46 @@ async fn a_claim_walks_its_index_whatever_the_statistics_say() {
     check("100,000 rows, statistics of an empty table").await;
     client.batch_execute("analyze job").await.unwrap();
     check("100,000 rows").await;
+    client.batch_execute("delete from job; analyze job").await.unwrap();
+    check("all of them dead").await;
+}
+
+/// Admitted jobs have an index of their own, and nobody walks over the others to find them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_counts_walks_its_indexes_whatever_the_statistics_say() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    let claim = postgres_statement(CLAIM_COUNTED, db.schema());
+    client.batch_execute(SESSION).await.unwrap();
+    client.batch_execute("alter table job set (autovacuum_enabled = off)").await.unwrap();
+    let check = async |when: &str| {
+        for mode in ["auto", "force_generic_plan", "force_custom_plan"] {
+            client.batch_execute(&format!("set plan_cache_mode = {mode}")).await.unwrap();
+            client.batch_execute(&format!("prepare claim ({COUNTED_TYPES}) as {claim}")).await.unwrap();
+            let rows = client.query(&format!("explain (costs off) execute claim ({COUNTED_ALL})"), &[]).await.unwrap();
+            client.batch_execute("deallocate claim").await.unwrap();
+            let plan: String = rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))).collect();
+            assert_eq!(plan.matches("Index Scan using job_acquire on job c").count(), 1, "{when}, {mode}:\n{plan}");
+            assert_eq!(plan.matches("Index Scan using job_admitted on job c").count(), 1, "{when}, {mode}:\n{plan}");
+            assert!(!plan.contains("Seq Scan on job") && !plan.contains("Sort"), "{when}, {mode}:\n{plan}");
+            assert!(plan.contains("Tid Scan on job"), "{when}, {mode}:\n{plan}");
+        }
+    };
+    check("never analysed").await;
+    client.batch_execute("analyze job").await.unwrap();
+    check("analysed when it was empty").await;
+    client
+        .batch_execute(
+            "insert into job (id, kind, queue, rank, max_attempts, payload, admitted)
+             select gen_random_uuid(), 'kind', 'default', -(n % 3), 10, '1', n % 1000 = 0 from generate_series(1, 100000) n",
+        )
+        .await
+        .unwrap();
+    check("100,000 rows, statistics of an empty table").await;
+    client.batch_execute("analyze job").await.unwrap();
+    check("100,000 rows").await;
+    client.batch_execute("update job set admitted = true; analyze job").await.unwrap();
+    check("all of them admitted").await;
     client.batch_execute("delete from job; analyze job").await.unwrap();
     check("all of them dead").await;
 }

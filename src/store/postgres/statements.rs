@@ -17,6 +17,7 @@ pub(crate) struct Statement {
 /// Parts that several statements share.
 const MAY_START: &str = include_str!("sql/part/may_start.sql");
 const UNCOVERED: &str = include_str!("sql/part/uncovered.sql");
+const COUNTED: &str = include_str!("sql/part/counted.sql");
 const COVERS: &str = include_str!("sql/part/covers.sql");
 const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
 const RENEWED: &str = include_str!("sql/part/renewed.sql");
@@ -49,11 +50,12 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
     // A part stands within a line, where its comments are not lines of their own.
-    let parts = [MAY_START, UNCOVERED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
-    let [may_start, uncovered, renewed, state, covers, queue_open] = parts;
+    let parts = [MAY_START, UNCOVERED, COUNTED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
+    let [may_start, uncovered, counted, renewed, state, covers, queue_open] = parts;
     let mut sql = sql
         .replace("{may_start}", &may_start)
         .replace("{uncovered}", &uncovered)
+        .replace("{counted}", &counted)
         .replace("{renewed}", &renewed)
         .replace("{state}", &state);
     for row in ["c", "m", "j", "b"] {

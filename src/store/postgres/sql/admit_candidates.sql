@@ -66,7 +66,7 @@ cross join lateral (
     where exists (
         select from {schema}.rule r
         where (r.paused or r.running is not null or r.rate is not null)
-          and (not $6::bool or r.paused or r.shares is not null or r.scope not in ('queue', 'kind'))
+          and (not $6::bool or r.paused or not {counted})
           and {covers:c}
     )
     limit $1

@@ -8,6 +8,6 @@ select exists (select from {schema}.opening where opens_at <= statement_timestam
        (select min(aging) from {schema}.rule),
        -- Which rules claims count by themselves, and whether there are others.
        (select array_agg(r.scope || ':' || r.name) from {schema}.rule r
-        where r.scope in ('queue', 'kind') and r.shares is null and (r.running is not null or r.rate is not null)),
+        where {counted} and (r.running is not null or r.rate is not null)),
        exists (select from {schema}.rule r
-               where r.paused or (r.running is not null or r.rate is not null) and (r.scope not in ('queue', 'kind') or r.shares is not null))
+               where r.paused or (r.running is not null or r.rate is not null) and not {counted})

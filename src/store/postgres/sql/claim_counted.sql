@@ -2,7 +2,8 @@
 -- As claim.sql (see there), but for the front, which would be moved on without knowing how many may be taken. `quota` waits for whoever counts under the
 -- same keys, and then sees what he did (migration `usage`); what may start is picked after that. Rows that are held for a delivery are taken too: it
 -- could not start them.
--- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own.
+-- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own, and their gate is asked about so
+-- that no other index will do.
 -- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
 -- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, and which limits are to be counted
 -- anew.
@@ -18,7 +19,7 @@ ahead as materialized (
         select c.ctid
         from {schema}.job c
         where (select n from quota) is not null
-          and c.queue = $2 and c.admitted and c.gate is null and c.lock_owner is null
+          and c.queue = $2 and c.admitted and coalesce(c.gate, '') = '' and c.lock_owner is null
           and {queue_open:$2}
           and {may_start}
           and c.kind = any ($7::text[])
