@@ -7,6 +7,7 @@ create table {schema}.usage (
     n       integer not null check (n >= 0),
     wants   integer not null check (wants >= 0),
     version integer not null,
+    first   integer not null,
     at      timestamptz not null,
     primary key (key, node)
 -- Room for the next version of a row on its page: it is written with each claim.
@@ -16,9 +17,21 @@ comment on table {schema}.usage is 'what nodes run under limits that their claim
 comment on column {schema}.usage.n is 'jobs that this node ran under it at most when it last claimed, with those it claimed then';
 comment on column {schema}.usage.wants is 'how many more it would have taken';
 comment on column {schema}.usage.version is 'number of that claim';
+comment on column {schema}.usage.first is 'number of the first claim that counted: jobs of earlier ones hold slots';
+
+-- No index has it: a claim stays within the page.
+alter table {schema}.job add column counted integer;
+comment on column {schema}.job.counted is 'number of the claim that counted it under its limits; if that is still its claim, it holds no slot for them';
 
 -- Jobs that were admitted hold what they need, and need not wait for those before them that may not start.
 create index job_admitted on {schema}.job (queue, rank, seq) where admitted;
+
+-- Whether a rule is one that claims can count by themselves. Shares are weighed by rounds, and under the rule of all kinds each kind of a program would
+-- be a claim of its own. While there is any limit of another sort, rounds admit whatever is limited: they find its jobs by a look at the front of each
+-- queue, where those that nobody admits would be in their way.
+create function {schema}.is_simple(scope text, name text, shares jsonb) returns boolean
+language sql immutable parallel safe
+as $simple$ select shares is null and (scope = 'queue' or scope = 'kind' and name <> '*') $simple$;
 
 -- What is decided by counting can't be decided twice: whoever counts under one of these keys waits for whoever does so at this moment. Locks are
 -- numbers (store/postgres/counting.rs), taken in their order.
@@ -38,10 +51,10 @@ $lock$;
 -- How many jobs a claim may start that no round has admitted, at most `most`; if a rate allows none, after how many microseconds it will; whether
 -- a gate was opened; under which keys they are to be counted, with what the node runs of each already (`mine`), or with the part of the period
 -- within which starts are counted together; and under which of them (by their place) the node is to count anew, from none: what it ran before this limit
--- was set holds slots (adopt.sql).
+-- was set holds slots (adopt.sql). `simple`: claims count by themselves now.
 -- A function, because each of its statements sees what was committed while the one before it waited, and one statement alone does not.
 create function {schema}.allowance(node bigint, claim integer, locks bigint[], keys text[], scopes text[], names text[], mine integer[], most bigint)
-returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[])
+returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean)
 language plpgsql volatile rows 1
 set search_path = pg_catalog, pg_temp
 as $allowance$
@@ -66,29 +79,33 @@ declare
     news integer[] := '{}';
 begin
     perform {schema}.lock_limits(allowance.locks);
+    if exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {schema}.is_simple(r.scope, r.name, r.shares)) then
+        -- Rounds admit whatever is limited.
+        return query select best, null::bigint, false, under, counts, timed, times, news, false;
+        return;
+    end if;
     for asked in
         select a.key, a.scope, a.name, a.mine, a.place::integer
         from unnest(allowance.keys, allowance.scopes, allowance.names, allowance.mine) with ordinality as a(key, scope, name, mine, place)
     loop
-        select r.running, r.rate, r.period, r.shares into rule
+        select r.running, r.rate, r.period into rule
         from {schema}.rule r
         where r.scope = asked.scope and r.name in (asked.name, '*')
         order by r.name = '*'
         limit 1;
-        -- Shares are weighed by rounds.
-        continue when not found or rule.shares is not null;
+        continue when not found;
         if rule.running is not null then
             select coalesce(sum(u.n) filter (where u.node <> here), 0) as others,
                    count(*) filter (where u.node <> here and (u.n > 0 or u.wants > 0 and u.at > clock_timestamp() - interval '5 seconds')) as parties,
                    coalesce(bool_or(u.node <> here and u.wants > 0 and u.at > clock_timestamp() - interval '5 seconds'), false) as wanted,
                    coalesce(bool_or(u.node = here), false) as known,
-                   coalesce(bool_or(u.node = here and (u.version::bigint - this + 4294967296) % 4294967296 between 1 and 2147483647), false) as late
+                   coalesce(bool_or(u.node = here and (u.version::bigint - this + 2147483648) % 2147483648 between 1 and 1073741823), false) as late
             into used
             from {schema}.usage u
             where u.key = asked.key;
             if used.late then
                 -- Nobody waits for this claim any more, and what it was told of its node was true once.
-                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], '{}'::integer[];
+                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], '{}'::integer[], true;
                 return;
             end if;
             if not used.known then
@@ -103,8 +120,8 @@ begin
             free := greatest(free, 0);
             if free > 0 and exists (select from {schema}.job j where j.gate = asked.key and j.lock_owner is null) then
                 -- Others wait for the same at the gate (with a group, or under another limit), where only a round sees them: half is for them,
-                -- and the odd one by turns.
-                gated := free / 2 + (free % 2) * (abs(this) % 2);
+                -- and the odd one now and then.
+                gated := (free + (random() < 0.5)::integer) / 2;
                 free := free - gated;
                 if gated > 0 then
                     insert into {schema}.opening (key, n)
@@ -132,7 +149,7 @@ begin
             times := times || greatest(rule.period / 1000, 1);
         end if;
     end loop;
-    return query select best, pause, opens, under, counts, timed, times, news;
+    return query select best, pause, opens, under, counts, timed, times, news, true;
 end
 $allowance$;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use self::group::{Group, groups};
+use self::group::{Group, REFUSED, groups};
 use super::batch::{Member, gather};
 use super::incarnation::Incarnation;
 use super::jitter;
@@ -26,8 +26,7 @@ use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
 /// Jobs claimed with one statement at most.
 const BATCH: usize = 500;
 
-/// How soon a limit is asked again that allowed no more, at first and at last: others may have ended what they ran.
-const REFUSED: Duration = Duration::from_millis(20);
+/// How soon a limit is asked again at last that allowed no more.
 const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// How long a node that begins waits for the first look at the rules, which somebody may keep waiting.
@@ -56,8 +55,6 @@ pub(super) struct Dispatcher<S: Store> {
     revision: u64,
     /// A limit that others use up too allowed no more: when to ask again.
     refused: Option<Instant>,
-    /// For how long the next time.
-    patience: Duration,
     /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
     ready: Vec<Ready>,
 }
@@ -65,7 +62,7 @@ pub(super) struct Dispatcher<S: Store> {
 impl<S: Store> Dispatcher<S> {
     pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
         let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
-        Self { node, queue, groups, revision, ready: Vec::new(), refused: None, patience: REFUSED }
+        Self { node, queue, groups, revision, ready: Vec::new(), refused: None }
     }
 
     /// Runs until the node stops claiming.
@@ -142,10 +139,10 @@ impl<S: Store> Dispatcher<S> {
         let counted = self.groups[index].counted.clone();
         let group = &mut self.groups[index];
         if group.scan.is_flooded() {
-            if counted.is_empty() {
-                self.queue.gather(BATCH).await;
-            } else {
+            if group.bound {
                 gather_under(&counted).await;
+            } else {
+                self.queue.gather(BATCH).await;
             }
         }
         let mut slots = match self.queue.try_take(BATCH) {
@@ -174,6 +171,7 @@ impl<S: Store> Dispatcher<S> {
             turns.push(limit.claiming.lock().await);
         }
         let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
+        let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
         let limit = slots.num_permits();
         let look = group.scan.next(Instant::now(), limit);
         let request = ClaimRequest {
@@ -203,13 +201,18 @@ impl<S: Store> Dispatcher<S> {
         drop(claiming);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
+        let anew = claimed.allowed.as_ref().map(|allowed| allowed.anew.clone()).unwrap_or_default();
         let (more, jobs) = match claimed.allowed {
             None => (group.scan.found(&look, &claimed, limit, now), claimed.jobs),
             Some(allowed) => {
-                allowed.anew.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.count_anew());
+                anew.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.count_anew());
                 self.counted(index, &look, claimed.jobs, &allowed, limit, now)
             }
         };
+        let took = jobs.iter().filter(|job| !job.admitted).count();
+        for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
+            limit.told(if anew.contains(&place) { 0 } else { *said }, took);
+        }
         for job in jobs {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
@@ -218,7 +221,8 @@ impl<S: Store> Dispatcher<S> {
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
         // The next claim must not have to wait for what these hold.
-        if !self.groups[index].scan.is_flooded() || self.queue.free() < limit || !counted.is_empty() {
+        let group = &self.groups[index];
+        if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
             start_all(&self.node, &mut self.ready);
         }
         Ok(more)
@@ -241,23 +245,24 @@ impl<S: Store> Dispatcher<S> {
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let full = fresh.len() >= allowed.jobs;
-        let scan = &mut self.groups[index].scan;
+        let group = &mut self.groups[index];
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
-            scan.saw_nothing(look);
+            group.scan.saw_nothing(look);
             false
         } else {
-            self.patience = REFUSED;
-            scan.found(look, &fresh, allowed.jobs, now)
+            group.patience = REFUSED;
+            group.scan.found(look, &fresh, allowed.jobs, now)
         };
         jobs.extend(fresh.jobs);
+        group.bound = bound && full;
         if !(bound && full) {
             return (more, jobs);
         }
         // What ends here is a sign. Of what ends elsewhere nobody tells.
-        self.groups[index].counted.iter().for_each(|limit| limit.refused(&self.queue.name));
-        let pause = allowed.wait.unwrap_or_else(|| jitter(self.patience));
-        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
+        group.counted.iter().for_each(|limit| limit.refused(&self.queue.name));
+        let pause = allowed.wait.unwrap_or_else(|| jitter(group.patience));
+        group.patience = (2 * group.patience).min(LONGEST_REFUSED);
         let again = now + pause;
         self.refused = Some(self.refused.map_or(again, |at| at.min(again)));
         (false, jobs)

@@ -17,7 +17,7 @@ use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
 use super::hand_on::Next;
 use super::in_flight::InFlight;
-use super::limits::Limits;
+use super::limits::{self, Limits};
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
@@ -226,6 +226,7 @@ impl<S: Store> Incarnation<S> {
             quit.clone(),
         ));
         let handed_out = broker::outbound(&settings.external).collect();
+        helpers.spawn(limits::tell(self.this.clone(), self.limits.clone(), quit.clone()));
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
         helpers.spawn(scheduler::run(
             store.clone(),

@@ -5,12 +5,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::incarnation::Incarnation;
 use super::queue::Queue;
-use crate::store::{Counted, EACH, Scope};
+use crate::error::Result;
+use crate::store::{ClaimRequest, Counted, EACH, Scope, Store};
+
+/// How long the end of a job waits for a claim that tells of it, and then for the next try.
+const UNTOLD: Duration = Duration::from_millis(20);
+const UNTOLD_AGAIN: Duration = Duration::from_secs(1);
 
 /// All that were ever seen here, and which of them are to be counted now.
 #[derive(Debug, Default)]
@@ -20,6 +28,8 @@ pub(super) struct Limits {
     revision: AtomicU64,
     /// Somebody has looked for rules, or tried to.
     asked: CancellationToken,
+    /// A job under one of them has ended.
+    ended: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -36,10 +46,13 @@ pub(super) struct Limit {
     name: String,
     /// Of the jobs that are counted; those of before hold another one.
     running: Mutex<Arc<AtomicUsize>>,
+    /// How many the database counts: so many ran when it was last told, or fewer.
+    told: AtomicUsize,
     /// Held while a claim under it is under way. So no other one says less than that one is going to take.
     pub(super) claiming: tokio::sync::Mutex<()>,
     /// Those whose jobs it covers, and whether their dispatchers wait for something to end.
     queues: Vec<(Arc<Queue>, AtomicBool)>,
+    some_ended: Arc<Notify>,
 }
 
 impl Limit {
@@ -54,6 +67,7 @@ impl Limit {
     /// What runs now is counted by the database in another way.
     pub(super) fn count_anew(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        self.told(0, 0);
     }
 
     /// A dispatcher found no more room for jobs of this queue: it is told of what ends in others too.
@@ -70,6 +84,17 @@ impl Limit {
                 known.wake();
             }
         }
+        self.some_ended.notify_one();
+    }
+
+    /// What a claim has written that said this, with the jobs that it took.
+    pub(super) fn told(&self, said: usize, took: usize) {
+        self.told.store(said + took, Ordering::Release);
+    }
+
+    /// The database counts more than there are.
+    fn is_behind(&self) -> bool {
+        self.told.load(Ordering::Acquire) > self.running()
     }
 
     fn counter(&self) -> Arc<AtomicUsize> {
@@ -120,9 +145,15 @@ impl Limits {
                 running: Mutex::default(),
                 claiming: tokio::sync::Mutex::default(),
                 queues: queues.map(|(_, queue)| (queue.clone(), AtomicBool::new(false))).collect(),
+                some_ended: self.ended.clone(),
+                told: AtomicUsize::new(0),
             })
         });
         Some(limit.clone())
+    }
+
+    fn behind(&self) -> Vec<Arc<Limit>> {
+        self.lock().limits.values().filter(|limit| limit.is_behind()).cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -155,4 +186,46 @@ impl Drop for Running {
             limit.ended(&self.queue.name);
         }
     }
+}
+
+/// Tells the others of what has ended here while no dispatcher could: its queue has no free slot, or the node claims no more.
+pub(super) async fn tell<S: Store>(node: Weak<Incarnation<S>>, limits: Arc<Limits>, quit: CancellationToken) {
+    let mut again = None;
+    loop {
+        tokio::select! {
+            () = quit.cancelled() => return,
+            () = limits.ended.notified() => {}
+            () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
+        }
+        tokio::select! {
+            () = quit.cancelled() => return,
+            () = tokio::time::sleep(UNTOLD) => {}
+        }
+        let Some(node) = node.upgrade() else { return };
+        again = None;
+        for limit in limits.behind() {
+            if let Err(error) = tell_of(&node, &limit).await {
+                tracing::debug!(%error, limit = limit.name, "others were not told of jobs that ended; trying again");
+                again = Some(UNTOLD_AGAIN);
+            }
+        }
+    }
+}
+
+/// By a claim of nothing.
+async fn tell_of<S: Store>(node: &Incarnation<S>, limit: &Limit) -> Result<()> {
+    let _turn = limit.claiming.lock().await;
+    let Some((queue, _)) = limit.queues.first().filter(|_| limit.is_behind()) else { return Ok(()) };
+    let said = [limit.counted()];
+    let request = ClaimRequest::new(node.id, node.next_claim(), &queue.name, 0).kinds(&[]).counted(&said);
+    let allowed = node.store.claim(&request).await?.allowed.unwrap_or_default();
+    if allowed.opened {
+        node.in_flight.gate.notify_one();
+    }
+    if allowed.anew.is_empty() {
+        limit.told(said[0].running, 0);
+    } else {
+        limit.count_anew();
+    }
+    Ok(())
 }

@@ -45,8 +45,9 @@ async fn round(store: &Jobs) -> u64 {
     store.admit(&AdmitRequest { limit: 100, queues: &queues, kinds: None, counting: true }).await.unwrap().jobs
 }
 
+/// Of limits and groups, without those of shares.
 async fn slots<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
-    db.client().await.query_one("select count(*) from slot", &[]).await.unwrap().get(0)
+    db.client().await.query_one("select count(*) from slot where key not like 's:%'", &[]).await.unwrap().get(0)
 }
 
 /// As many as all nodes together may run, in their order; nothing is admitted for it, and no job has a slot.
@@ -81,22 +82,23 @@ pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     let node = store.node().await;
     of_kind(&store, 5).await;
     let plain = store.send(job()).await;
-    let tenants = store.send(job().tenant("t").priority(3)).await;
     assert_eq!(store.take(node, 10).await.len(), 0, "it does not count");
     assert_eq!(claim(&store, node, 10, &[limit(Scope::Queue, 0)]).await.jobs.len(), 0, "nor that");
-    rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
-    assert_eq!(ids(&claim(&store, node, 10, &[limit(Scope::Kind, 0)]).await.jobs), [plain]);
     rule(&store, Rule::new(Scope::Queue, "default").paused(true)).await;
-    store.send(job()).await;
-    assert_eq!(taken(&store, node, 10, 1).await, 0, "the queue is paused");
+    assert_eq!(taken(&store, node, 10, 0).await, 0, "the queue is paused");
     rule(&store, Rule::new(Scope::Queue, "default")).await;
     rule(&store, Rule::new(Scope::Kind, "kind").running(5).paused(true)).await;
-    assert_eq!(taken(&store, node, 10, 1).await, 0, "the kind is paused");
+    assert_eq!(taken(&store, node, 10, 0).await, 0, "the kind is paused");
     of_kind(&store, 5).await;
-    // What needs a round gets one, beside what does not.
-    assert_eq!(store.admit_all().await, 2, "of any kind, for who does not count");
+    assert_eq!(ids(&claim(&store, node, 10, &[limit(Scope::Kind, 0)]).await.jobs), [plain]);
+    // Beside a limit of another sort, whatever is limited needs a round.
+    let tenants = store.send(job().tenant("t").priority(3)).await;
+    let other = store.send(job()).await;
+    rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
+    assert_eq!(taken(&store, node, 10, 1).await, 0);
+    assert_eq!(round(&store).await, 2);
     let admitted = claim(&store, node, 10, &[limit(Scope::Kind, 1)]).await;
-    assert_eq!(admitted.jobs[0].id, tenants);
+    assert_eq!(ids(&admitted.jobs), [tenants, other]);
     assert!(admitted.jobs.iter().all(|job| job.admitted));
     sound(&store).await;
 }
@@ -143,6 +145,65 @@ pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLE
     assert_eq!((empty.jobs.len(), empty.allowed.map(|allowed| allowed.jobs)), (0, Some(0)));
     assert_eq!(taken(&store, node, 8, 2).await, 0, "and nothing that was counted is forgotten");
     assert_eq!(taken(&store, node, 8, 1).await, 1);
+}
+
+/// After the last number comes the first, and it is newer.
+pub(crate) async fn numbers_that_go_round<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 3).await;
+    store.send_all(jobs(6)).await;
+    let last = i32::MAX.unsigned_abs() - 1;
+    let with = async |number: u32, running: usize| {
+        let limits = [limit(Scope::Kind, running)];
+        claim_as(&store, node, ClaimNumber::new(number), 1, &limits).await.jobs.len()
+    };
+    assert_eq!(with(last, 0).await, 1);
+    assert_eq!(with(last + 1, 1).await, 1, "the first again");
+    assert_eq!(with(last, 0).await, 0, "that one is late");
+    assert_eq!(with(last + 2, 2).await, 1);
+}
+
+/// A claim for nothing says what has ended.
+pub(crate) async fn a_claim_for_nothing_tells<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let (one, other) = (store.node().await, store.node().await);
+    of_kind(&store, 2).await;
+    store.send_all(jobs(6)).await;
+    assert_eq!(taken(&store, one, 8, 0).await, 2);
+    assert_eq!(taken(&store, one, 0, 1).await, 0);
+    assert_eq!(taken(&store, other, 8, 0).await, 1);
+}
+
+/// Jobs that ran under a limit which claims counted still count when the rules say otherwise, and are counted once.
+pub(crate) async fn other_rules_count_what_runs<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    let queue = |running| [limit(Scope::Queue, running)];
+    rule(&store, Rule::new(Scope::Queue, "default").running(3)).await;
+    store.send_all(jobs(20)).await;
+    assert_eq!(claim(&store, node, 2, &queue(0)).await.jobs.len(), 2);
+    // Of all, which does not hold for a queue that has one of its own: nothing changes.
+    rule(&store, Rule::new(Scope::Queue, "*").paused(true)).await;
+    rule(&store, Rule::new(Scope::Queue, "*")).await;
+    let third = claim(&store, node, 8, &queue(2)).await;
+    assert_eq!(third.allowed, Some(Allowed { jobs: 1, ..Allowed::default() }), "two run, and nothing is counted anew");
+    // With shares, rounds count.
+    rule(&store, Rule::new(Scope::Queue, "default").running(4).shares(ShareBy::Tenant, [])).await;
+    assert_eq!(slots(db).await, 3);
+    assert_eq!(round(&store).await, 1);
+    sound(&store).await;
+    // And claims again, with what holds slots.
+    rule(&store, Rule::new(Scope::Queue, "default").running(6)).await;
+    assert_eq!(claim(&store, node, 0, &queue(3)).await.allowed.map(|allowed| allowed.anew), Some(vec![0]));
+    assert_eq!(round(&store).await, 2, "four hold slots, and the others wait at the gate");
+    // A limit of another sort: rounds admit whatever is limited, and count what runs.
+    rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
+    assert_eq!(slots(db).await, 6);
+    rule(&store, Rule::new(Scope::Queue, "default").running(7)).await;
+    assert_eq!(round(&store).await, 1);
+    assert_eq!(claim(&store, node, 8, &queue(0)).await.jobs.iter().filter(|job| !job.admitted).count(), 0);
+    sound(&store).await;
 }
 
 /// What a dead node ran counts until its last job is released: what keeps a row from that may be its handler's commit.

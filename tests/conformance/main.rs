@@ -624,6 +624,9 @@ conformance! {
             not_under_the_rule_of_all_kinds
             two_limits_at_once
             a_late_claim_takes_nothing
+            numbers_that_go_round
+            a_claim_for_nothing_tells
+            other_rules_count_what_runs
             what_the_dead_ran_counts_until_it_is_released
             a_rate_counts_what_starts
             others_wait_at_the_gate

@@ -124,7 +124,7 @@ pub(super) fn named(name: &str, args: &Args) -> Result<Vec<Case>> {
         "limit" => [(50, 0.3), (2 * BATCH, 0.8)]
             .map(|(running, ratio)| {
                 let rule = Rule::new(Scope::Kind, KIND).running(running as u32);
-                let case = Case::new(format!("{admitted} jobs of a kind, {running} at a time"), admitted).rule(rule);
+                let case = Case::new(format!("{plain} jobs of a kind, {running} at a time"), plain).rule(rule);
                 case.limit(Limit::Batches(running)).of_plain(ratio)
             })
             .into(),
@@ -137,7 +137,7 @@ pub(super) fn named(name: &str, args: &Args) -> Result<Vec<Case>> {
         }
         "rate" => {
             let rule = Rule::new(Scope::Queue, QUEUE).rate(1_000_000_000, Duration::from_secs(1));
-            let case = Case::new(format!("{admitted} jobs under a rate that is never reached"), admitted);
+            let case = Case::new(format!("{plain} jobs under a rate that is never reached"), plain);
             vec![case.rule(rule).of_plain(0.7)]
         }
         "unique" => {

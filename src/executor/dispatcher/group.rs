@@ -1,6 +1,7 @@
 //! Which kinds are claimed together.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,6 +11,9 @@ use crate::executor::queue::Queue;
 use crate::executor::registry::Kind;
 use crate::executor::scan::Scan;
 use crate::store::{Scope, Store};
+
+/// How soon a limit is asked again that allowed no more, at first: others may have ended what they ran.
+pub(super) const REFUSED: Duration = Duration::from_millis(20);
 
 /// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
 /// limited kind than it can start.
@@ -21,6 +25,10 @@ pub(super) struct Group<S: Store> {
     kind_limit: Option<Arc<Limit>>,
     /// That and the same of its queue. In this order everywhere: their locks are taken in it.
     pub(super) counted: Vec<Arc<Limit>>,
+    /// The last claim could take no more because of them. What ends then is made up for.
+    pub(super) bound: bool,
+    /// When it is refused: how soon it asks again.
+    pub(super) patience: Duration,
     pub(super) scan: Scan,
 }
 
@@ -46,6 +54,8 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
             limited: limited.cloned(),
             counted: queue_limit.iter().chain(&kind_limit).cloned().collect(),
             kind_limit,
+            bound: false,
+            patience: REFUSED,
             scan: Scan::new(Instant::now()),
         });
     }

@@ -25,12 +25,16 @@ impl Rules for Postgres {
         // A round under way may have read the rules as they were, and be about to park jobs behind a gate that this would open: they
         // take turns. So do two who change the same rule.
         let batch = Batch::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
-        let rule = edited(named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name), edit)?;
+        let before = named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name);
+        let limits = |rule: &Rule| (rule.running, rule.rate, rule.shares.clone());
+        let limited = limits(&before);
+        let rule = edited(before, edit)?;
         put(&shared.sql.put_rule, &batch, &rule, by).await?;
+        let dropped = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
         batch.commit().await?;
         self.forget_depths();
-        if rule.running.is_some() {
-            self.adopt(scope.as_str(), name, scope.prefix()).await?;
+        if limits(&rule) != limited || rule.running.is_some() {
+            self.adopt(&rule, dropped).await?;
         }
         if let Err(error) = self.notify(&[Hint::Any]).await {
             tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
@@ -83,19 +87,29 @@ async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>
 }
 
 impl Postgres {
-    /// Gives jobs that run already their places. The rule is committed before, so claims that begin from now on keep to it.
-    async fn adopt(&self, scope: &str, name: &str, prefix: &str) -> Result<()> {
+    /// Gives jobs that run already their places. The rule is committed before, so claims that begin from now on keep to it. `all`: not only under
+    /// this rule, because what claims had counted is not counted any more.
+    async fn adopt(&self, rule: &Rule, all: bool) -> Result<()> {
         let shared = &self.0;
+        let (scope, name) = (rule.scope, rule.name.as_str());
         if !self.claims_under_way_ended().await? {
             tracing::warn!(
-                scope,
+                %scope,
                 name,
                 "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
                  counted under the new rule"
             );
         }
         let batch = Batch::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
-        batch.query(&shared.sql.adopt, &[&scope, &name, &prefix]).await?;
+        // A claim that was under way may have counted by the rules of before.
+        let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty() || all;
+        for other in read(&batch.query(&shared.sql.rules, &[]).await?)? {
+            let is_it = other.scope == scope && other.name == name;
+            if other.running.is_some() && (is_it || all) {
+                let params: Params<'_> = &[&other.scope.as_str(), &other.name, &other.scope.prefix()];
+                batch.query(&shared.sql.adopt, params).await?;
+            }
+        }
         batch.commit().await
     }
 

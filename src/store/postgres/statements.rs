@@ -144,6 +144,7 @@ statements! {
     claim_counted: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT4, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY,
                     TEXT_ARRAY, INT4_ARRAY, BOOL, BOOL],
     lock_limits: [INT8_ARRAY],
+    drop_usage: [],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT4],
     waiting: [TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, BOOL, INT8],
     readable: [UUID_ARRAY, INT8],

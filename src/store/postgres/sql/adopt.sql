@@ -3,9 +3,11 @@ with running as (
     update {schema}.job c
     set admitted = true
     where (c.lock_owner is not null or c.admitted) and c.gate is null
-      -- Claims that count have counted it.
-      and (c.admitted or not exists (select from {schema}.usage u
-                                     where u.node = c.lock_owner and u.key = $3 || {schema}.subject($1, c.queue, c.kind, c.terms)))
+      -- Not what claims have counted that count still: they left their number, and are none of before the count began.
+      and (c.admitted or c.counted is distinct from c.version
+           or not exists (select from {schema}.usage u
+                          where u.node = c.lock_owner and u.key = $3 || {schema}.subject($1, c.queue, c.kind, c.terms)
+                            and (c.version::int8 - u.first + 2147483648) % 2147483648 < 1073741824))
       and exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
     returning c.id, c.queue, c.kind, c.terms
 ),

@@ -60,7 +60,9 @@ claimed as (
         version    = $9::int4,
         attempt    = j.attempt + 1,
         claimed_at = clock_timestamp(),
-        held_until = null
+        held_until = null,
+        -- For whoever sets a limit later (adopt.sql).
+        counted    = case when not j.admitted then $9::int4 end
     from me
     where j.ctid = any (array(select unnest(tids) from ahead union all select unnest(tids) from fresh))
     returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
@@ -69,9 +71,23 @@ claimed as (
 counts as materialized (
     select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
 ),
+-- Who was allowed none may want some or not: a few rows in front tell.
+waiting as (
+    select exists (
+        select from (
+            select c.kind, c.admitted, c.lock_owner, c.terms, c.queue
+            from {schema}.job c
+            where c.queue = $2 and c.gate is null and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
+            order by c.rank, c.seq
+            limit 200
+        ) c
+        where c.lock_owner is null and not c.admitted and c.kind = any ($7::text[]) and {uncovered}
+    ) as waits
+),
 used as (
-    insert into {schema}.usage (key, node, n, wants, version, at)
-    select k.key, me.id, k.runs + counts.n, case when counts.n >= room.n then greatest($8 - counts.taken, 0) else 0 end, $9::int4, clock_timestamp()
+    insert into {schema}.usage (key, node, n, wants, version, first, at)
+    select k.key, me.id, k.runs + counts.n, case when counts.n < room.n then 0 when room.n > 0 or (select waits from waiting) then greatest($8 - counts.taken, 0) else 0 end,
+           $9::int4, $9::int4, clock_timestamp()
     from me cross join counts cross join room cross join quota
     cross join lateral unnest(quota.limited, quota.runs) as k(key, runs)
     on conflict (key, node) do update

@@ -12,13 +12,9 @@ leases as (
       and not exists (select from {schema}.slot g join {schema}.job j on j.gate = g.key and j.lock_owner = g.node where g.job_id = s.job_id)
     returning job_id, key
 ),
--- What they ran under limits that claims count goes when the last row is released, for the same reason. There is no index on the owner: the table is
--- walked, up to the first such row, only when such a node ran something.
+-- What nodes ran that are not even remembered (after a restore) is counted no more. Else it goes with its node (forget_nodes.sql).
 usages as (
-    delete from {schema}.usage u
-    where not exists (select from {schema}.node n where n.id = u.node and n.dead_at is null)
-      and (select not exists (select from {schema}.job j where j.lock_owner = u.node))
-    returning key
+    delete from {schema}.usage u where not exists (select from {schema}.node n where n.id = u.node) returning key
 ),
 opened as (
     insert into {schema}.opening (key) select key from leases union all select key from usages

@@ -11,10 +11,6 @@ put as (
     set paused = excluded.paused, running = excluded.running, rate = excluded.rate, period = excluded.period,
         aging = excluded.aging, depth = excluded.depth, shares = excluded.shares, changed_at = clock_timestamp()
 ),
-uncounted as (
-    -- Whoever runs then holds a slot from the moment on at which it is limited again.
-    delete from {schema}.usage where $4::int4 is null and (key = $11 or $2 = '*' and starts_with(key, $12))
-),
 audited as (
     insert into {schema}.audit (who, action, what) select $13, 'rule', $14::jsonb where $13::text is not null
 )

@@ -15,13 +15,7 @@ leases as (
       and ($4::int4 is null or (version::int8 - $4 + 2147483648) % 2147483648 >= 1073741824)
     returning job_id, key
 ),
--- When the node leaves ($4 is null), what it ran under limits that claims count goes too, if nothing of it is left (lost_endings.sql says why).
-usages as (
-    delete from {schema}.usage
-    where node = $1 and $4::int4 is null and (select not exists (select from {schema}.job j where j.lock_owner = $1))
-    returning key
-),
 opened as (
-    insert into {schema}.opening (key) select key from leases union all select key from usages
+    insert into {schema}.opening (key) select key from leases
 )
 select holder from ended union all select job_id from leases

@@ -7,14 +7,14 @@
         (select not exists (
             select from {schema}.rule r
             where (r.paused or r.running is not null or r.rate is not null)
-              and not (not r.paused and {counted} and (r.scope = 'queue' and $15::bool or r.scope = 'kind' and $16::bool))
+              and not (not r.paused and (select simple from quota) and {schema}.is_simple(r.scope, r.name, r.shares) and (r.scope = 'queue' and $15::bool or r.scope = 'kind' and $16::bool))
               and (r.scope <> 'queue' or r.name in ($2, '*'))
               and (r.scope <> 'kind' or r.name = '*' or r.name = any ($7::text[]))
         ))
         or not exists (
             select from {schema}.rule r
             where (r.paused or r.running is not null or r.rate is not null)
-              and not (not r.paused and {counted} and (r.scope = 'queue' and $15::bool or r.scope = 'kind' and $16::bool))
+              and not (not r.paused and (select simple from quota) and {schema}.is_simple(r.scope, r.name, r.shares) and (r.scope = 'queue' and $15::bool or r.scope = 'kind' and $16::bool))
               and {covers:c}
         )
     )
