@@ -240,3 +240,40 @@ async fn nodes_die_and_others_take_over() {
         executor.shutdown(PATIENCE).await.unwrap();
     }
 }
+
+/// A node that stops, and has one left to finish, counts that one and not those that have ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_tells_what_has_ended() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    db.jobs().put_rule(&Rule::new(Scope::Kind, "held").running(3)).await.unwrap();
+    let (gate, running) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (opened, here) = (gate.clone(), running.clone());
+    let executor = CommandExecutor::builder(db.messages().await)
+        .config(patient())
+        .queue("default", 8)
+        .handle("held", move |_| {
+            let (gate, here) = (gate.clone(), here.clone());
+            async move {
+                here.fetch_add(1, Ordering::SeqCst);
+                gate.acquire().await.unwrap().forget();
+                here.fetch_sub(1, Ordering::SeqCst);
+                Ok(Outcome::Done)
+            }
+        })
+        .start()
+        .await
+        .unwrap();
+    send(&db, 3, |n| NewJob::json("held", &n)).await;
+    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 3).await;
+    let stopping = tokio::spawn(executor.shutdown(PATIENCE));
+    let client = db.client().await;
+    let counted =
+        async || -> i64 { client.query_one("select coalesce(sum(n), 0)::int8 from usage", &[]).await.unwrap().get(0) };
+    assert_eq!(counted().await, 3);
+    opened.add_permits(2);
+    eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 1 && counted().await == 1).await;
+    assert!(!stopping.is_finished());
+    opened.add_permits(1);
+    stopping.await.unwrap().unwrap();
+    eventually(PATIENCE, async || counted().await == 0).await;
+}
