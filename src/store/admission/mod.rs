@@ -1,18 +1,21 @@
 //! Who may start: groups, limits, rates and shares.
 //!
 //! ```text
-//!                 group        rule found by a claim's look-ahead
-//!  send, promote ──────▶ blocked_job ◀─────────────── job (waiting, not admitted)
+//!                 group        rule found by a look at the front
+//!  send, promote ──────▶ at its gate ◀────────────── job (waiting, not admitted) ──▶ claim that counts
 //!                          │  gate = key it waits for        │
 //!                          └──── admit: slots taken ─────────┴──▶ job (admitted) ──▶ claim, delivery, hand-out
 //!                                                                       │ row gone (a trigger)
 //!                 gate opens ◀── opening (key) ◀── slots freed ◀────────┘
 //! ```
 //!
-//! A job needs slots: its group's, and one for each limit that covers it. What can't have them waits in `blocked_job`, behind one
-//! *gate*: the key of the first slot it lacks. Whatever frees a slot writes an *opening*, and a round of admission looks at the best behind
-//! each gate that opened, and at no others: a hundred thousand jobs of one group are one row to look at. Rounds take turns over the whole
-//! database, so what is decided by counting can't be decided twice.
+//! A job needs slots: its group's, and one for each limit that covers it. What can't have them waits behind one *gate*, the key of the first slot it
+//! lacks: on PostgreSQL in its row, on SQLite in a table of its own, `blocked_job`. Whatever frees a slot writes an *opening*, and a round of admission looks
+//! at the best behind each gate that opened, and at no others: a hundred thousand jobs of one group are one row to look at. Rounds take turns over the
+//! whole database, so what is decided by counting can't be decided twice.
+//!
+//! On PostgreSQL the claims of executors count the limits and rates of queues and kinds by themselves ([`AdmitRequest::counting`]), while there are no
+//! limits of another sort. Then only jobs of groups, and what is handed out, need a round.
 //!
 //! [`plan`](plan::plan) decides, and knows no database; each store reads what it needs to know and writes down what it says.
 
