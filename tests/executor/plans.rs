@@ -98,7 +98,8 @@ async fn a_claim_that_counts_walks_its_indexes_whatever_the_statistics_say() {
             client.batch_execute(&format!("prepare claim ({COUNTED_TYPES}) as {claim}")).await.unwrap();
             let rows = client.query(&format!("explain (costs off) execute claim ({COUNTED_ALL})"), &[]).await.unwrap();
             client.batch_execute("deallocate claim").await.unwrap();
-            let plan: String = rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))).collect();
+            let mut plan = String::new();
+            plan.extend(rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))));
             assert_eq!(plan.matches("Index Scan using job_acquire on job c").count(), 2, "{when}, {mode}:\n{plan}");
             assert_eq!(plan.matches("Index Scan using job_admitted on job c").count(), 1, "{when}, {mode}:\n{plan}");
             assert!(!plan.contains("Seq Scan on job") && !plan.contains("Sort"), "{when}, {mode}:\n{plan}");
