@@ -19,10 +19,6 @@ comment on column {schema}.usage.wants is 'how many more it would have taken';
 comment on column {schema}.usage.version is 'number of that claim';
 comment on column {schema}.usage.first is 'number of the first claim that counted: jobs of earlier ones hold slots';
 
--- No index has it: a claim stays within the page.
-alter table {schema}.job add column counted integer;
-comment on column {schema}.job.counted is 'number of the claim that counted it under its limits; if that is still its claim, it holds no slot for them';
-
 -- Jobs that were admitted hold what they need, and need not wait for those before them that may not start.
 create index job_admitted on {schema}.job (queue, rank, seq) where admitted;
 

@@ -309,6 +309,21 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
     sound(&store).await;
 }
 
+/// Between the commit of a rule and the moment at which what runs gets slots, a claim may count already.
+pub(crate) async fn what_ran_before_is_found_after_a_claim_that_counted<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    store.send_all(jobs(20)).await;
+    assert_eq!(store.take(node, 2).await.len(), 2);
+    db.raw("insert into {schema}.rule (scope, name, paused, running) values ('kind', 'kind', false, 4)").await;
+    assert_eq!(taken(&store, node, 8, 0).await, 4);
+    of_kind(&store, 5).await;
+    assert_eq!(slots(db).await, 2, "not those that are counted");
+    assert_eq!(taken(&store, node, 8, 3).await, 0);
+    assert_eq!(taken(&store, node, 8, 2).await, 1);
+    sound(&store).await;
+}
+
 /// Many claims at once, from many nodes, never start more than are allowed.
 pub(crate) async fn many_claims_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();

@@ -625,6 +625,7 @@ conformance! {
             two_limits_at_once
             a_late_claim_takes_nothing
             numbers_that_go_round
+            what_ran_before_is_found_after_a_claim_that_counted
             a_claim_for_nothing_tells
             other_rules_count_what_runs
             what_the_dead_ran_counts_until_it_is_released

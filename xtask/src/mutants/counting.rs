@@ -97,9 +97,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-runs-is-adopted-again",
         "src/store/postgres/sql/adopt.sql",
-        "      and (c.admitted or c.counted is distinct from c.version",
-        "      and (true or c.counted is distinct from c.version",
+        "      and (c.admitted\n",
+        "      and (true\n",
         "test(=postgres::counting::rules_that_come_and_go)",
+    ),
+    of(
+        "what-ran-before-is-taken-for-counted",
+        "src/store/postgres/sql/adopt.sql",
+        "                            and (c.version::int8 - u.first + 2147483648) % 2147483648 < 1073741824))\n",
+        "))\n",
+        "test(=postgres::counting::what_ran_before_is_found_after_a_claim_that_counted)",
     ),
     of(
         "what-ends-is-not-told",

@@ -3,8 +3,9 @@ with running as (
     update {schema}.job c
     set admitted = true
     where (c.lock_owner is not null or c.admitted) and c.gate is null
-      -- Not what claims have counted that count still: they left their number, and are none of before the count began.
-      and (c.admitted or c.counted is distinct from c.version
+      -- Not what claims have counted that count still. While a node has a row in `usage` no claim of another sort takes such a job, so it is all
+      -- that the node claimed since that row was begun.
+      and (c.admitted
            or not exists (select from {schema}.usage u
                           where u.node = c.lock_owner and u.key = $3 || {schema}.subject($1, c.queue, c.kind, c.terms)
                             and (c.version::int8 - u.first + 2147483648) % 2147483648 < 1073741824))

@@ -60,9 +60,7 @@ claimed as (
         version    = $9::int4,
         attempt    = j.attempt + 1,
         claimed_at = clock_timestamp(),
-        held_until = null,
-        -- For whoever sets a limit later (adopt.sql).
-        counted    = case when not j.admitted then $9::int4 end
+        held_until = null
     from me
     where j.ctid = any (array(select unnest(tids) from ahead union all select unnest(tids) from fresh))
     returning j.id, j.seq, j.version::int8, j.kind, j.rank, j.attempt, j.max_attempts, j.created_at,
