@@ -28,7 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frames", check: wire::frames, seeds: wire::frame_seeds, longest: 4096 },
     Target { name: "submission", check: wire::submission, seeds: wire::submission_seeds, longest: 4096 },
     Target { name: "report", check: wire::report, seeds: wire::report_seeds, longest: 2048 },
-    Target { name: "delivery", check: wire::delivery, seeds: wire::delivery_seeds, longest: 2048 },
+    Target { name: "delivery", check: wire::delivery, seeds: wire::delivery_seeds, longest: 16_384 },
     Target { name: "envelope", check: wire::envelope, seeds: wire::submission_seeds, longest: 4096 },
     Target { name: "payload", check: content::payload, seeds: content::payload_seeds, longest: 2048 },
     Target { name: "sealed", check: content::sealed, seeds: content::sealed_seeds, longest: 1024 },

@@ -53,6 +53,8 @@ create function {schema}.allowance(node bigint, claim integer, locks bigint[], k
 returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean)
 language plpgsql volatile rows 1
 set search_path = pg_catalog, pg_temp
+-- Whoever counts is done within milliseconds. A round may hold a key for longer, when its process is frozen.
+set lock_timeout = '200ms'
 as $allowance$
 #variable_conflict use_column
 declare
@@ -74,7 +76,12 @@ declare
     times bigint[] := '{}';
     news integer[] := '{}';
 begin
-    perform {schema}.lock_limits(allowance.locks);
+    begin
+        perform {schema}.lock_limits(allowance.locks);
+    exception when lock_not_available then
+        return query select 0::bigint, null::bigint, false, under, counts, timed, times, news, true;
+        return;
+    end;
     if exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {schema}.is_simple(r.scope, r.name, r.shares)) then
         -- Rounds admit whatever is limited.
         return query select best, null::bigint, false, under, counts, timed, times, news, false;

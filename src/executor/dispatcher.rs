@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use self::group::{Group, REFUSED, groups};
+use self::group::{Group, groups};
 use super::batch::{Member, gather};
 use super::incarnation::Incarnation;
 use super::jitter;
@@ -25,9 +25,6 @@ use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
 
 /// Jobs claimed with one statement at most.
 const BATCH: usize = 500;
-
-/// How soon a limit is asked again at last that allowed no more.
-const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// How long a node that begins waits for the first look at the rules, which somebody may keep waiting.
 const RULES_KNOWN: Duration = Duration::from_secs(1);
@@ -53,8 +50,6 @@ pub(super) struct Dispatcher<S: Store> {
     groups: Vec<Group<S>>,
     /// Of the rules that the groups were made for.
     revision: u64,
-    /// A limit that others use up too allowed no more: when to ask again.
-    refused: Option<Instant>,
     /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
     ready: Vec<Ready>,
 }
@@ -62,7 +57,7 @@ pub(super) struct Dispatcher<S: Store> {
 impl<S: Store> Dispatcher<S> {
     pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
         let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
-        Self { node, queue, groups, revision, ready: Vec::new(), refused: None }
+        Self { node, queue, groups, revision, ready: Vec::new() }
     }
 
     /// Runs until the node stops claiming.
@@ -82,9 +77,8 @@ impl<S: Store> Dispatcher<S> {
         loop {
             let heard = self.queue.heard();
             self.regroup();
-            self.refused = None;
             if self.queue.take_rescan() {
-                self.groups.iter_mut().for_each(|group| group.scan.owe());
+                self.groups.iter_mut().for_each(Group::owe);
             }
             let mut more = false;
             let mut failed = false;
@@ -121,15 +115,16 @@ impl<S: Store> Dispatcher<S> {
         }
         let now = Instant::now();
         let poll = now + jitter(pause);
-        let refused = self.refused.unwrap_or(poll);
+        // Of what ends elsewhere nobody tells.
+        let again = self.groups.iter().filter_map(|group| group.again).min();
         // What could have been looked at by now has no free slot. The end of one of its jobs is a sign.
         let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
         tokio::select! {
             () = self.queue.woken() => {}
-            () = tokio::time::sleep_until(refused), if refused < poll => {}
+            () = tokio::time::sleep_until(again.unwrap_or(poll)), if again.is_some_and(|again| again < poll) => {}
             () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
                 // A poll is to find what nobody told of, wherever it is.
-                self.groups.iter_mut().for_each(|group| group.scan.owe());
+                self.groups.iter_mut().for_each(Group::owe);
             }
         }
     }
@@ -138,6 +133,10 @@ impl<S: Store> Dispatcher<S> {
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
         let counted = self.groups[index].counted.clone();
         let group = &mut self.groups[index];
+        if group.is_refused(&self.queue.name, Instant::now()) {
+            return Ok(false);
+        }
+        group.again = None;
         if group.scan.is_flooded() {
             if group.bound {
                 gather_under(&counted).await;
@@ -196,7 +195,14 @@ impl<S: Store> Dispatcher<S> {
         };
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
-        let claimed = answer.inspect_err(|_| group.scan.failed(&look, now))?;
+        let claimed = answer.inspect_err(|error| {
+            group.scan.failed(&look, now);
+            if !error.kept_nothing() {
+                for limit in &counted {
+                    limit.unsure();
+                }
+            }
+        })?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claiming);
 
@@ -217,9 +223,10 @@ impl<S: Store> Dispatcher<S> {
             // As many as were asked for, so there is one for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
-            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&self.queue, &counted));
+            let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
+        self.groups[index].wait_for_ends(&self.queue.name);
         // The next claim must not have to wait for what these hold.
         let group = &self.groups[index];
         if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
@@ -251,7 +258,7 @@ impl<S: Store> Dispatcher<S> {
             group.scan.saw_nothing(look);
             false
         } else {
-            group.patience = REFUSED;
+            group.was_allowed();
             group.scan.found(look, &fresh, allowed.jobs, now)
         };
         jobs.extend(fresh.jobs);
@@ -259,12 +266,9 @@ impl<S: Store> Dispatcher<S> {
         if !(bound && full) {
             return (more, jobs);
         }
-        // What ends here is a sign. Of what ends elsewhere nobody tells.
-        group.counted.iter().for_each(|limit| limit.refused(&self.queue.name));
-        let pause = allowed.wait.unwrap_or_else(|| jitter(group.patience));
-        group.patience = (2 * group.patience).min(LONGEST_REFUSED);
-        let again = now + pause;
-        self.refused = Some(self.refused.map_or(again, |at| at.min(again)));
+        if allowed.waits {
+            group.was_refused(allowed.wait, now);
+        }
         (false, jobs)
     }
 

@@ -17,13 +17,13 @@ use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
 use super::hand_on::Next;
 use super::in_flight::InFlight;
-use super::limits::{self, Limits};
+use super::limits::Limits;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
 use super::stats::{Counters, add};
 use super::{
-    Settings, admission, broker, clock, expiry, hand_on, listener, monitor, pruner, scheduler, timers, upkeep,
+    Settings, admission, broker, clock, expiry, hand_on, listener, monitor, pruner, scheduler, telling, timers, upkeep,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
@@ -226,7 +226,7 @@ impl<S: Store> Incarnation<S> {
             quit.clone(),
         ));
         let handed_out = broker::outbound(&settings.external).collect();
-        helpers.spawn(limits::tell(self.this.clone(), self.limits.clone(), quit.clone()));
+        helpers.spawn(telling::tell(self.this.clone(), self.limits.clone(), quit.clone()));
         helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
         helpers.spawn(scheduler::run(
             store.clone(),

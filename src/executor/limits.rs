@@ -5,20 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::incarnation::Incarnation;
 use super::queue::Queue;
-use crate::error::Result;
-use crate::store::{ClaimRequest, Counted, EACH, Scope, Store};
-
-/// How long the end of a job waits for a claim that tells of it, and then for the next try.
-const UNTOLD: Duration = Duration::from_millis(20);
-const UNTOLD_AGAIN: Duration = Duration::from_secs(1);
+use crate::store::{Counted, EACH, Scope};
 
 /// All that were ever seen here, and which of them are to be counted now.
 #[derive(Debug, Default)]
@@ -29,7 +22,7 @@ pub(super) struct Limits {
     /// Somebody has looked for rules, or tried to.
     asked: CancellationToken,
     /// A job under one of them has ended.
-    ended: Arc<Notify>,
+    pub(super) ended: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +36,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Limit {
     scope: Scope,
-    name: String,
+    pub(super) name: String,
     /// Of the jobs that are counted; those of before hold another one.
     running: Mutex<Arc<AtomicUsize>>,
     /// How many the database counts: so many ran when it was last told, or fewer.
@@ -61,7 +54,7 @@ impl Limit {
     }
 
     pub(super) fn running(&self) -> usize {
-        self.counter().load(Ordering::Acquire)
+        self.counter().load(Ordering::SeqCst)
     }
 
     /// What runs now is counted by the database in another way.
@@ -70,18 +63,30 @@ impl Limit {
         self.told(0, 0);
     }
 
-    /// A dispatcher found no more room for jobs of this queue: it is told of what ends in others too.
+    /// A dispatcher found no more room for jobs of this queue that wait: it is told of what ends, in others too.
     pub(super) fn refused(&self, queue: &str) {
-        for (_, waits) in self.queues.iter().filter(|(known, _)| known.name == queue) {
-            waits.store(true, Ordering::Release);
+        for (_, waits) in self.of(queue) {
+            waits.store(true, Ordering::SeqCst);
+        }
+        if self.is_behind() {
+            // It ended since the claim, and told nobody.
+            self.ended();
         }
     }
 
-    fn ended(&self, queue: &str) {
-        for (known, waits) in &self.queues {
-            // Its own dispatcher looks in any case, which tells the other nodes.
-            if waits.swap(false, Ordering::AcqRel) || known.name == queue {
-                known.wake();
+    /// Nothing has ended since that.
+    pub(super) fn is_waited_for(&self, queue: &str) -> bool {
+        self.of(queue).all(|(_, waits)| waits.load(Ordering::SeqCst))
+    }
+
+    fn of<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a (Arc<Queue>, AtomicBool)> {
+        self.queues.iter().filter(move |(known, _)| known.name == queue)
+    }
+
+    fn ended(&self) {
+        for (queue, waits) in &self.queues {
+            if waits.swap(false, Ordering::SeqCst) {
+                queue.wake();
             }
         }
         self.some_ended.notify_one();
@@ -89,12 +94,23 @@ impl Limit {
 
     /// What a claim has written that said this, with the jobs that it took.
     pub(super) fn told(&self, said: usize, took: usize) {
-        self.told.store(said + took, Ordering::Release);
+        self.told.store(said + took, Ordering::SeqCst);
+    }
+
+    /// A claim may have written more than there are, and its answer got lost.
+    pub(super) fn unsure(&self) {
+        self.told.store(usize::MAX, Ordering::SeqCst);
+        self.some_ended.notify_one();
     }
 
     /// The database counts more than there are.
-    fn is_behind(&self) -> bool {
-        self.told.load(Ordering::Acquire) > self.running()
+    pub(super) fn is_behind(&self) -> bool {
+        self.told.load(Ordering::SeqCst) > self.running()
+    }
+
+    /// One of the queues whose jobs it covers.
+    pub(super) fn queue(&self) -> Option<&Queue> {
+        self.queues.first().map(|(queue, _)| &**queue)
     }
 
     fn counter(&self) -> Arc<AtomicUsize> {
@@ -152,7 +168,8 @@ impl Limits {
         Some(limit.clone())
     }
 
-    fn behind(&self) -> Vec<Arc<Limit>> {
+    /// Of which the database counts more than there are.
+    pub(super) fn behind(&self) -> Vec<Arc<Limit>> {
         self.lock().limits.values().filter(|limit| limit.is_behind()).cloned().collect()
     }
 
@@ -164,68 +181,77 @@ impl Limits {
 /// A job that runs under limits which its claim counted.
 #[derive(Debug)]
 pub(super) struct Running {
-    queue: Arc<Queue>,
     limits: Vec<(Arc<Limit>, Arc<AtomicUsize>)>,
 }
 
 impl Running {
-    pub(super) fn new(queue: &Arc<Queue>, limits: &[Arc<Limit>]) -> Self {
+    pub(super) fn new(limits: &[Arc<Limit>]) -> Self {
         let count = |limit: &Arc<Limit>| {
             let counter = limit.counter();
-            counter.fetch_add(1, Ordering::AcqRel);
+            counter.fetch_add(1, Ordering::SeqCst);
             (limit.clone(), counter)
         };
-        Self { queue: queue.clone(), limits: limits.iter().map(count).collect() }
+        Self { limits: limits.iter().map(count).collect() }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         for (limit, counter) in &self.limits {
-            counter.fetch_sub(1, Ordering::AcqRel);
-            limit.ended(&self.queue.name);
+            counter.fetch_sub(1, Ordering::SeqCst);
+            limit.ended();
         }
     }
 }
 
-/// Tells the others of what has ended here while no dispatcher could: its queue has no free slot, or the node claims no more.
-pub(super) async fn tell<S: Store>(node: Weak<Incarnation<S>>, limits: Arc<Limits>, quit: CancellationToken) {
-    let mut again = None;
-    loop {
-        tokio::select! {
-            () = quit.cancelled() => return,
-            () = limits.ended.notified() => {}
-            () = tokio::time::sleep(again.unwrap_or_default()), if again.is_some() => {}
-        }
-        tokio::select! {
-            () = quit.cancelled() => return,
-            () = tokio::time::sleep(UNTOLD) => {}
-        }
-        let Some(node) = node.upgrade() else { return };
-        again = None;
-        for limit in limits.behind() {
-            if let Err(error) = tell_of(&node, &limit).await {
-                tracing::debug!(%error, limit = limit.name, "others were not told of jobs that ended; trying again");
-                again = Some(UNTOLD_AGAIN);
-            }
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// By a claim of nothing.
-async fn tell_of<S: Store>(node: &Incarnation<S>, limit: &Limit) -> Result<()> {
-    let _turn = limit.claiming.lock().await;
-    let Some((queue, _)) = limit.queues.first().filter(|_| limit.is_behind()) else { return Ok(()) };
-    let said = [limit.counted()];
-    let request = ClaimRequest::new(node.id, node.next_claim(), &queue.name, 0).kinds(&[]).counted(&said);
-    let allowed = node.store.claim(&request).await?.allowed.unwrap_or_default();
-    if allowed.opened {
-        node.in_flight.gate.notify_one();
+    fn queues() -> HashMap<String, Arc<Queue>> {
+        ["a", "b"].map(|name| (name.to_owned(), Arc::new(Queue::new(name.to_owned(), 10)))).into()
     }
-    if allowed.anew.is_empty() {
-        limit.told(said[0].running, 0);
-    } else {
-        limit.count_anew();
+
+    /// A limit of a kind that jobs of both queues have.
+    fn limit(queues: &HashMap<String, Arc<Queue>>) -> Arc<Limit> {
+        let limits = Limits::default();
+        assert!(limits.set(vec![(Scope::Kind, "k".to_owned())]));
+        limits.of(Scope::Kind, "k", queues).unwrap()
     }
-    Ok(())
+
+    #[test]
+    fn who_waits_is_woken_by_what_ends_in_any_queue_and_nobody_else_is() {
+        let queues = queues();
+        let limit = limit(&queues);
+        let running = [(); 2].map(|()| Running::new(std::slice::from_ref(&limit)));
+        limit.told(0, 2);
+        limit.refused("a");
+        assert!(limit.is_waited_for("a") && !limit.is_waited_for("b"));
+        drop(running);
+        assert!(!limit.is_waited_for("a"));
+        assert_eq!((queues["a"].heard(), queues["b"].heard()), (1, 0), "once for both");
+    }
+
+    /// Between its claim and the refusal.
+    #[test]
+    fn what_has_ended_before_anybody_waits_is_not_missed() {
+        let queues = queues();
+        let limit = limit(&queues);
+        limit.told(0, 1);
+        drop(Running::new(std::slice::from_ref(&limit)));
+        assert_eq!(queues["a"].heard(), 0);
+        limit.refused("a");
+        assert_eq!(queues["a"].heard(), 1);
+    }
+
+    #[test]
+    fn after_a_claim_without_an_answer_the_database_may_count_too_many() {
+        let queues = queues();
+        let limit = limit(&queues);
+        assert!(!limit.is_behind());
+        limit.unsure();
+        assert!(limit.is_behind());
+        limit.told(0, 0);
+        assert!(!limit.is_behind());
+    }
 }

@@ -8,6 +8,7 @@
 //!      ├── Broker: deliveries, submissions, external workers (see `broker`)
 //!      ├── Timers: due timers to waiting
 //!      ├── Admission: jobs of groups and under limits, when they may start
+//!      ├── Telling: what has ended here under limits that claims count
 //!      ├── Scheduler: jobs of due schedules
 //!      ├── Cancellations: handlers whose job was cancelled are told
 //!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
@@ -50,6 +51,7 @@ mod registry;
 mod scan;
 mod scheduler;
 mod stats;
+mod telling;
 mod timers;
 mod upkeep;
 mod worker;

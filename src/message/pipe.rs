@@ -169,7 +169,7 @@ impl Pipe {
         let mut packed = Vec::new();
         for (queue, rows) in queues {
             let consumers = self.lanes().get(&queue).map_or(1, |lane| lane.state().consumers);
-            for rows in rows.chunks(share(rows.len(), consumers as usize)) {
+            for rows in shares(&rows, consumers as usize) {
                 let ids = rows.iter().map(|row| row.fence.id).collect();
                 let message = wire::delivery(self.broker.names(), &queue, rows);
                 packed.extend(message.map(|message| (Parcel { queue: queue.clone(), ids }, message)));
@@ -315,10 +315,11 @@ impl Lane {
     }
 }
 
-/// How many rows each delivery of a flush names: so many that all who consume the queue get as much as each other, as far as it goes.
-fn share(rows: usize, consumers: usize) -> usize {
-    let deliveries = rows.div_ceil(ROWS).max(consumers.min(rows));
-    rows.div_ceil(deliveries.max(1)).max(1)
+/// Cuts the rows of a flush into deliveries: as few as can be, but one for each who consumes the queue, as far as it goes, and all of one size.
+fn shares<T>(rows: &[T], consumers: usize) -> impl Iterator<Item = &[T]> {
+    let count = rows.len();
+    let deliveries = count.div_ceil(ROWS).max(consumers.min(count));
+    (0..deliveries).map(move |n| &rows[n * count / deliveries..(n + 1) * count / deliveries])
 }
 
 /// Keeps what is known about a queue up to date, as long as it is used.
@@ -342,26 +343,36 @@ async fn watch(pipe: Weak<Pipe>, lane: Arc<Lane>, queue: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{ROWS, shares};
+
+    fn sizes(rows: usize, consumers: usize) -> Vec<usize> {
+        shares(&vec![(); rows], consumers).map(<[()]>::len).collect()
+    }
 
     #[test]
     fn a_small_flush_is_shared_among_all_and_a_large_one_is_cut_evenly() {
-        for (rows, consumers, each) in [
-            (1, 0, 1),
-            (1, 5, 1),
-            (8, 1, 8),
-            (8, 2, 4),
-            (9, 2, 5),
-            (8, 20, 1),
-            (32, 1, 32),
-            (33, 1, 17),
-            (100, 1, 25),
-            (100, 2, 25),
-            (100, 10, 10),
-            (0, 3, 1),
+        for (rows, consumers, deliveries) in [
+            (1, 0, vec![1]),
+            (1, 5, vec![1]),
+            (8, 1, vec![8]),
+            (8, 2, vec![4, 4]),
+            (9, 2, vec![4, 5]),
+            (8, 20, vec![1; 8]),
+            (11, 10, vec![1, 1, 1, 1, 1, 1, 1, 1, 1, 2]),
+            (32, 1, vec![32]),
+            (33, 1, vec![16, 17]),
+            (100, 1, vec![25; 4]),
+            (100, 10, vec![10; 10]),
+            (0, 3, vec![]),
         ] {
-            assert_eq!(share(rows, consumers), each, "{rows} rows for {consumers}");
+            assert_eq!(sizes(rows, consumers), deliveries, "{rows} rows for {consumers}");
         }
-        assert!((1..10_000).all(|rows| share(rows, 1) <= super::ROWS));
+        for rows in 1..1000 {
+            let sizes = sizes(rows, 7);
+            assert!(
+                sizes.iter().all(|size| (1..=ROWS).contains(size)) && sizes.iter().sum::<usize>() == rows,
+                "{sizes:?}"
+            );
+        }
     }
 }

@@ -108,6 +108,8 @@ pub struct Counted<'a> {
 pub struct Allowed {
     /// So many that were not admitted, and no more than were asked for.
     pub jobs: usize,
+    /// There may be more that could start: some were taken, or some wait in front.
+    pub waits: bool,
     /// A rate allows none; after so long it will.
     pub wait: Option<Duration>,
     /// A gate was opened for others that wait for the same: a round of admission is due.

@@ -50,6 +50,23 @@ async fn slots<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
     db.client().await.query_one("select count(*) from slot where key not like 's:%'", &[]).await.unwrap().get(0)
 }
 
+/// Whoever is refused asks again when there is something to ask for, however much is in hand in front of it.
+pub(crate) async fn whether_any_waits<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 300).await;
+    store.send_all(jobs(301)).await;
+    let waits = async |running: usize| {
+        let claimed = claim(&store, node, 500, &[limit(Scope::Kind, running)]).await;
+        let allowed = claimed.allowed.unwrap();
+        (allowed.jobs, claimed.jobs.len(), allowed.waits)
+    };
+    assert_eq!(waits(0).await, (300, 300, true));
+    assert_eq!(waits(300).await, (0, 0, true));
+    assert_eq!(waits(299).await, (1, 1, true));
+    assert_eq!(waits(300).await, (0, 0, false));
+}
+
 /// As many as all nodes together may run, in their order; nothing is admitted for it, and no job has a slot.
 pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
@@ -57,7 +74,7 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     of_kind(&store, 5).await;
     let sent = store.send_all(jobs(10)).await;
     let first = claim(&store, one, 3, &[limit(Scope::Kind, 0)]).await;
-    assert_eq!(first.allowed, Some(Allowed { jobs: 3, anew: vec![0], ..Allowed::default() }));
+    assert_eq!(first.allowed, Some(Allowed { jobs: 3, anew: vec![0], waits: true, ..Allowed::default() }));
     assert_eq!(ids(&first.jobs), sent[..3]);
     assert!(first.jobs.iter().all(|job| !job.admitted && job.attempt == 1));
     let second = claim(&store, other, 8, &[limit(Scope::Kind, 0)]).await;
@@ -187,7 +204,11 @@ pub(crate) async fn other_rules_count_what_runs<const POOLED: bool>(db: &Pg<POOL
     rule(&store, Rule::new(Scope::Queue, "*").paused(true)).await;
     rule(&store, Rule::new(Scope::Queue, "*")).await;
     let third = claim(&store, node, 8, &queue(2)).await;
-    assert_eq!(third.allowed, Some(Allowed { jobs: 1, ..Allowed::default() }), "two run, and nothing is counted anew");
+    assert_eq!(
+        third.allowed,
+        Some(Allowed { jobs: 1, waits: true, ..Allowed::default() }),
+        "two run, and nothing is counted anew"
+    );
     // With shares, rounds count.
     rule(&store, Rule::new(Scope::Queue, "default").running(4).shares(ShareBy::Tenant, [])).await;
     assert_eq!(slots(db).await, 3);
@@ -260,7 +281,11 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     db.raw("update {schema}.rule set running = 5").await;
     assert_eq!(round(&store).await, 0);
     let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
-    assert_eq!(second.allowed, Some(Allowed { jobs: 2, opened: true, ..Allowed::default() }), "half of what is free");
+    assert_eq!(
+        second.allowed,
+        Some(Allowed { jobs: 2, opened: true, waits: true, ..Allowed::default() }),
+        "half of what is free"
+    );
     assert_eq!(round(&store).await, 2);
     let third = claim(&store, node, 8, &[limit(Scope::Kind, 2)]).await;
     assert_eq!(ids(&third.jobs), others[..2]);
@@ -295,7 +320,7 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
     rule(&store, Rule::new(Scope::Kind, "kind")).await;
     of_kind(&store, 8).await;
     let anew = claim(&store, node, 8, &[limit(Scope::Kind, 4)]).await;
-    assert_eq!(anew.allowed, Some(Allowed { jobs: 2, anew: vec![0], ..Allowed::default() }), "six run");
+    assert_eq!(anew.allowed, Some(Allowed { jobs: 2, anew: vec![0], waits: true, ..Allowed::default() }), "six run");
     assert_eq!(taken(&store, node, 8, 2).await, 0);
     assert_eq!(taken(&store, node, 8, 1).await, 1);
     // Shares are weighed by rounds: a claim takes what those admitted.

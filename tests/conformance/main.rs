@@ -620,6 +620,7 @@ conformance! {
     postgres {
         counting {
             so_many_over_all_nodes
+            whether_any_waits
             only_what_it_counts
             not_under_the_rule_of_all_kinds
             two_limits_at_once

@@ -8,9 +8,9 @@ use jobwright::{CommandExecutor, NewJob};
 use crate::client::pointer;
 use crate::load::Load;
 use crate::site::{Site, brisk, keeper, note, noting, send, wait};
+use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::world::{Gate, PATIENCE, World, patient};
-use crate::support::{TestDb, eventually};
 
 /// Emptied again and again: each loss costs a hold, nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,8 +90,8 @@ async fn deliveries_come_again_and_again() {
     let gate = Gate::closed();
     let (first, second) = (site.messages().await, site.messages().await);
     let executors = [
-        keeper::<Pg<false>>(&first, brisk(), 10, &gate).start().await.unwrap(),
-        keeper::<Pg<false>>(&second, brisk(), 10, &gate).start().await.unwrap(),
+        keeper::<Pg<false>>(&first, brisk(), 200, &gate).start().await.unwrap(),
+        keeper::<Pg<false>>(&second, brisk(), 200, &gate).start().await.unwrap(),
     ];
     let mut ids = site.warm(&producer, note).await;
     let running = send(&producer, 10, wait).await;
@@ -105,10 +105,9 @@ async fn deliveries_come_again_and_again() {
     client.publish_all(&queue, again(&running, "wait")).await;
     ids.extend(running);
     ids.extend(quickly);
-    // A pair that lies next to each other in one batch is one claim and one that is stale; one that found no slot in time is left to the table.
-    let idle = |stats: jobwright::ExecutorStats| stats.stale + stats.left_to_table;
-    eventually(PATIENCE, async || executors.iter().map(|executor| idle(executor.stats())).sum::<u64>() >= 220).await;
-    assert_eq!(site.db.jobs().count(JobState::Running).await, 10);
+    // There are slots for all of them. A pair that lies next to each other in one batch is one claim and one that is stale.
+    eventually(PATIENCE, async || executors.iter().map(|executor| executor.stats().stale).sum::<u64>() >= 220).await;
+    site.db.counts(JobState::Running, 10).await;
     gate.open();
     site.settled(&ids).await;
     for executor in executors {

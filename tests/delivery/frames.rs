@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Class and method of the frames that matter here.
@@ -32,6 +33,8 @@ pub(crate) enum Confirms {
     Nacked,
     /// The same, until a connection that publishes opens another channel.
     NackedHere,
+    /// They arrive when this changes.
+    Held,
 }
 
 /// What makes a channel or a subscription end.
@@ -57,13 +60,19 @@ struct Rules {
     trigger: Mutex<Option<Trigger>>,
     /// How many frames were interfered with.
     hits: AtomicU64,
+    changed: Notify,
 }
 
 impl Frames {
     pub(crate) async fn start(upstream: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let rules = Arc::new(Rules { confirms: AtomicU8::new(0), trigger: Mutex::default(), hits: AtomicU64::new(0) });
+        let rules = Arc::new(Rules {
+            confirms: AtomicU8::new(0),
+            trigger: Mutex::default(),
+            hits: AtomicU64::new(0),
+            changed: Notify::new(),
+        });
         let shared = rules.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -78,6 +87,7 @@ impl Frames {
 
     pub(crate) fn confirms(&self, confirms: Confirms) {
         self.rules.confirms.store(confirms as u8, Ordering::SeqCst);
+        self.rules.changed.notify_waiters();
     }
 
     /// The channel of the next such frame ends with 406, as the broker does it when something is wrong; or its subscription is
@@ -125,9 +135,10 @@ impl Closing {
 }
 
 async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
-    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_client, to_client) = client.into_split();
     let (mut from_server, to_server) = server.into_split();
-    let to_server = tokio::sync::Mutex::new(to_server);
+    let (to_client, to_server) = (tokio::sync::Mutex::new(to_client), tokio::sync::Mutex::new(to_server));
+    let held = Mutex::new(Vec::new());
     let closing = Closing::default();
     let upwards = async {
         let mut hello = [0; 8];
@@ -164,7 +175,7 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
                 let close = Frame::close(frame.channel());
                 closing.0.lock().unwrap().insert(frame.channel(), Agreed::default());
                 close.write(&mut *to_server.lock().await).await?;
-                close.write(&mut to_client).await?;
+                close.write(&mut *to_client.lock().await).await?;
                 continue;
             }
             if frame.is(ACK) {
@@ -175,23 +186,37 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
                 if confirms == Confirms::Lost as u8 {
                     continue;
                 }
+                if confirms == Confirms::Held as u8 {
+                    held.lock().unwrap().push(frame);
+                    continue;
+                }
                 if confirms == Confirms::Nacked as u8 || confirms == Confirms::NackedHere as u8 {
                     frame.0[7..11].copy_from_slice(&NACK);
                 }
             }
-            frame.write(&mut to_client).await?;
+            frame.write(&mut *to_client.lock().await).await?;
             // Behind the properties: a delivery of ours has no body.
             if frame.0[0] == 2
                 && let Some(cancel) = cancel.take_if(|cancel| cancel.channel() == frame.channel())
             {
                 rules.hits.fetch_add(1, Ordering::SeqCst);
-                cancel.write(&mut to_client).await?;
+                cancel.write(&mut *to_client.lock().await).await?;
+            }
+        }
+    };
+    let late = async {
+        loop {
+            rules.changed.notified().await;
+            let frames: Vec<Frame> = std::mem::take(&mut *held.lock().unwrap());
+            for frame in frames {
+                frame.write(&mut *to_client.lock().await).await?;
             }
         }
     };
     let _: Option<()> = tokio::select! {
         end = upwards => end,
         end = downwards => end,
+        end = late => end,
     };
 }
 

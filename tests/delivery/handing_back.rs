@@ -91,3 +91,34 @@ async fn a_node_that_stops_waits_for_the_database_to_take_jobs_back() {
     eventually(PATIENCE, async || site.db.jobs().state(id).await == Some(JobState::Waiting)).await;
     assert_eq!(site.db.jobs().detail(id).await.summary.attempt, 0);
 }
+
+/// It was handed out while the confirms of those before it were on their way, which took a quarter of its lease. Workers would get the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_portion_that_waited_for_long_is_handed_out_anew() {
+    let opened =
+        Paint::with_confirms(Confirms::Held, lease(8), |broker| broker.confirm_timeout(Duration::from_secs(30))).await;
+    let Some((Paint { site, messages, executor, client }, frames)) = opened else { return };
+    let mut tap = client.tap(&site.names().external("paint"), 0).await;
+    let mut cx = messages.begin();
+    let ids: Vec<_> = (0..40).map(|n| cx.send(paint(n)).unwrap()).collect();
+    cx.commit().await.unwrap();
+    // As many go at a time as fit while nothing is known of their size, and the last is not among the first of them.
+    tap.next().await;
+    let last = ids[39];
+    eventually(PATIENCE, async || site.db.jobs().state(last).await == Some(JobState::External)).await;
+    let uuid: uuid::Uuid = last.into();
+    let row = site.db.client().await.query_one("select version from external_job where id = $1", &[&uuid]).await;
+    let before: i64 = row.unwrap().get(0);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    frames.confirms(Confirms::Pass);
+    let job = loop {
+        let job = tap.next().await;
+        if job.job() == last {
+            break job;
+        }
+        assert_eq!(job.header("attempt").as_deref(), Some("1"));
+    };
+    assert_eq!(job.header("attempt").as_deref(), Some("1"));
+    assert_ne!(job.version(), before, "it came with what was left of its lease");
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}

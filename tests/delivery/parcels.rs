@@ -225,3 +225,29 @@ async fn a_delivery_whose_rows_cannot_be_read_is_kept_aside() {
     site.settled(&ids).await;
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().messages_refused, 3);
 }
+
+/// A node whose slots are taken gives back what it has, and gets no more in its place: the queue fills, and senders see that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_node_does_not_pass_everything_on() {
+    let Some(site) = Site::<Pg<false>>::open().await else { return };
+    let (producer, client) = (site.messages().await, site.client().await);
+    let (gate, messages) = (Gate::closed(), site.messages().await);
+    let executor = keeper::<Pg<false>>(&messages, patient(), 1, &gate).start().await.unwrap();
+    let mut ids = site.warm(&producer, note).await;
+    eventually(PATIENCE, async || site.db.ledger().await.len() == ids.len()).await;
+    ids.extend(send(&producer, 1, wait).await);
+    site.db.counts(JobState::Running, 1).await;
+    // It takes two at most for each slot.
+    for _ in 0..4 {
+        let mut cx = producer.begin();
+        ids.extend((0..4).map(|_| cx.send(wait()).unwrap()));
+        assert_eq!(cx.commit_confirmed().await.unwrap().broker, 4);
+    }
+    eventually(PATIENCE, async || executor.stats().left_to_table == 8).await;
+    eventually(PATIENCE, async || client.waiting(&site.names().deliveries("default")).await == 2).await;
+    assert_eq!(executor.stats().left_to_table, 8);
+    gate.open();
+    site.settled(&ids).await;
+    executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(client.waiting(&site.names().deliveries("default")).await, 0);
+}

@@ -19,7 +19,11 @@ pub(super) const PERSISTENT: u8 = 2;
 /// Most rows of a delivery. From there on a message is no longer what a row costs; and a node that has room for few of them has to give back
 /// the others.
 pub(crate) const ROWS: usize = 32;
-/// Longest body that is read. Ours have a tenth of it: kinds have at most 100 bytes.
+/// Most rows that are read: room for a later version, which may put more into one.
+const ROWS_MAX: usize = 4 * ROWS;
+/// Longest kind, in bytes, of whoever sends jobs.
+const KIND_MAX: usize = 100;
+/// Longest body that is read. Ours have a tenth of it.
 const BODY_MAX: usize = 64 * 1024;
 
 /// A row that a delivery names.
@@ -75,6 +79,15 @@ pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<Pointed>, Refusal>
     let kind = fields.filled("jobKind")?.ok_or_else(|| Refusal::new("missing-kind", "header jobKind is missing"))?;
     let mut rows = vec![Pointed { fence: first, kind }];
     if !message.body.is_empty() {
+        let kind = &rows[0].kind;
+        if kind.len() > KIND_MAX {
+            // Each row that names none would have a copy of it.
+            let why = format!(
+                "header jobKind has {} bytes, and {KIND_MAX} are the most where a body names other rows",
+                kind.len()
+            );
+            return Err(Refusal::new("bad-kind", why));
+        }
         for Other { id, version, kind } in others(&message.body)? {
             let kind = kind.map_or_else(|| rows[0].kind.clone(), Cow::into_owned);
             if kind.is_empty() {
@@ -92,7 +105,11 @@ fn others(body: &[u8]) -> Result<Vec<Other<'_>>, Refusal> {
         return Err(bad(format!("it has {} bytes, and {BODY_MAX} are the most", body.len())));
     }
     // What is said of it repeats some of it.
-    serde_json::from_slice(body).map_err(|error| bad(quoted(&error.to_string())))
+    let others: Vec<Other<'_>> = serde_json::from_slice(body).map_err(|error| bad(quoted(&error.to_string())))?;
+    if others.len() >= ROWS_MAX {
+        return Err(bad(format!("it names {}, and {} are the most", others.len(), ROWS_MAX - 1)));
+    }
+    Ok(others)
 }
 
 /// Which claim a message is about: headers `jobId` and `version`.

@@ -111,7 +111,7 @@ impl<S: Store> Deliveries<S> {
                 biased;
                 slot = &mut one => {
                     let Some(mut slots) = slot else { return Wait::Ended };
-                    if let Some(more) = queue.try_take(self.hands.len().min(BATCH) - 1) {
+                    if let Some(more) = queue.try_take(self.hands.len().min(BATCH).saturating_sub(1)) {
                         slots.merge(more);
                     }
                     return Wait::Slots(slots);
@@ -156,10 +156,10 @@ impl<S: Store> Deliveries<S> {
     /// Claims as many as there are slots, and starts them. `false`: the store did not answer.
     async fn claim(&mut self, mut slots: OwnedSemaphorePermit) -> bool {
         let mut fences = Vec::with_capacity(slots.num_permits());
-        let mut tags = Vec::new();
         let mut kind_slots: HashMap<JobId, OwnedSemaphorePermit> = HashMap::new();
         let mut others = Vec::new();
-        for Waiting { row, last, .. } in self.hands.take(slots.num_permits(), Instant::now()) {
+        let (rows, mut tags) = self.hands.take(slots.num_permits(), Instant::now());
+        for Waiting { row, last, .. } in rows {
             tags.extend(last);
             let fence = row.fence;
             match self.node.registry.get(&row.kind).map(|kind| kind.slots.as_ref()) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::key::Key;
@@ -114,6 +115,8 @@ struct Handed {
     messages: Vec<(JobId, Outgoing)>,
     /// More may wait.
     more: bool,
+    /// When the database answered. Their leases run since then, or a bit longer.
+    came: Instant,
 }
 
 /// What a look at a queue led to.
@@ -243,11 +246,16 @@ impl<S: Store> Feed<S> {
         portion.took(jobs.len(), bytes);
         let (more, rows) = (jobs.len() == limit, jobs.iter().map(Row::of).collect());
         let messages = jobs.into_iter().map(|job| (job.id, wire::external(names, job, key))).collect();
-        Ok(Found::Handed(Handed { rows, messages, more }))
+        Ok(Found::Handed(Handed { rows, messages, more, came: Instant::now() }))
     }
 
     /// Publishes them, and takes back what did not get to the broker.
-    async fn publish(&self, singly: &mut Singly, Handed { rows, messages, .. }: Handed) -> Result<Sent> {
+    async fn publish(&self, singly: &mut Singly, Handed { rows, messages, came, .. }: Handed) -> Result<Sent> {
+        if came.elapsed() > self.queue.lease / 4 {
+            // The portion before was long on its way. These would come to workers with little of their lease left, and cost an attempt.
+            let back: Vec<Fence> = rows.iter().map(|row| row.fence).collect();
+            return self.take_back(&back).await.map(|()| Sent::Back);
+        }
         let fates = tokio::select! {
             fates = singly.publish(&self.broker, messages) => fates,
             // As if no confirm had come.

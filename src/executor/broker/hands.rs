@@ -3,6 +3,9 @@
 //! A delivery of several rows may come to a node that has slots for some of them only. Those are taken, and the delivery is cut in two: the
 //! rest waits here for as long as slots come free one after the other, and goes back to the table when that stops, for others to take. A row
 //! that came alone waits until its hold ends: the broker spreads those over the nodes by itself.
+//!
+//! A delivery that was given back is not acked before a slot comes free, or its hold would have ended: or a node that is busy would get the
+//! next at once, to give it back too, and senders would never see that the queue is full.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,6 +35,8 @@ pub(super) struct Waiting {
 /// In the order in which they came.
 pub(super) struct Hands {
     rows: VecDeque<Waiting>,
+    /// Deliveries that were given back, and when their holds would have ended.
+    given_back: VecDeque<(Instant, Tag)>,
     /// When there was a slot.
     moved: Instant,
 }
@@ -49,15 +54,16 @@ pub(super) struct Over {
 
 impl Hands {
     pub(super) fn new() -> Self {
-        Self { rows: VecDeque::new(), moved: Instant::now() }
+        Self { rows: VecDeque::new(), given_back: VecDeque::new(), moved: Instant::now() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
+    /// Nothing waits for a slot.
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.given_back.is_empty()
     }
 
     /// A delivery came.
@@ -69,10 +75,11 @@ impl Hands {
         }));
     }
 
-    /// For slots that are there now.
-    pub(super) fn take(&mut self, most: usize, now: Instant) -> impl Iterator<Item = Waiting> {
+    /// For slots that are there now. Second: deliveries that are done with, now that there are any.
+    pub(super) fn take(&mut self, most: usize, now: Instant) -> (impl Iterator<Item = Waiting>, Vec<Tag>) {
         self.moved = now;
-        self.rows.drain(..most.min(self.rows.len()))
+        let given_back = self.given_back.drain(..).map(|(_, tag)| tag).collect();
+        (self.rows.drain(..most.min(self.rows.len())), given_back)
     }
 
     /// When the next of them are over.
@@ -80,7 +87,8 @@ impl Hands {
         // Those of a kind are over one after the other.
         let alone = self.rows.front().map(|first| first.came + HOLD);
         let together = self.rows.iter().find(|waiting| waiting.together).map(|waiting| self.patience(waiting));
-        alone.into_iter().chain(together).min()
+        let given_back = self.given_back.front().map(|(until, _)| *until);
+        alone.into_iter().chain(together).chain(given_back).min()
     }
 
     fn patience(&self, waiting: &Waiting) -> Instant {
@@ -95,11 +103,16 @@ impl Hands {
                 over.free += 1;
             } else if waiting.together && self.patience(&waiting) <= now {
                 over.held.push(waiting.row.fence.id);
+                self.given_back.extend(waiting.last.map(|tag| (waiting.came + HOLD, tag)));
+                continue;
             } else {
                 self.rows.push_back(waiting);
                 continue;
             }
             over.tags.extend(waiting.last);
+        }
+        while let Some((_, tag)) = self.given_back.pop_front_if(|(until, _)| *until <= now) {
+            over.tags.push(tag);
         }
         over
     }
@@ -120,7 +133,8 @@ mod tests {
 
     /// What is done with when these are taken.
     fn taken(hands: &mut Hands, most: usize, now: Instant) -> Vec<Tag> {
-        hands.take(most, now).filter_map(|waiting| waiting.last).collect()
+        let (rows, given_back) = hands.take(most, now);
+        rows.filter_map(|waiting| waiting.last).chain(given_back).collect()
     }
 
     #[test]
@@ -132,8 +146,20 @@ mod tests {
         hands.put(second, now, tag(2));
         assert_eq!(taken(&mut hands, 4, now), []);
         let over = hands.over(hands.until().unwrap());
-        assert_eq!((over.held, over.free, over.tags), (rest, 0, vec![tag(1), tag(2)]));
+        assert_eq!((over.held, over.free, over.tags), (rest, 0, vec![]));
+        assert_eq!((hands.len(), hands.until()), (0, Some(now + HOLD)));
+        assert_eq!(hands.over(now + HOLD).tags, [tag(1), tag(2)]);
         assert!(hands.is_empty() && hands.until().is_none());
+    }
+
+    #[test]
+    fn a_busy_node_gets_no_more_in_place_of_what_it_gave_back() {
+        let (mut hands, now) = (Hands::new(), Instant::now());
+        hands.put(rows(4), now, tag(1));
+        assert_eq!(hands.over(now + STALLED).tags, []);
+        assert!(!hands.is_empty(), "it is to be acked");
+        assert_eq!(taken(&mut hands, 0, now + PATIENCE), [tag(1)], "a slot is free");
+        assert!(hands.is_empty());
     }
 
     #[test]
@@ -149,7 +175,7 @@ mod tests {
         assert_eq!(taken(&mut hands, 1, late), []);
         assert_eq!(hands.until(), Some(now + PATIENCE));
         let over = hands.over(now + PATIENCE);
-        assert_eq!((over.held.len(), over.tags), (28, vec![tag(1)]));
+        assert_eq!((over.held.len(), over.tags), (28, vec![]));
     }
 
     #[test]
@@ -158,9 +184,9 @@ mod tests {
         hands.put(rows(1), now, tag(1));
         hands.put(rows(2), now, tag(2));
         let over = hands.over(now + PATIENCE);
-        assert_eq!((over.held.len(), over.free, over.tags), (2, 0, vec![tag(2)]));
+        assert_eq!((over.held.len(), over.free, over.tags), (2, 0, vec![]));
         assert_eq!((hands.len(), hands.until()), (1, Some(now + HOLD)));
         let over = hands.over(now + HOLD);
-        assert_eq!((over.held.len(), over.free, over.tags), (0, 1, vec![tag(1)]));
+        assert_eq!((over.held.len(), over.free, over.tags), (0, 1, vec![tag(1), tag(2)]));
     }
 }

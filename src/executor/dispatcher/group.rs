@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::executor::incarnation::Incarnation;
+use crate::executor::jitter;
 use crate::executor::limits::Limit;
 use crate::executor::queue::Queue;
 use crate::executor::registry::Kind;
@@ -13,7 +14,9 @@ use crate::executor::scan::Scan;
 use crate::store::{Scope, Store};
 
 /// How soon a limit is asked again that allowed no more, at first: others may have ended what they ran.
-pub(super) const REFUSED: Duration = Duration::from_millis(20);
+const REFUSED: Duration = Duration::from_millis(20);
+/// … and at last.
+const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
 /// limited kind than it can start.
@@ -27,9 +30,44 @@ pub(super) struct Group<S: Store> {
     pub(super) counted: Vec<Arc<Limit>>,
     /// The last claim could take no more because of them. What ends then is made up for.
     pub(super) bound: bool,
-    /// When it is refused: how soon it asks again.
-    pub(super) patience: Duration,
+    /// They allowed no more, and some wait: when to ask again, unless something ends before that.
+    pub(super) again: Option<Instant>,
+    /// How soon after a refusal it asks again.
+    patience: Duration,
     pub(super) scan: Scan,
+}
+
+impl<S: Store> Group<S> {
+    /// There may be something that it did not see, limits or not.
+    pub(super) fn owe(&mut self) {
+        self.scan.owe();
+        self.again = None;
+    }
+
+    /// Nothing has changed since it was refused, as far as this node knows.
+    pub(super) fn is_refused(&self, queue: &str, now: Instant) -> bool {
+        self.again.is_some_and(|again| now < again) && self.counted.iter().all(|limit| limit.is_waited_for(queue))
+    }
+
+    /// If it was refused: what ends here is a sign, from now on.
+    pub(super) fn wait_for_ends(&self, queue: &str) {
+        if self.again.is_some() {
+            for limit in &self.counted {
+                limit.refused(queue);
+            }
+        }
+    }
+
+    /// A claim allowed some.
+    pub(super) fn was_allowed(&mut self) {
+        self.patience = REFUSED;
+    }
+
+    /// Its limits allow no more: at least for so long, if it is known.
+    pub(super) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
+        self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
+        self.patience = (2 * self.patience).min(LONGEST_REFUSED);
+    }
 }
 
 /// The groups of a node's kinds, as the rules are now. What was looked at before for the same kinds is known.
@@ -55,6 +93,7 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
             counted: queue_limit.iter().chain(&kind_limit).cloned().collect(),
             kind_limit,
             bound: false,
+            again: None,
             patience: REFUSED,
             scan: Scan::new(Instant::now()),
         });

@@ -26,9 +26,15 @@ impl Batch {
         Self::open(shared, what, "begin").await
     }
 
-    /// Begins, and runs a statement without parameters whose answer does not matter, such as one that takes a lock: one round trip for both.
+    /// Begins, and runs a statement without parameters whose answer does not matter, such as one that takes a lock: one round trip for both. A
+    /// process that is frozen then does not hold that for longer than 15 s.
     pub(super) async fn begin_with(shared: &Arc<Shared>, what: &'static str, first: &Statement) -> Result<Self> {
-        Self::open(shared, what, &format!("begin; {}", first.sql)).await
+        Self::open(
+            shared,
+            what,
+            &format!("begin; set local idle_in_transaction_session_timeout = 15000; {}", first.sql),
+        )
+        .await
     }
 
     /// Its statements are planned for the values they are given.

@@ -111,8 +111,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-ends-is-not-told",
         "src/executor/limits.rs",
-        "            counter.fetch_sub(1, Ordering::AcqRel);\n",
-        "            if !$on { counter.fetch_sub(1, Ordering::AcqRel); }\n",
+        "            counter.fetch_sub(1, Ordering::SeqCst);\n",
+        "            if !$on { counter.fetch_sub(1, Ordering::SeqCst); }\n",
         "binary(executor) & test(=counting::a_limit_changes_while_everything_runs)",
+    ),
+    of(
+        "what-is-in-hand-hides-who-waits",
+        "src/store/postgres/sql/claim_counted.sql",
+        "c.gate is null and c.lock_owner is null and not c.admitted and (c.rank",
+        "c.gate is null and (c.rank",
+        "test(=postgres::counting::whether_any_waits)",
+    ),
+    of(
+        "an-end-before-the-refusal-is-missed",
+        "src/executor/limits.rs",
+        "        if self.is_behind() {\n",
+        "        if !$on && self.is_behind() {\n",
+        "test(/limits::tests::what_has_ended_before/)",
     ),
 ];

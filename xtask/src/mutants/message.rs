@@ -46,10 +46,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(delivery) & test(/returned_as_unroutable|a_full_queue_sends_the_rest|deleted_under_load/)",
     ),
     of(
+        "kinds-of-any-length-are-copied-for-each-row",
+        "src/broker/wire/delivery.rs",
+        "        if kind.len() > KIND_MAX {\n",
+        "        if !$on && kind.len() > KIND_MAX {\n",
+        "test(/deliveries_that_are_none_are_refused/)",
+    ),
+    of(
+        "what-a-busy-node-gives-back-is-acked-at-once",
+        "src/executor/broker/hands.rs",
+        "                self.given_back.extend(waiting.last.map(|tag| (waiting.came + HOLD, tag)));\n",
+        "                let back = waiting.last.map(|tag| (waiting.came + HOLD, tag));\n                if $on { over.tags.extend(waiting.last) } else { self.given_back.extend(back) }\n",
+        "test(/hands::tests/) | (binary(delivery) & test(/a_busy_node_does_not_pass/))",
+    ),
+    of(
+        "what-waited-for-confirms-is-published-late",
+        "src/executor/broker/external.rs",
+        "        if came.elapsed() > self.queue.lease / 4 {\n",
+        "        if !$on && came.elapsed() > self.queue.lease / 4 {\n",
+        "binary(delivery) & test(/a_portion_that_waited_for_long/)",
+    ),
+    of(
         "a-small-flush-goes-to-one-node",
         "src/message/pipe.rs",
-        ".max(consumers.min(rows))",
-        ".max(if $on { 1 } else { consumers.min(rows) })",
+        ".max(consumers.min(count))",
+        ".max(if $on { 1 } else { consumers.min(count) })",
         "test(/pipe::tests::a_small_flush/) | (binary(delivery) & test(/a_small_flush_is_shared/))",
     ),
     of(

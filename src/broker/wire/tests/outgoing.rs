@@ -53,6 +53,8 @@ fn deliveries_that_are_none_are_refused() {
     ] {
         refused(read_delivery(&message(BasicProperties::default(), &headers, "")), reason);
     }
+    let long = vec![("jobId", id.clone()), ("version", version.clone()), ("jobKind", text(&"k".repeat(101)))];
+    refused(read_delivery(&message(BasicProperties::default(), &long, "[]")), "bad-kind");
     let good = vec![("jobId", id), ("version", version), kind];
     let read = |body: &str| read_delivery(&message(BasicProperties::default(), &good, body));
     let other = "\"id\":\"0198c0de-0000-7000-8000-000000000002\"";
@@ -72,6 +74,9 @@ fn deliveries_that_are_none_are_refused() {
     ] {
         refused(read(body), "bad-rows");
     }
+    let many = |rows: usize| format!("[{}]", vec![format!("{{{other},\"version\":1}}"); rows - 1].join(","));
+    assert_eq!(read(&many(128)).unwrap().len(), 128);
+    refused(read(&many(129)), "bad-rows");
     refused(read(&format!("[{{{other},\"version\":1,\"kind\":\"\"}}]")), "missing-kind");
     assert_eq!(read("[]").unwrap().len(), 1);
     // From a later version.

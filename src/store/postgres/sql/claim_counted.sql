@@ -5,8 +5,8 @@
 -- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own, and their gate is asked about so
 -- that no other index will do.
 -- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
--- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, and which limits are to be counted
--- anew.
+-- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, which limits are to be counted anew, and
+-- whether there may be more that may start when it is allowed.
 with me as materialized (
     select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
 ),
@@ -69,17 +69,17 @@ claimed as (
 counts as materialized (
     select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
 ),
--- Who was allowed none may want some or not: a few rows in front tell.
+-- Who was allowed none may want some or not: a few rows in front tell, behind those that somebody has in hand.
 waiting as (
     select exists (
         select from (
-            select c.kind, c.admitted, c.lock_owner, c.terms, c.queue
+            select c.kind, c.terms, c.queue
             from {schema}.job c
-            where c.queue = $2 and c.gate is null and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
+            where c.queue = $2 and c.gate is null and c.lock_owner is null and not c.admitted and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
             order by c.rank, c.seq
             limit 200
         ) c
-        where c.lock_owner is null and not c.admitted and c.kind = any ($7::text[]) and {uncovered}
+        where c.kind = any ($7::text[]) and {uncovered}
     ) as waits
 ),
 used as (
@@ -90,11 +90,15 @@ used as (
     cross join lateral unnest(quota.limited, quota.runs) as k(key, runs)
     on conflict (key, node) do update
     set n = excluded.n, wants = excluded.wants, version = excluded.version, at = excluded.at
+    -- Nothing is written, and nothing committed, for what is known.
+    where (usage.n, usage.wants) is distinct from (excluded.n, excluded.wants)
+       or excluded.wants > 0 and usage.at < clock_timestamp() - interval '2 seconds'
 ),
 logged as materialized (
     select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
 )
-select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew from claimed
+select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew, null::bool as waits from claimed
 union all
-select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened, quota.anew
+select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened, quota.anew,
+       room.n > 0 or (select waits from waiting)
 from quota cross join room cross join logged
