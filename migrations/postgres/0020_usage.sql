@@ -79,7 +79,7 @@ begin
     begin
         perform {schema}.lock_limits(allowance.locks);
     exception when lock_not_available then
-        return query select 0::bigint, null::bigint, false, under, counts, timed, times, news, true;
+        return query select 0::bigint, null::bigint, false, under, counts, timed, times, null::integer[], true;
         return;
     end;
     if exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {schema}.is_simple(r.scope, r.name, r.shares)) then
@@ -108,7 +108,7 @@ begin
             where u.key = asked.key;
             if used.late then
                 -- Nobody waits for this claim any more, and what it was told of its node was true once.
-                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], '{}'::integer[], true;
+                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], null::integer[], true;
                 return;
             end if;
             if not used.known then

@@ -113,23 +113,66 @@ pub struct Counted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the words of each stand below")]
 pub enum Action {
-    Send { job: u8 },
-    Ask { process: u8 },
-    Run { process: u8, ask: u8 },
-    Answer { process: u8, ask: u8 },
-    GiveUp { process: u8, ask: u8 },
-    RunLate { process: u8 },
-    Succeed { process: u8, hand: u8 },
-    Commit { process: u8, hand: u8 },
-    Decide { job: u8, done: bool },
-    Cancel { job: u8 },
-    Told { process: u8, hand: u8 },
-    Look { process: u8 },
-    Crash { process: u8 },
-    Register { process: u8 },
-    Declare { node: u8 },
-    Release { job: u8 },
-    Free { node: u8 },
+    Send {
+        job: u8,
+    },
+    Ask {
+        process: u8,
+    },
+    Run {
+        process: u8,
+        ask: u8,
+    },
+    Answer {
+        process: u8,
+        ask: u8,
+    },
+    GiveUp {
+        process: u8,
+        ask: u8,
+    },
+    /// Its look may be at another queue than what waits, or at another part of it.
+    RunLate {
+        process: u8,
+        finds: bool,
+    },
+    Succeed {
+        process: u8,
+        hand: u8,
+    },
+    Commit {
+        process: u8,
+        hand: u8,
+    },
+    Decide {
+        job: u8,
+        done: bool,
+    },
+    Cancel {
+        job: u8,
+    },
+    Told {
+        process: u8,
+        hand: u8,
+    },
+    Look {
+        process: u8,
+    },
+    Crash {
+        process: u8,
+    },
+    Register {
+        process: u8,
+    },
+    Declare {
+        node: u8,
+    },
+    Release {
+        job: u8,
+    },
+    Free {
+        node: u8,
+    },
 }
 
 impl fmt::Display for Action {
@@ -141,7 +184,12 @@ impl fmt::Display for Action {
             Self::Run { process, ask } => write!(f, "claim {} of {} counts, and takes", ask + 1, p(process)),
             Self::Answer { process, ask } => write!(f, "{} hears the answer to claim {}", p(process), ask + 1),
             Self::GiveUp { process, ask } => write!(f, "{} gives claim {} up", p(process), ask + 1),
-            Self::RunLate { process } => write!(f, "the claim that {} gave up counts, and takes", p(process)),
+            Self::RunLate { process, finds: true } => {
+                write!(f, "the claim that {} gave up counts, and takes", p(process))
+            }
+            Self::RunLate { process, finds: false } => {
+                write!(f, "the claim that {} gave up counts, and finds nothing", p(process))
+            }
             Self::Succeed { process, hand } => write!(f, "{}'s handler {} ends", p(process), hand + 1),
             Self::Commit { process, hand } => write!(f, "{}'s handler {} sends its commit", p(process), hand + 1),
             Self::Decide { job, done: true } => write!(f, "the commit of {}'s handler stands", j(job)),
@@ -222,7 +270,8 @@ impl Subject for Counted {
             }
             all.extend([
                 Action::Ask { process },
-                Action::RunLate { process },
+                Action::RunLate { process, finds: true },
+                Action::RunLate { process, finds: false },
                 Action::Look { process },
                 Action::Crash { process },
                 Action::Register { process },

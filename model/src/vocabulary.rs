@@ -71,6 +71,8 @@ pub struct Rules {
     pub unnamed_leases_stay: bool,
     /// A claim that counts takes nothing when a newer one of its node has counted. Otherwise it believes what it was told when it was sent.
     pub late_claims_are_told: bool,
+    /// A claim that takes something writes what its node runs, with its number, even if that is what was written before.
+    pub each_start_is_written: bool,
     /// Claims of one node under one limit take turns. Otherwise one says what the node runs without what another is about to take.
     pub counted_claims_take_turns: bool,
     /// What a dead node ran counts until its last row is released. Otherwise until the declaration of its death.
@@ -126,6 +128,7 @@ impl Rules {
         commits_make_leases: true,
         unnamed_leases_stay: true,
         late_claims_are_told: true,
+        each_start_is_written: true,
         counted_claims_take_turns: true,
         usage_outlives_rows: true,
         usage_of_the_dead_is_freed: true,

@@ -133,10 +133,9 @@ impl<S: Store> Dispatcher<S> {
     async fn look(&mut self, index: usize) -> crate::Result<bool> {
         let counted = self.groups[index].counted.clone();
         let group = &mut self.groups[index];
-        if group.is_refused(&self.queue.name, Instant::now()) {
+        if group.is_refused(Instant::now()) {
             return Ok(false);
         }
-        group.again = None;
         if group.scan.is_flooded() {
             if group.bound {
                 gather_under(&counted).await;
@@ -169,6 +168,7 @@ impl<S: Store> Dispatcher<S> {
         for limit in &counted {
             turns.push(limit.claiming.lock().await);
         }
+        group.asks();
         let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
         let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
         let limit = slots.num_permits();
@@ -207,6 +207,7 @@ impl<S: Store> Dispatcher<S> {
         drop(claiming);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
+        let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
         let anew = claimed.allowed.as_ref().map(|allowed| allowed.anew.clone()).unwrap_or_default();
         let (more, jobs) = match claimed.allowed {
             None => (group.scan.found(&look, &claimed, limit, now), claimed.jobs),
@@ -216,7 +217,7 @@ impl<S: Store> Dispatcher<S> {
             }
         };
         let took = jobs.iter().filter(|job| !job.admitted).count();
-        for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
+        for (place, (limit, said)) in counted.iter().zip(&said).enumerate().filter(|_| written) {
             limit.told(if anew.contains(&place) { 0 } else { *said }, took);
         }
         for job in jobs {
@@ -226,7 +227,7 @@ impl<S: Store> Dispatcher<S> {
             let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
-        self.groups[index].wait_for_ends(&self.queue.name);
+        let more = self.groups[index].wait_for_ends(&self.queue.name) || more;
         // The next claim must not have to wait for what these hold.
         let group = &self.groups[index];
         if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
@@ -256,7 +257,8 @@ impl<S: Store> Dispatcher<S> {
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
             group.scan.saw_nothing(look);
-            false
+            // Those that were admitted may have filled it.
+            !jobs.is_empty() && jobs.len() >= limit
         } else {
             group.was_allowed();
             group.scan.found(look, &fresh, allowed.jobs, now)

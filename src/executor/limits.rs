@@ -41,6 +41,10 @@ pub(super) struct Limit {
     running: Mutex<Arc<AtomicUsize>>,
     /// How many the database counts: so many ran when it was last told, or fewer.
     told: AtomicUsize,
+    /// It may count more: the answer to a claim got lost.
+    unsure: AtomicBool,
+    /// How many have ended.
+    ends: AtomicU64,
     /// Held while a claim under it is under way. So no other one says less than that one is going to take.
     pub(super) claiming: tokio::sync::Mutex<()>,
     /// Those whose jobs it covers, and whether their dispatchers wait for something to end.
@@ -63,27 +67,21 @@ impl Limit {
         self.told(0, 0);
     }
 
-    /// A dispatcher found no more room for jobs of this queue that wait: it is told of what ends, in others too.
+    /// A dispatcher found no more room for jobs of this queue that wait: it is told of what ends, in others too. To look at
+    /// [`ends`](Self::ends) after it: what ended before has told nobody.
     pub(super) fn refused(&self, queue: &str) {
-        for (_, waits) in self.of(queue) {
+        for (_, waits) in self.queues.iter().filter(|(known, _)| known.name == queue) {
             waits.store(true, Ordering::SeqCst);
         }
-        if self.is_behind() {
-            // It ended since the claim, and told nobody.
-            self.ended();
-        }
     }
 
-    /// Nothing has ended since that.
-    pub(super) fn is_waited_for(&self, queue: &str) -> bool {
-        self.of(queue).all(|(_, waits)| waits.load(Ordering::SeqCst))
-    }
-
-    fn of<'a>(&'a self, queue: &'a str) -> impl Iterator<Item = &'a (Arc<Queue>, AtomicBool)> {
-        self.queues.iter().filter(move |(known, _)| known.name == queue)
+    /// How many jobs have ended under it.
+    pub(super) fn ends(&self) -> u64 {
+        self.ends.load(Ordering::SeqCst)
     }
 
     fn ended(&self) {
+        self.ends.fetch_add(1, Ordering::SeqCst);
         for (queue, waits) in &self.queues {
             if waits.swap(false, Ordering::SeqCst) {
                 queue.wake();
@@ -97,15 +95,21 @@ impl Limit {
         self.told.store(said + took, Ordering::SeqCst);
     }
 
-    /// A claim may have written more than there are, and its answer got lost.
+    /// A claim may have written more than there are, and its answer got lost. It may still run.
     pub(super) fn unsure(&self) {
-        self.told.store(usize::MAX, Ordering::SeqCst);
+        self.unsure.store(true, Ordering::SeqCst);
         self.some_ended.notify_one();
+    }
+
+    /// A claim of nothing has written this, and every claim before it is late.
+    pub(super) fn sure(&self, said: usize) {
+        self.unsure.store(false, Ordering::SeqCst);
+        self.told(said, 0);
     }
 
     /// The database counts more than there are.
     pub(super) fn is_behind(&self) -> bool {
-        self.told.load(Ordering::SeqCst) > self.running()
+        self.unsure.load(Ordering::SeqCst) || self.told.load(Ordering::SeqCst) > self.running()
     }
 
     /// One of the queues whose jobs it covers.
@@ -163,6 +167,8 @@ impl Limits {
                 queues: queues.map(|(_, queue)| (queue.clone(), AtomicBool::new(false))).collect(),
                 some_ended: self.ended.clone(),
                 told: AtomicUsize::new(0),
+                unsure: AtomicBool::new(false),
+                ends: AtomicU64::new(0),
             })
         });
         Some(limit.clone())
@@ -226,22 +232,9 @@ mod tests {
         let running = [(); 2].map(|()| Running::new(std::slice::from_ref(&limit)));
         limit.told(0, 2);
         limit.refused("a");
-        assert!(limit.is_waited_for("a") && !limit.is_waited_for("b"));
         drop(running);
-        assert!(!limit.is_waited_for("a"));
+        assert_eq!(limit.ends(), 2);
         assert_eq!((queues["a"].heard(), queues["b"].heard()), (1, 0), "once for both");
-    }
-
-    /// Between its claim and the refusal.
-    #[test]
-    fn what_has_ended_before_anybody_waits_is_not_missed() {
-        let queues = queues();
-        let limit = limit(&queues);
-        limit.told(0, 1);
-        drop(Running::new(std::slice::from_ref(&limit)));
-        assert_eq!(queues["a"].heard(), 0);
-        limit.refused("a");
-        assert_eq!(queues["a"].heard(), 1);
     }
 
     #[test]
@@ -251,7 +244,10 @@ mod tests {
         assert!(!limit.is_behind());
         limit.unsure();
         assert!(limit.is_behind());
+        // The lost one may still run after this.
         limit.told(0, 0);
+        assert!(limit.is_behind());
+        limit.sure(0);
         assert!(!limit.is_behind());
     }
 }

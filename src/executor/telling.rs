@@ -33,28 +33,33 @@ pub(super) async fn tell<S: Store>(node: Weak<Incarnation<S>>, limits: Arc<Limit
         let Some(node) = node.upgrade() else { return };
         again = None;
         for limit in limits.behind() {
-            if let Err(error) = tell_of(&node, &limit).await {
-                tracing::debug!(%error, limit = limit.name, "others were not told of jobs that ended; trying again");
-                again = Some(UNTOLD_AGAIN);
+            match tell_of(&node, &limit).await {
+                Ok(true) => continue,
+                Ok(false) => tracing::debug!(limit = limit.name, "a limit is held by somebody for too long"),
+                Err(error) => tracing::debug!(%error, limit = limit.name, "a claim of nothing failed"),
             }
+            // What has ended is told later.
+            again = Some(UNTOLD_AGAIN);
         }
     }
 }
 
-/// By a claim of nothing.
-async fn tell_of<S: Store>(node: &Incarnation<S>, limit: &Limit) -> Result<()> {
+/// By a claim of nothing. `false`: it could not count.
+async fn tell_of<S: Store>(node: &Incarnation<S>, limit: &Limit) -> Result<bool> {
     let _turn = limit.claiming.lock().await;
-    let Some(queue) = limit.queue().filter(|_| limit.is_behind()) else { return Ok(()) };
+    let Some(queue) = limit.queue().filter(|_| limit.is_behind()) else { return Ok(true) };
     let said = [limit.counted()];
     let request = ClaimRequest::new(node.id, node.next_claim(), &queue.name, 0).kinds(&[]).counted(&said);
     let allowed = node.store.claim(&request).await?.allowed.unwrap_or_default();
     if allowed.opened {
         node.in_flight.gate.notify_one();
     }
-    if allowed.anew.is_empty() {
-        limit.told(said[0].running, 0);
-    } else {
+    if !allowed.written {
+        return Ok(false);
+    }
+    if !allowed.anew.is_empty() {
         limit.count_anew();
     }
-    Ok(())
+    limit.sure(if allowed.anew.is_empty() { said[0].running } else { 0 });
+    Ok(true)
 }

@@ -114,6 +114,8 @@ pub struct Allowed {
     pub wait: Option<Duration>,
     /// A gate was opened for others that wait for the same: a round of admission is due.
     pub opened: bool,
+    /// What the claim said was written down. Not if somebody held one of the limits for too long, or a later claim of the node had counted.
+    pub written: bool,
     /// Which of the limits, by their place, are to be counted anew, with what this claim took: they were set after what ran before, and that
     /// holds places of its own.
     pub anew: Vec<usize>,

@@ -74,7 +74,10 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     of_kind(&store, 5).await;
     let sent = store.send_all(jobs(10)).await;
     let first = claim(&store, one, 3, &[limit(Scope::Kind, 0)]).await;
-    assert_eq!(first.allowed, Some(Allowed { jobs: 3, anew: vec![0], waits: true, ..Allowed::default() }));
+    assert_eq!(
+        first.allowed,
+        Some(Allowed { jobs: 3, anew: vec![0], waits: true, written: true, ..Allowed::default() })
+    );
     assert_eq!(ids(&first.jobs), sent[..3]);
     assert!(first.jobs.iter().all(|job| !job.admitted && job.attempt == 1));
     let second = claim(&store, other, 8, &[limit(Scope::Kind, 0)]).await;
@@ -162,6 +165,34 @@ pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLE
     assert_eq!((empty.jobs.len(), empty.allowed.map(|allowed| allowed.jobs)), (0, Some(0)));
     assert_eq!(taken(&store, node, 8, 2).await, 0, "and nothing that was counted is forgotten");
     assert_eq!(taken(&store, node, 8, 1).await, 1);
+    // As many as before run after the next one, and they are others.
+    let late = claim_number();
+    assert_eq!(taken(&store, node, 8, 1).await, 1);
+    let empty = claim_as(&store, node, late, 8, &[limit(Scope::Kind, 1)]).await;
+    assert_eq!(empty.jobs.len(), 0);
+    assert!(!empty.allowed.unwrap().written);
+    assert_eq!(taken(&store, store.node().await, 8, 0).await, 0);
+}
+
+/// As a process that is frozen within a round. Whoever counts takes nothing, says so, and does not wait for it.
+pub(crate) async fn somebody_holds_a_limit<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 3).await;
+    store.send_all(jobs(3)).await;
+    assert_eq!(taken(&store, node, 1, 0).await, 1);
+    let mut client = db.client().await;
+    // All keys have one lock.
+    let one = "create or replace function lock_limits(locks bigint[]) returns void language sql set search_path = pg_catalog, pg_temp
+               as $$ select pg_advisory_xact_lock(hashtext(current_database()), 7) $$";
+    client.batch_execute(one).await.unwrap();
+    let holder = client.transaction().await.unwrap();
+    holder.batch_execute("select pg_advisory_xact_lock(hashtext(current_database()), 7)").await.unwrap();
+    let refused = claim(&store, node, 8, &[limit(Scope::Kind, 1)]).await;
+    assert_eq!(refused.jobs.len(), 0);
+    assert_eq!(refused.allowed, Some(Allowed { waits: true, ..Allowed::default() }));
+    holder.rollback().await.unwrap();
+    assert_eq!(taken(&store, node, 8, 1).await, 2);
 }
 
 /// After the last number comes the first, and it is newer.
@@ -206,7 +237,7 @@ pub(crate) async fn other_rules_count_what_runs<const POOLED: bool>(db: &Pg<POOL
     let third = claim(&store, node, 8, &queue(2)).await;
     assert_eq!(
         third.allowed,
-        Some(Allowed { jobs: 1, waits: true, ..Allowed::default() }),
+        Some(Allowed { jobs: 1, waits: true, written: true, ..Allowed::default() }),
         "two run, and nothing is counted anew"
     );
     // With shares, rounds count.
@@ -283,7 +314,7 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
     assert_eq!(
         second.allowed,
-        Some(Allowed { jobs: 2, opened: true, waits: true, ..Allowed::default() }),
+        Some(Allowed { jobs: 2, opened: true, waits: true, written: true, ..Allowed::default() }),
         "half of what is free"
     );
     assert_eq!(round(&store).await, 2);
@@ -320,7 +351,11 @@ pub(crate) async fn rules_that_come_and_go<const POOLED: bool>(db: &Pg<POOLED>) 
     rule(&store, Rule::new(Scope::Kind, "kind")).await;
     of_kind(&store, 8).await;
     let anew = claim(&store, node, 8, &[limit(Scope::Kind, 4)]).await;
-    assert_eq!(anew.allowed, Some(Allowed { jobs: 2, anew: vec![0], waits: true, ..Allowed::default() }), "six run");
+    assert_eq!(
+        anew.allowed,
+        Some(Allowed { jobs: 2, anew: vec![0], waits: true, written: true, ..Allowed::default() }),
+        "six run"
+    );
     assert_eq!(taken(&store, node, 8, 2).await, 0);
     assert_eq!(taken(&store, node, 8, 1).await, 1);
     // Shares are weighed by rounds: a claim takes what those admitted.

@@ -625,6 +625,7 @@ conformance! {
             not_under_the_rule_of_all_kinds
             two_limits_at_once
             a_late_claim_takes_nothing
+            somebody_holds_a_limit
             numbers_that_go_round
             what_ran_before_is_found_after_a_claim_that_counted
             a_claim_for_nothing_tells

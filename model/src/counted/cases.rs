@@ -52,5 +52,11 @@ pub fn cases(size: Size) -> Vec<Case> {
         "a node tells nobody of what has ended unless it finds more to do",
         Promise::EverythingComesRight,
     );
+    let unwritten = Rules { each_start_is_written: false, ..built };
+    cases.push(Case::new(
+        Counted { rules: unwritten, only: Some(Promise::LimitsHold), ..counted([3, 1, 4], [0, 1]) },
+        "a claim writes nothing when its node runs as many as before, though they are others",
+        Refuted(Promise::LimitsHold),
+    ));
     cases
 }

@@ -30,7 +30,7 @@ impl Counted {
             Action::Run { process, ask } => {
                 let at = state.processes[slot(process)];
                 let asked = at.asks[slot(ask)].filter(|ask| ask.took.is_none())?;
-                let took = self.count(&mut next, at.node, asked);
+                let took = self.count(&mut next, at.node, asked, true);
                 next.processes[slot(process)].asks[slot(ask)] = Some(Ask { took: Some(took), ..asked });
             }
             Action::Answer { process, ask } => {
@@ -52,10 +52,10 @@ impl Counted {
                 }
                 next.faults.lost += 1;
             }
-            Action::RunLate { process } => {
+            Action::RunLate { process, finds } => {
                 let (node, asked) = next.processes[slot(process)].late.take()?;
                 next.was_late |= state.usage[slot(node)].is_some_and(|(_, version)| version > asked.claim);
-                self.count(&mut next, node, asked);
+                self.count(&mut next, node, asked, finds);
             }
             Action::Succeed { process, hand } => {
                 let at = &mut next.processes[slot(process)];
@@ -163,7 +163,7 @@ impl Counted {
     }
 
     /// Counts, takes what may start, and writes how many run then. What it took, one bit each.
-    fn count(&self, next: &mut State, node: u8, asked: Ask) -> u8 {
+    fn count(&self, next: &mut State, node: u8, asked: Ask, finds: bool) -> u8 {
         let usage = next.usage[slot(node)];
         let is_late = usage.is_some_and(|(_, version)| version > asked.claim);
         if next.is_dead(node) || is_late && self.rules.late_claims_are_told {
@@ -179,13 +179,17 @@ impl Counted {
         let mut took = 0;
         let mut taken = 0;
         for (job, row) in (0..).zip(&mut next.rows) {
-            if taken < free && *row == Some(Row::Waiting) {
+            if finds && taken < free && *row == Some(Row::Waiting) {
                 *row = Some(Row::Owned { node, claim: asked.claim, committing: false });
                 took |= 1 << job;
                 taken += 1;
             }
         }
-        next.usage[slot(node)] = Some((asked.mine + taken, asked.claim));
+        // Nothing is written, its number neither, by a claim that takes nothing and finds what it says.
+        let known = usage.is_some_and(|(n, _)| n == asked.mine + taken);
+        if !known || taken > 0 && self.rules.each_start_is_written {
+            next.usage[slot(node)] = Some((asked.mine + taken, asked.claim));
+        }
         took
     }
 
@@ -212,7 +216,7 @@ impl Counted {
         };
         let under_way =
             each().flat_map(|(process, ask)| [Action::Run { process, ask }, Action::Answer { process, ask }]);
-        let late = processes().map(|process| Action::RunLate { process });
+        let late = processes().map(|process| Action::RunLate { process, finds: true });
         let registers = processes().map(|process| Action::Register { process });
         let deaths = (1..=state.newest).map(|node| Action::Declare { node });
         let decided = jobs().map(|job| Action::Decide { job, done: true });

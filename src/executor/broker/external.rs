@@ -101,7 +101,9 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
             }
         }
         let publishing = handed.as_ref().map_or(0, |handed: &Handed| handed.rows.len());
-        let looks = handed.is_none() || pauses.none() && !stop.is_cancelled();
+        // Those that are to be taken back come first.
+        let aged = handed.as_ref().is_some_and(|handed| feed.is_aged(handed));
+        let looks = handed.is_none() || pauses.none() && !aged && !stop.is_cancelled();
         let (sent, found) = tokio::join!(async { Some(feed.publish(&mut singly, handed.take()?).await) }, async {
             if looks { Some(feed.hand_out(&mut portion, publishing).await) } else { None }
         },);
@@ -249,13 +251,18 @@ impl<S: Store> Feed<S> {
         Ok(Found::Handed(Handed { rows, messages, more, came: Instant::now() }))
     }
 
+    /// Those before them were long on their way. Workers would get them with little of their lease left, and it would cost an attempt.
+    fn is_aged(&self, handed: &Handed) -> bool {
+        handed.came.elapsed() > self.queue.lease / 4
+    }
+
     /// Publishes them, and takes back what did not get to the broker.
-    async fn publish(&self, singly: &mut Singly, Handed { rows, messages, came, .. }: Handed) -> Result<Sent> {
-        if came.elapsed() > self.queue.lease / 4 {
-            // The portion before was long on its way. These would come to workers with little of their lease left, and cost an attempt.
-            let back: Vec<Fence> = rows.iter().map(|row| row.fence).collect();
+    async fn publish(&self, singly: &mut Singly, handed: Handed) -> Result<Sent> {
+        if self.is_aged(&handed) {
+            let back: Vec<Fence> = handed.rows.iter().map(|row| row.fence).collect();
             return self.take_back(&back).await.map(|()| Sent::Back);
         }
+        let Handed { rows, messages, .. } = handed;
         let fates = tokio::select! {
             fates = singly.publish(&self.broker, messages) => fates,
             // As if no confirm had come.

@@ -75,10 +75,10 @@ impl Hands {
         }));
     }
 
-    /// For slots that are there now. Second: deliveries that are done with, now that there are any.
+    /// For slots that are there now. Second: deliveries that are done with, one for each of them.
     pub(super) fn take(&mut self, most: usize, now: Instant) -> (impl Iterator<Item = Waiting>, Vec<Tag>) {
         self.moved = now;
-        let given_back = self.given_back.drain(..).map(|(_, tag)| tag).collect();
+        let given_back = self.given_back.drain(..most.min(self.given_back.len())).map(|(_, tag)| tag).collect();
         (self.rows.drain(..most.min(self.rows.len())), given_back)
     }
 
@@ -156,10 +156,12 @@ mod tests {
     fn a_busy_node_gets_no_more_in_place_of_what_it_gave_back() {
         let (mut hands, now) = (Hands::new(), Instant::now());
         hands.put(rows(4), now, tag(1));
+        hands.put(rows(4), now, tag(2));
         assert_eq!(hands.over(now + STALLED).tags, []);
         assert!(!hands.is_empty(), "it is to be acked");
-        assert_eq!(taken(&mut hands, 0, now + PATIENCE), [tag(1)], "a slot is free");
-        assert!(hands.is_empty());
+        assert_eq!(hands.over(now + STALLED).tags, []);
+        assert_eq!(taken(&mut hands, 1, now + PATIENCE), [tag(1)], "a slot is free");
+        assert!(!hands.is_empty(), "one slot");
     }
 
     #[test]

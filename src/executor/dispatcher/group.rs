@@ -32,6 +32,8 @@ pub(super) struct Group<S: Store> {
     pub(super) bound: bool,
     /// They allowed no more, and some wait: when to ask again, unless something ends before that.
     pub(super) again: Option<Instant>,
+    /// How many jobs had ended under each of them before the last claim.
+    ends: Vec<u64>,
     /// How soon after a refusal it asks again.
     patience: Duration,
     pub(super) scan: Scan,
@@ -45,17 +47,30 @@ impl<S: Store> Group<S> {
     }
 
     /// Nothing has changed since it was refused, as far as this node knows.
-    pub(super) fn is_refused(&self, queue: &str, now: Instant) -> bool {
-        self.again.is_some_and(|again| now < again) && self.counted.iter().all(|limit| limit.is_waited_for(queue))
+    pub(super) fn is_refused(&self, now: Instant) -> bool {
+        self.again.is_some_and(|again| now < again) && !self.have_ended()
     }
 
-    /// If it was refused: what ends here is a sign, from now on.
-    pub(super) fn wait_for_ends(&self, queue: &str) {
-        if self.again.is_some() {
-            for limit in &self.counted {
-                limit.refused(queue);
-            }
+    /// It is going to count.
+    pub(super) fn asks(&mut self) {
+        self.again = None;
+        self.ends = self.counted.iter().map(|limit| limit.ends()).collect();
+    }
+
+    /// Jobs under its limits, since it began to count.
+    fn have_ended(&self) -> bool {
+        self.counted.iter().zip(&self.ends).any(|(limit, before)| limit.ends() != *before)
+    }
+
+    /// If it was refused: what ends here is a sign, from now on. Whether something has ended before that.
+    pub(super) fn wait_for_ends(&self, queue: &str) -> bool {
+        if self.again.is_none() {
+            return false;
         }
+        for limit in &self.counted {
+            limit.refused(queue);
+        }
+        self.have_ended()
     }
 
     /// A claim allowed some.
@@ -94,6 +109,7 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
             kind_limit,
             bound: false,
             again: None,
+            ends: Vec::new(),
             patience: REFUSED,
             scan: Scan::new(Instant::now()),
         });
@@ -105,4 +121,76 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
         }
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::Postgres;
+    use crate::executor::limits::{Limits, Running};
+
+    /// Under the limit of the queue, and one of these kinds.
+    fn groups(kinds: [Option<&str>; 2]) -> [Group<Postgres>; 2] {
+        let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
+        let limits = Limits::default();
+        let kind = |name: &str| (Scope::Kind, name.to_owned());
+        limits.set([(Scope::Queue, "q".to_owned())].into_iter().chain(kinds.into_iter().flatten().map(kind)).collect());
+        kinds.map(|name| {
+            let kind_limit = name.and_then(|name| limits.of(Scope::Kind, name, &queues));
+            Group {
+                kinds: Vec::new(),
+                limited: None,
+                counted: limits.of(Scope::Queue, "q", &queues).into_iter().chain(kind_limit.clone()).collect(),
+                kind_limit,
+                bound: false,
+                again: None,
+                ends: Vec::new(),
+                patience: REFUSED,
+                scan: Scan::new(Instant::now()),
+            }
+        })
+    }
+
+    /// Asks, and is refused.
+    fn refuse(group: &mut Group<Postgres>) -> bool {
+        group.asks();
+        group.was_refused(None, Instant::now());
+        group.wait_for_ends("q")
+    }
+
+    #[test]
+    fn what_has_ended_before_it_waits_is_not_missed() {
+        let [mut group, _] = groups([None, None]);
+        let running = [(); 2].map(|()| Running::new(&group.counted));
+        group.asks();
+        let [first, second] = running;
+        drop(first);
+        group.was_refused(None, Instant::now());
+        assert!(group.wait_for_ends("q"), "between its claim and its refusal");
+        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
+        drop(second);
+        assert!(!group.is_refused(Instant::now()));
+    }
+
+    /// The first asks for what has ended, and is refused because of its kind.
+    #[test]
+    fn one_that_is_refused_does_not_hide_from_another_what_has_ended() {
+        let [mut first, mut second] = groups([Some("x"), None]);
+        let running = Running::new(&second.counted);
+        assert!(!refuse(&mut first) && !refuse(&mut second));
+        drop(running);
+        assert!(!first.is_refused(Instant::now()));
+        assert!(!refuse(&mut first));
+        assert!(!second.is_refused(Instant::now()));
+    }
+
+    #[test]
+    fn a_look_at_everything_does_not_wait() {
+        let [mut group, _] = groups([None, None]);
+        assert!(!refuse(&mut group) && group.is_refused(Instant::now()));
+        group.owe();
+        assert!(!group.is_refused(Instant::now()));
+    }
 }

@@ -70,15 +70,14 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
     let is_claimed = |row: &Row| matches!(rows::get::<Option<uuid::Uuid>>(row, ID), Ok(Some(_)));
     let (claimed, told): (Vec<Row>, Vec<Row>) = answer.into_iter().partition(is_claimed);
     let told = rows::single(&told)?;
+    let anew = rows::get::<Option<Vec<i32>>>(told, ALLOWED + 3)?;
     let micros = rows::get::<Option<i64>>(told, ALLOWED + 1)?;
     let allowed = Allowed {
         jobs: usize::try_from(rows::get::<i64>(told, ALLOWED)?).unwrap_or(0),
         wait: micros.map(|micros| std::time::Duration::from_micros(micros.max(0).unsigned_abs())),
         opened: rows::get(told, ALLOWED + 2)?,
-        anew: rows::get::<Vec<i32>>(told, ALLOWED + 3)?
-            .into_iter()
-            .filter_map(|place| usize::try_from(place - 1).ok())
-            .collect(),
+        written: anew.is_some(),
+        anew: anew.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
         waits: rows::get(told, ALLOWED + 4)?,
     };
     // An UPDATE returns rows in no promised order.

@@ -252,6 +252,9 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::T_R_SERIALIZATION_FAILURE || *c == SqlState::T_R_DEADLOCK_DETECTED => {
             (ErrorKind::Aborted, "it lost a conflict and was rolled back; run it again")
         }
+        c if *c == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => {
+            (ErrorKind::Aborted, "this process did not go on for too long; run the transaction again")
+        }
         c if *c == SqlState::TOO_MANY_CONNECTIONS => (ErrorKind::Busy, "the server has no connection left"),
         c if *c == SqlState::INVALID_PASSWORD || *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             (ErrorKind::Config, "check user and password in the database URL")

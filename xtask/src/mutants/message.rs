@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-waited-for-confirms-is-published-late",
         "src/executor/broker/external.rs",
-        "        if came.elapsed() > self.queue.lease / 4 {\n",
-        "        if !$on && came.elapsed() > self.queue.lease / 4 {\n",
+        "        handed.came.elapsed() > self.queue.lease / 4\n",
+        "        !$on && handed.came.elapsed() > self.queue.lease / 4\n",
         "binary(delivery) & test(/a_portion_that_waited_for_long/)",
     ),
     of(

@@ -69,18 +69,18 @@ claimed as (
 counts as materialized (
     select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
 ),
--- Who was allowed none may want some or not: a few rows in front tell, behind those that somebody has in hand.
+-- Who was allowed none may want some or not: a few rows in front tell, behind those that somebody has in hand. If all of those are for others, there may
+-- be more behind them.
 waiting as (
-    select exists (
-        select from (
-            select c.kind, c.terms, c.queue
-            from {schema}.job c
-            where c.queue = $2 and c.gate is null and c.lock_owner is null and not c.admitted and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
-            order by c.rank, c.seq
-            limit 200
-        ) c
-        where c.kind = any ($7::text[]) and {uncovered}
-    ) as waits
+    select coalesce(bool_or(c.kind = any ($7::text[]) and {uncovered}), false) or count(*) = 200 as waits
+    from (
+        select c.kind, c.terms, c.queue
+        from {schema}.job c
+        where c.queue = $2 and c.gate is null and c.lock_owner is null and not c.admitted
+          and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
+        order by c.rank, c.seq
+        limit 200
+    ) c
 ),
 used as (
     insert into {schema}.usage (key, node, n, wants, version, first, at)
@@ -90,9 +90,12 @@ used as (
     cross join lateral unnest(quota.limited, quota.runs) as k(key, runs)
     on conflict (key, node) do update
     set n = excluded.n, wants = excluded.wants, version = excluded.version, at = excluded.at
-    -- Nothing is written, and nothing committed, for what is known.
+    -- No new version of the row for what is known. But each start is written, with its number: an earlier claim that runs after this one must see that
+    -- it is late, for what it says is less than what runs. A claim of nothing ($8) is there to write. And numbers go round.
     where (usage.n, usage.wants) is distinct from (excluded.n, excluded.wants)
-       or excluded.wants > 0 and usage.at < clock_timestamp() - interval '2 seconds'
+       or (select n from counts) > 0
+       or $8 = 0
+       or usage.at < clock_timestamp() - case when excluded.wants > 0 then interval '2 seconds' else interval '1 minute' end
 ),
 logged as materialized (
     select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
