@@ -50,6 +50,8 @@ pub(super) struct Dispatcher<S: Store> {
     groups: Vec<Group<S>>,
     /// Of the rules that the groups were made for.
     revision: u64,
+    /// How often it has looked. Another group is the first each time: under a limit that they share, there may be room for one of them only.
+    looks: usize,
     /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
     ready: Vec<Ready>,
 }
@@ -57,7 +59,7 @@ pub(super) struct Dispatcher<S: Store> {
 impl<S: Store> Dispatcher<S> {
     pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
         let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
-        Self { node, queue, groups, revision, ready: Vec::new() }
+        Self { node, queue, groups, revision, looks: 0, ready: Vec::new() }
     }
 
     /// Runs until the node stops claiming.
@@ -82,8 +84,9 @@ impl<S: Store> Dispatcher<S> {
             }
             let mut more = false;
             let mut failed = false;
-            for index in 0..self.groups.len() {
-                match self.look(index).await {
+            self.looks = self.looks.wrapping_add(1);
+            for turn in 0..self.groups.len() {
+                match self.look((self.looks + turn) % self.groups.len()).await {
                     Ok(full) => more |= full,
                     Err(error) => {
                         warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
@@ -136,6 +139,7 @@ impl<S: Store> Dispatcher<S> {
         if group.is_refused(Instant::now()) {
             return Ok(false);
         }
+        group.again = None;
         if group.scan.is_flooded() {
             if group.bound {
                 gather_under(&counted).await;
@@ -227,7 +231,7 @@ impl<S: Store> Dispatcher<S> {
             let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
-        let more = self.groups[index].wait_for_ends(&self.queue.name) || more;
+        let more = self.refused(index) || more;
         // The next claim must not have to wait for what these hold.
         let group = &self.groups[index];
         if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
@@ -272,6 +276,18 @@ impl<S: Store> Dispatcher<S> {
             group.was_refused(allowed.wait, now);
         }
         (false, jobs)
+    }
+
+    /// If a group was refused: others that would be too need not ask. Whether something has ended meanwhile.
+    fn refused(&mut self, index: usize) -> bool {
+        let group = &self.groups[index];
+        if group.again.is_none() {
+            return false;
+        }
+        let ended = group.wait_for_ends(&self.queue.name);
+        let (counted, ends) = (group.counted.clone(), group.ends());
+        self.groups.iter_mut().for_each(|other| other.is_refused_with(&counted, &ends));
+        ended
     }
 
     /// The rules are others.

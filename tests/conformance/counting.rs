@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted, Rule, Scope, ShareBy};
-use jobwright::{ClaimNumber, NodeId};
+use jobwright::{ClaimNumber, NewJob, NodeId};
 
 use crate::groups::sound;
 use crate::support::jobs::{claim_number, ids, job, jobs};
@@ -65,6 +65,14 @@ pub(crate) async fn whether_any_waits<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(waits(300).await, (0, 0, true));
     assert_eq!(waits(299).await, (1, 1, true));
     assert_eq!(waits(300).await, (0, 0, false));
+    // Behind so many of others nobody knows. It asks again, but others need not leave room for that.
+    let others = |count: usize| (0..count).map(|_| NewJob::json("other", &()));
+    store.send_all(others(199)).await;
+    assert_eq!(waits(300).await, (0, 0, false));
+    store.send_all(others(1)).await;
+    assert_eq!(waits(300).await, (0, 0, true));
+    let wants = db.client().await.query_one("select max(wants) from usage", &[]).await.unwrap();
+    assert_eq!(wants.get::<_, i32>(0), 0);
 }
 
 /// As many as all nodes together may run, in their order; nothing is admitted for it, and no job has a slot.

@@ -73,7 +73,7 @@ impl<S: Store> Deliveries<S> {
     async fn take(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
-            if self.hands.is_empty() && self.subscription.recv_many(&mut self.buffer, BATCH).await == 0 {
+            if self.hands.is_idle() && self.subscription.recv_many(&mut self.buffer, BATCH).await == 0 {
                 return;
             }
             self.read();
@@ -109,7 +109,7 @@ impl<S: Store> Deliveries<S> {
             let Some(until) = self.hands.until() else { return Wait::Over };
             tokio::select! {
                 biased;
-                slot = &mut one => {
+                slot = &mut one, if !self.hands.is_empty() => {
                     let Some(mut slots) = slot else { return Wait::Ended };
                     if let Some(more) = queue.try_take(self.hands.len().min(BATCH).saturating_sub(1)) {
                         slots.merge(more);
@@ -144,7 +144,7 @@ impl<S: Store> Deliveries<S> {
 
     /// Leaves rows to the table that wait here in vain.
     fn leave(&mut self) {
-        let Over { held, free, tags } = self.hands.over(Instant::now());
+        let Over { held, free, tags } = self.hands.over(Instant::now(), self.queue.free());
         self.acks.ack(tags);
         if free > 0 {
             add(&self.node.counters.left_to_table, free);
@@ -158,8 +158,8 @@ impl<S: Store> Deliveries<S> {
         let mut fences = Vec::with_capacity(slots.num_permits());
         let mut kind_slots: HashMap<JobId, OwnedSemaphorePermit> = HashMap::new();
         let mut others = Vec::new();
-        let (rows, mut tags) = self.hands.take(slots.num_permits(), Instant::now());
-        for Waiting { row, last, .. } in rows {
+        let mut tags = Vec::new();
+        for Waiting { row, last, .. } in self.hands.take(slots.num_permits(), Instant::now()) {
             tags.extend(last);
             let fence = row.fence;
             match self.node.registry.get(&row.kind).map(|kind| kind.slots.as_ref()) {

@@ -4,8 +4,8 @@
 //! rest waits here for as long as slots come free one after the other, and goes back to the table when that stops, for others to take. A row
 //! that came alone waits until its hold ends: the broker spreads those over the nodes by itself.
 //!
-//! A delivery that was given back is not acked before a slot comes free, or its hold would have ended: or a node that is busy would get the
-//! next at once, to give it back too, and senders would never see that the queue is full.
+//! A delivery that was given back is not acked before there are free slots, one for each of them and 20 ms, or its hold would have ended: or a node
+//! that is busy would get the next at once, to give it back too, and senders would never see that the queue is full.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub(super) struct Hands {
     rows: VecDeque<Waiting>,
     /// Deliveries that were given back, and when their holds would have ended.
     given_back: VecDeque<(Instant, Tag)>,
+    /// When to look whether there are slots for the next of these.
+    again: Instant,
     /// When there was a slot.
     moved: Instant,
 }
@@ -54,16 +56,21 @@ pub(super) struct Over {
 
 impl Hands {
     pub(super) fn new() -> Self {
-        Self { rows: VecDeque::new(), given_back: VecDeque::new(), moved: Instant::now() }
+        Self { rows: VecDeque::new(), given_back: VecDeque::new(), again: Instant::now(), moved: Instant::now() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Nothing waits for a slot.
+    /// No row waits for a slot.
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.given_back.is_empty()
+        self.rows.is_empty()
+    }
+
+    /// Nor is there a delivery to ack.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_empty() && self.given_back.is_empty()
     }
 
     /// A delivery came.
@@ -75,11 +82,10 @@ impl Hands {
         }));
     }
 
-    /// For slots that are there now. Second: deliveries that are done with, one for each of them.
-    pub(super) fn take(&mut self, most: usize, now: Instant) -> (impl Iterator<Item = Waiting>, Vec<Tag>) {
+    /// For slots that are there now.
+    pub(super) fn take(&mut self, most: usize, now: Instant) -> impl Iterator<Item = Waiting> {
         self.moved = now;
-        let given_back = self.given_back.drain(..most.min(self.given_back.len())).map(|(_, tag)| tag).collect();
-        (self.rows.drain(..most.min(self.rows.len())), given_back)
+        self.rows.drain(..most.min(self.rows.len()))
     }
 
     /// When the next of them are over.
@@ -87,7 +93,7 @@ impl Hands {
         // Those of a kind are over one after the other.
         let alone = self.rows.front().map(|first| first.came + HOLD);
         let together = self.rows.iter().find(|waiting| waiting.together).map(|waiting| self.patience(waiting));
-        let given_back = self.given_back.front().map(|(until, _)| *until);
+        let given_back = self.given_back.front().map(|(until, _)| self.again.min(*until));
         alone.into_iter().chain(together).chain(given_back).min()
     }
 
@@ -95,14 +101,17 @@ impl Hands {
         (waiting.came.max(self.moved) + STALLED).min(waiting.came + PATIENCE)
     }
 
-    /// Takes out what has waited for too long.
-    pub(super) fn over(&mut self, now: Instant) -> Over {
+    /// Takes out what has waited for too long. So many slots are free.
+    pub(super) fn over(&mut self, now: Instant, free: usize) -> Over {
         let mut over = Over::default();
         for waiting in std::mem::take(&mut self.rows) {
             if waiting.came + HOLD <= now {
                 over.free += 1;
             } else if waiting.together && self.patience(&waiting) <= now {
                 over.held.push(waiting.row.fence.id);
+                if self.given_back.is_empty() {
+                    self.again = now + STALLED;
+                }
                 self.given_back.extend(waiting.last.map(|tag| (waiting.came + HOLD, tag)));
                 continue;
             } else {
@@ -113,6 +122,10 @@ impl Hands {
         }
         while let Some((_, tag)) = self.given_back.pop_front_if(|(until, _)| *until <= now) {
             over.tags.push(tag);
+        }
+        if self.again <= now {
+            self.again = now + STALLED;
+            over.tags.extend(self.given_back.drain(..free.min(self.given_back.len())).map(|(_, tag)| tag));
         }
         over
     }
@@ -133,8 +146,7 @@ mod tests {
 
     /// What is done with when these are taken.
     fn taken(hands: &mut Hands, most: usize, now: Instant) -> Vec<Tag> {
-        let (rows, given_back) = hands.take(most, now);
-        rows.filter_map(|waiting| waiting.last).chain(given_back).collect()
+        hands.take(most, now).filter_map(|waiting| waiting.last).collect()
     }
 
     #[test]
@@ -145,23 +157,28 @@ mod tests {
         hands.put(first, now, tag(1));
         hands.put(second, now, tag(2));
         assert_eq!(taken(&mut hands, 4, now), []);
-        let over = hands.over(hands.until().unwrap());
+        let over = hands.over(hands.until().unwrap(), 0);
         assert_eq!((over.held, over.free, over.tags), (rest, 0, vec![]));
-        assert_eq!((hands.len(), hands.until()), (0, Some(now + HOLD)));
-        assert_eq!(hands.over(now + HOLD).tags, [tag(1), tag(2)]);
-        assert!(hands.is_empty() && hands.until().is_none());
+        assert_eq!(hands.len(), 0);
+        assert_eq!(hands.over(now + HOLD, 0).tags, [tag(1), tag(2)]);
+        assert!(hands.is_idle() && hands.until().is_none());
     }
 
     #[test]
     fn a_busy_node_gets_no_more_in_place_of_what_it_gave_back() {
         let (mut hands, now) = (Hands::new(), Instant::now());
-        hands.put(rows(4), now, tag(1));
-        hands.put(rows(4), now, tag(2));
-        assert_eq!(hands.over(now + STALLED).tags, []);
-        assert!(!hands.is_empty(), "it is to be acked");
-        assert_eq!(hands.over(now + STALLED).tags, []);
-        assert_eq!(taken(&mut hands, 1, now + PATIENCE), [tag(1)], "a slot is free");
-        assert!(!hands.is_empty(), "one slot");
+        for n in 1..=3 {
+            hands.put(rows(4), now, tag(n));
+        }
+        let later = now + STALLED;
+        assert_eq!(hands.over(later, 1).tags, []);
+        assert!(!hands.is_idle(), "they are to be acked");
+        assert_eq!(hands.until(), Some(later + STALLED));
+        assert_eq!(hands.over(later + STALLED, 0).tags, [], "no slot is free");
+        assert_eq!(hands.over(later + 2 * STALLED, 1).tags, [tag(1)]);
+        assert_eq!(hands.over(later + 2 * STALLED, 1).tags, [], "it is the same slot");
+        assert_eq!(hands.over(later + 3 * STALLED, 5).tags, [tag(2), tag(3)]);
+        assert!(hands.is_idle());
     }
 
     #[test]
@@ -171,12 +188,12 @@ mod tests {
         assert_eq!(hands.until(), Some(now + STALLED), "nothing moves");
         let later = now + STALLED / 2;
         assert_eq!(taken(&mut hands, 1, later), []);
-        assert_eq!(hands.over(now + STALLED).held.len(), 0, "a slot came free meanwhile");
+        assert_eq!(hands.over(now + STALLED, 0).held.len(), 0, "a slot came free meanwhile");
         assert_eq!(hands.until(), Some(later + STALLED));
         let late = now + PATIENCE - STALLED / 2;
         assert_eq!(taken(&mut hands, 1, late), []);
         assert_eq!(hands.until(), Some(now + PATIENCE));
-        let over = hands.over(now + PATIENCE);
+        let over = hands.over(now + PATIENCE, 0);
         assert_eq!((over.held.len(), over.tags), (28, vec![]));
     }
 
@@ -185,10 +202,10 @@ mod tests {
         let (mut hands, now) = (Hands::new(), Instant::now());
         hands.put(rows(1), now, tag(1));
         hands.put(rows(2), now, tag(2));
-        let over = hands.over(now + PATIENCE);
+        let over = hands.over(now + PATIENCE, 0);
         assert_eq!((over.held.len(), over.free, over.tags), (2, 0, vec![]));
-        assert_eq!((hands.len(), hands.until()), (1, Some(now + HOLD)));
-        let over = hands.over(now + HOLD);
+        assert_eq!(hands.len(), 1);
+        let over = hands.over(now + HOLD, 0);
         assert_eq!((over.held.len(), over.free, over.tags), (0, 1, vec![tag(1), tag(2)]));
     }
 }

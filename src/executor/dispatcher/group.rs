@@ -32,6 +32,8 @@ pub(super) struct Group<S: Store> {
     pub(super) bound: bool,
     /// They allowed no more, and some wait: when to ask again, unless something ends before that.
     pub(super) again: Option<Instant>,
+    /// A rate is used up: no end makes room.
+    timed: bool,
     /// How many jobs had ended under each of them before the last claim.
     ends: Vec<u64>,
     /// How soon after a refusal it asks again.
@@ -48,12 +50,11 @@ impl<S: Store> Group<S> {
 
     /// Nothing has changed since it was refused, as far as this node knows.
     pub(super) fn is_refused(&self, now: Instant) -> bool {
-        self.again.is_some_and(|again| now < again) && !self.have_ended()
+        self.again.is_some_and(|again| now < again) && (self.timed || !self.have_ended())
     }
 
     /// It is going to count.
     pub(super) fn asks(&mut self) {
-        self.again = None;
         self.ends = self.counted.iter().map(|limit| limit.ends()).collect();
     }
 
@@ -64,13 +65,27 @@ impl<S: Store> Group<S> {
 
     /// If it was refused: what ends here is a sign, from now on. Whether something has ended before that.
     pub(super) fn wait_for_ends(&self, queue: &str) -> bool {
-        if self.again.is_none() {
+        if self.again.is_none() || self.timed {
             return false;
         }
         for limit in &self.counted {
             limit.refused(queue);
         }
         self.have_ended()
+    }
+
+    /// Another one was refused because of the limit of the queue alone: what had ended before that has made no room for this one either.
+    pub(super) fn is_refused_with(&mut self, other: &[Arc<Limit>], ends: &[u64]) {
+        if let ([limit], [before], Some(mine), Some(known)) = (other, ends, self.counted.first(), self.ends.first_mut())
+            && Arc::ptr_eq(limit, mine)
+        {
+            *known = *before;
+        }
+    }
+
+    /// What had ended when it was refused.
+    pub(super) fn ends(&self) -> Vec<u64> {
+        self.ends.clone()
     }
 
     /// A claim allowed some.
@@ -80,6 +95,7 @@ impl<S: Store> Group<S> {
 
     /// Its limits allow no more: at least for so long, if it is known.
     pub(super) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
+        self.timed = wait.is_some();
         self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
         self.patience = (2 * self.patience).min(LONGEST_REFUSED);
     }
@@ -109,6 +125,7 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
             kind_limit,
             bound: false,
             again: None,
+            timed: false,
             ends: Vec::new(),
             patience: REFUSED,
             scan: Scan::new(Instant::now()),
@@ -146,6 +163,7 @@ mod tests {
                 kind_limit,
                 bound: false,
                 again: None,
+                timed: false,
                 ends: Vec::new(),
                 patience: REFUSED,
                 scan: Scan::new(Instant::now()),
@@ -184,6 +202,34 @@ mod tests {
         assert!(!first.is_refused(Instant::now()));
         assert!(!refuse(&mut first));
         assert!(!second.is_refused(Instant::now()));
+    }
+
+    /// Of those under the limit of the queue alone.
+    #[test]
+    fn what_had_ended_before_one_was_refused_makes_no_room_for_the_others() {
+        let [mut first, mut second] = groups([None, Some("x")]);
+        let running = [(); 2].map(|()| Running::new(&second.counted));
+        assert!(!refuse(&mut second));
+        let [one, other] = running;
+        drop(one);
+        assert!(!second.is_refused(Instant::now()), "its kind has more room");
+        assert!(!refuse(&mut second) && !refuse(&mut first));
+        drop(Running::new(&first.counted));
+        assert!(!refuse(&mut first));
+        second.is_refused_with(&first.counted, &first.ends());
+        assert!(second.is_refused(Instant::now()));
+        drop(other);
+        assert!(!second.is_refused(Instant::now()));
+    }
+
+    #[test]
+    fn no_end_makes_room_under_a_rate() {
+        let [mut group, _] = groups([None, None]);
+        let running = Running::new(&group.counted);
+        group.asks();
+        group.was_refused(Some(Duration::from_secs(9)), Instant::now());
+        drop(running);
+        assert!(!group.wait_for_ends("q") && group.is_refused(Instant::now()));
     }
 
     #[test]

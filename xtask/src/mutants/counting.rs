@@ -130,6 +130,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(/group::tests::what_has_ended_before/)",
     ),
     of(
+        "two-hundred-of-others-are-all-there-is",
+        "src/store/postgres/sql/claim_counted.sql",
+        " or (select count(*) from front) = 200",
+        "",
+        "test(=postgres::counting::whether_any_waits)",
+    ),
+    of(
+        "an-end-makes-room-under-a-rate",
+        "src/executor/dispatcher/group.rs",
+        "(self.timed || !self.have_ended())",
+        "((!$on && self.timed) || !self.have_ended())",
+        "test(/group::tests::no_end_makes_room/)",
+    ),
+    of(
         "a-lost-claim-is-forgotten",
         "src/executor/limits.rs",
         "        self.unsure.load(Ordering::SeqCst) ||",

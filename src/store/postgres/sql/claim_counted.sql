@@ -69,18 +69,17 @@ claimed as (
 counts as materialized (
     select count(*) filter (where not admitted)::int4 as n, count(*) as taken from claimed
 ),
--- Who was allowed none may want some or not: a few rows in front tell, behind those that somebody has in hand. If all of those are for others, there may
--- be more behind them.
+-- Who was allowed none may want some or not: a few rows in front tell, behind those that somebody has in hand.
+front as (
+    select c.kind, c.terms, c.queue
+    from {schema}.job c
+    where c.queue = $2 and c.gate is null and c.lock_owner is null and not c.admitted
+      and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
+    order by c.rank, c.seq
+    limit 200
+),
 waiting as (
-    select coalesce(bool_or(c.kind = any ($7::text[]) and {uncovered}), false) or count(*) = 200 as waits
-    from (
-        select c.kind, c.terms, c.queue
-        from {schema}.job c
-        where c.queue = $2 and c.gate is null and c.lock_owner is null and not c.admitted
-          and (c.rank, c.seq) > (($3::int2[])[1], ($4::int8[])[1])
-        order by c.rank, c.seq
-        limit 200
-    ) c
+    select exists (select from front c where c.kind = any ($7::text[]) and {uncovered}) as waits
 ),
 used as (
     insert into {schema}.usage (key, node, n, wants, version, first, at)
@@ -103,5 +102,6 @@ logged as materialized (
 select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew, null::bool as waits from claimed
 union all
 select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened, quota.anew,
-       room.n > 0 or (select waits from waiting)
+       -- If all of them are for others, there may be more behind them.
+       room.n > 0 or (select waits from waiting) or (select count(*) from front) = 200
 from quota cross join room cross join logged
