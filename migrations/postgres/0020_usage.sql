@@ -50,7 +50,7 @@ $lock$;
 -- was set holds slots (adopt.sql). `simple`: claims count by themselves now.
 -- A function, because each of its statements sees what was committed while the one before it waited, and one statement alone does not.
 create function {schema}.allowance(node bigint, claim integer, locks bigint[], keys text[], scopes text[], names text[], mine integer[], most bigint)
-returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean)
+returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean, passed boolean)
 language plpgsql volatile rows 1
 set search_path = pg_catalog, pg_temp
 -- Whoever counts is done within milliseconds. A round may hold a key for longer, when its process is frozen.
@@ -70,6 +70,7 @@ declare
     best bigint := allowance.most;
     pause bigint;
     opens boolean := false;
+    missed boolean := false;
     under text[] := '{}';
     counts integer[] := '{}';
     timed text[] := '{}';
@@ -79,12 +80,12 @@ begin
     begin
         perform {schema}.lock_limits(allowance.locks);
     exception when lock_not_available then
-        return query select 0::bigint, null::bigint, false, under, counts, timed, times, null::integer[], true;
+        return query select 0::bigint, null::bigint, false, under, counts, timed, times, null::integer[], true, false;
         return;
     end;
     if exists (select from {schema}.rule r where (r.running is not null or r.rate is not null) and not {schema}.is_simple(r.scope, r.name, r.shares)) then
         -- Rounds admit whatever is limited.
-        return query select best, null::bigint, false, under, counts, timed, times, news, false;
+        return query select best, null::bigint, false, under, counts, timed, times, news, false, false;
         return;
     end if;
     for asked in
@@ -108,7 +109,7 @@ begin
             where u.key = asked.key;
             if used.late then
                 -- Nobody waits for this claim any more, and what it was told of its node was true once.
-                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], null::integer[], true;
+                return query select 0::bigint, null::bigint, false, '{}'::text[], '{}'::integer[], '{}'::text[], '{}'::bigint[], null::integer[], true, false;
                 return;
             end if;
             if not used.known then
@@ -123,8 +124,9 @@ begin
             free := greatest(free, 0);
             if free > 0 and exists (select from {schema}.job j where j.gate = asked.key and j.lock_owner is null) then
                 -- Others wait for the same at the gate (with a group, or under another limit), where only a round sees them: half is for them,
-                -- and the odd one now and then.
-                gated := (free + (random() < 0.5)::integer) / 2;
+                -- and the odd one now and then. Who takes none leaves them all.
+                gated := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;
+                missed := missed or gated = 0;
                 free := free - gated;
                 if gated > 0 then
                     insert into {schema}.opening (key, n)
@@ -152,7 +154,7 @@ begin
             times := times || greatest(rule.period / 1000, 1);
         end if;
     end loop;
-    return query select best, pause, opens, under, counts, timed, times, news, true;
+    return query select best, pause, opens, under, counts, timed, times, news, true, missed;
 end
 $allowance$;
 

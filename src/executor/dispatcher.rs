@@ -269,13 +269,10 @@ impl<S: Store> Dispatcher<S> {
         };
         jobs.extend(fresh.jobs);
         group.bound = bound && full;
-        if !(bound && full) {
-            return (more, jobs);
-        }
-        if allowed.waits {
+        if group.bound && allowed.waits || allowed.passed_over && !more {
             group.was_refused(allowed.wait, now);
         }
-        (false, jobs)
+        (more && !group.bound, jobs)
     }
 
     /// If a group was refused: others that would be too need not ask. Whether something has ended meanwhile.

@@ -112,6 +112,8 @@ pub struct Allowed {
     pub waits: bool,
     /// A rate allows none; after so long it will.
     pub wait: Option<Duration>,
+    /// Others wait for the same at a gate, and got nothing by chance: what this claim does not take is theirs when the next one is made.
+    pub passed_over: bool,
     /// A gate was opened for others that wait for the same: a round of admission is due.
     pub opened: bool,
     /// What the claim said was written down. Not if somebody held one of the limits for too long, or a later claim of the node had counted.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted, Rule, Scope, ShareBy};
+use jobwright::store::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted, JobState, Rule, Scope, ShareBy};
 use jobwright::{ClaimNumber, NewJob, NodeId};
 
 use crate::groups::sound;
@@ -329,6 +329,31 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     let third = claim(&store, node, 8, &[limit(Scope::Kind, 2)]).await;
     assert_eq!(ids(&third.jobs), others[..2]);
     sound(&store).await;
+}
+
+/// Who takes none leaves all to those at the gate, and who may take the last says that they got nothing.
+pub(crate) async fn what_is_left_is_theirs<const POOLED: bool>(db: &Pg<POOLED>) {
+    let store = db.jobs();
+    let node = store.node().await;
+    of_kind(&store, 1).await;
+    store.send(job().exclusive("a")).await;
+    let blocked = store.send(job().exclusive("b")).await;
+    assert_eq!(store.admit_all().await, 1);
+    let held = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await.jobs;
+    store.finish(node, &held[0]).await;
+    assert_eq!(store.state(blocked).await, Some(JobState::Blocked));
+    let asked = async |wanted: usize| {
+        db.raw("delete from {schema}.opening").await;
+        claim(&store, node, wanted, &[limit(Scope::Kind, 0)]).await.allowed.unwrap()
+    };
+    for _ in 0..10 {
+        let nothing = asked(0).await;
+        assert!(nothing.opened && !nothing.passed_over, "{nothing:?}");
+        let some = asked(8).await;
+        assert_eq!((some.opened, some.passed_over), (some.jobs == 0, some.jobs == 1));
+    }
+    asked(0).await;
+    assert_eq!(round(&store).await, 1);
 }
 
 /// To each that wants some the same, when there are not enough.

@@ -633,6 +633,7 @@ conformance! {
             what_the_dead_ran_counts_until_it_is_released
             a_rate_counts_what_starts
             others_wait_at_the_gate
+            what_is_left_is_theirs
             nobody_keeps_all
             rules_that_come_and_go
             many_claims_at_once

@@ -79,6 +79,7 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
         written: anew.is_some(),
         anew: anew.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
         waits: rows::get(told, ALLOWED + 4)?,
+        passed_over: rows::get(told, ALLOWED + 5)?,
     };
     // An UPDATE returns rows in no promised order.
     let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;

@@ -34,7 +34,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "who-waits-at-the-gate-gets-nothing",
         "migrations/postgres/0020_usage.sql",
-        "                gated := (free + (random() < 0.5)::integer) / 2;\n",
+        "                gated := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;\n",
         "                gated := 0;\n",
         "test(=postgres::counting::others_wait_at_the_gate)",
     ),
@@ -144,6 +144,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(/group::tests::no_end_makes_room/)",
     ),
     of(
+        "who-takes-none-keeps-half",
+        "migrations/postgres/0020_usage.sql",
+        "case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end",
+        "(free + (random() < 0.5)::integer) / 2",
+        "test(=postgres::counting::what_is_left_is_theirs)",
+    ),
+    of(
         "a-lost-claim-is-forgotten",
         "src/executor/limits.rs",
         "        self.unsure.load(Ordering::SeqCst) ||",
@@ -160,8 +167,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-could-not-be-counted-was-told",
         "migrations/postgres/0020_usage.sql",
-        "under, counts, timed, times, null::integer[], true;",
-        "under, counts, timed, times, news, true;",
+        "under, counts, timed, times, null::integer[], true, false;",
+        "under, counts, timed, times, news, true, false;",
         "test(=postgres::counting::somebody_holds_a_limit)",
     ),
 ];

@@ -5,8 +5,8 @@
 -- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own, and their gate is asked about so
 -- that no other index will do.
 -- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
--- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, which limits are to be counted anew, and
--- whether there may be more that may start when it is allowed.
+-- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, which limits are to be counted anew,
+-- whether there may be more that may start when it is allowed, and whether those at a gate got nothing by chance.
 with me as materialized (
     select coalesce({schema}.hold_node($1), {schema}.refuse_node($1)) as id
 ),
@@ -99,9 +99,10 @@ used as (
 logged as materialized (
     select {schema}.log_starts(quota.rated, quota.parts, counts.n) as n from counts cross join quota
 )
-select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew, null::bool as waits from claimed
+select claimed.*, null::int8 as allowed, null::int8 as wait, null::bool as opened, null::int4[] as anew, null::bool as waits, null::bool as passed from claimed
 union all
 select null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, room.n, quota.wait, quota.opened, quota.anew,
        -- If all of them are for others, there may be more behind them.
-       room.n > 0 or (select waits from waiting) or (select count(*) from front) = 200
+       room.n > 0 or (select waits from waiting) or (select count(*) from front) = 200,
+       quota.passed
 from quota cross join room cross join logged
