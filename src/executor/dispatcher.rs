@@ -231,7 +231,7 @@ impl<S: Store> Dispatcher<S> {
             let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
-        let more = self.refused(index) || more;
+        let more = self.refused(index, written) || more;
         // The next claim must not have to wait for what these hold.
         let group = &self.groups[index];
         if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
@@ -270,18 +270,23 @@ impl<S: Store> Dispatcher<S> {
         jobs.extend(fresh.jobs);
         group.bound = bound && full;
         if group.bound && allowed.waits || allowed.passed_over && !more {
-            group.was_refused(allowed.wait, now);
+            // A rate may stand in this claim's way, and not in that of those at the gate.
+            group.was_refused(allowed.wait.filter(|_| !allowed.passed_over), now);
         }
         (more && !group.bound, jobs)
     }
 
     /// If a group was refused: others that would be too need not ask. Whether something has ended meanwhile.
-    fn refused(&mut self, index: usize) -> bool {
+    fn refused(&mut self, index: usize, written: bool) -> bool {
         let group = &self.groups[index];
         if group.again.is_none() {
             return false;
         }
         let ended = group.wait_for_ends(&self.queue.name);
+        // It may have been refused by chance, or because somebody held the limit.
+        if !group.bound || !written {
+            return ended;
+        }
         let (counted, ends) = (group.counted.clone(), group.ends());
         self.groups.iter_mut().for_each(|other| other.is_refused_with(&counted, &ends));
         ended

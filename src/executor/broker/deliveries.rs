@@ -90,6 +90,8 @@ impl<S: Store> Deliveries<S> {
                 Wait::Slots(slots) => {
                     if self.claim(slots).await {
                         delays.reset();
+                        // Rows may follow each other without an end.
+                        self.leave();
                     } else {
                         tokio::time::sleep(delays.next_delay()).await;
                     }
