@@ -47,7 +47,8 @@ $lock$;
 -- How many jobs a claim may start that no round has admitted, at most `most`; if a rate allows none, after how many microseconds it will; whether
 -- a gate was opened; under which keys they are to be counted, with what the node runs of each already (`mine`), or with the part of the period
 -- within which starts are counted together; and under which of them (by their place) the node is to count anew, from none: what it ran before this limit
--- was set holds slots (adopt.sql). `simple`: claims count by themselves now.
+-- was set holds slots (adopt.sql), or null if nothing was counted: somebody held a key for too long, or a later claim of the node has counted. `simple`:
+-- claims count by themselves now. `passed`: others wait at a gate, and got nothing by chance.
 -- A function, because each of its statements sees what was committed while the one before it waited, and one statement alone does not.
 create function {schema}.allowance(node bigint, claim integer, locks bigint[], keys text[], scopes text[], names text[], mine integer[], most bigint)
 returns table (n bigint, wait bigint, opened boolean, limited text[], runs integer[], rated text[], parts bigint[], anew integer[], simple boolean, passed boolean)

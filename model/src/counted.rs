@@ -113,66 +113,23 @@ pub struct Counted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the words of each stand below")]
 pub enum Action {
-    Send {
-        job: u8,
-    },
-    Ask {
-        process: u8,
-    },
-    Run {
-        process: u8,
-        ask: u8,
-    },
-    Answer {
-        process: u8,
-        ask: u8,
-    },
-    GiveUp {
-        process: u8,
-        ask: u8,
-    },
-    /// Its look may be at another queue than what waits, or at another part of it.
-    RunLate {
-        process: u8,
-        finds: bool,
-    },
-    Succeed {
-        process: u8,
-        hand: u8,
-    },
-    Commit {
-        process: u8,
-        hand: u8,
-    },
-    Decide {
-        job: u8,
-        done: bool,
-    },
-    Cancel {
-        job: u8,
-    },
-    Told {
-        process: u8,
-        hand: u8,
-    },
-    Look {
-        process: u8,
-    },
-    Crash {
-        process: u8,
-    },
-    Register {
-        process: u8,
-    },
-    Declare {
-        node: u8,
-    },
-    Release {
-        job: u8,
-    },
-    Free {
-        node: u8,
-    },
+    Send { job: u8 },
+    Ask { process: u8 },
+    Run { process: u8, ask: u8 },
+    Answer { process: u8, ask: u8 },
+    GiveUp { process: u8, ask: u8 },
+    RunLate { process: u8, finds: bool },
+    Succeed { process: u8, hand: u8 },
+    Commit { process: u8, hand: u8 },
+    Decide { job: u8, done: bool },
+    Cancel { job: u8 },
+    Told { process: u8, hand: u8 },
+    Look { process: u8 },
+    Crash { process: u8 },
+    Register { process: u8 },
+    Declare { node: u8 },
+    Release { job: u8 },
+    Free { node: u8 },
 }
 
 impl fmt::Display for Action {

@@ -199,14 +199,7 @@ impl<S: Store> Dispatcher<S> {
         };
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
-        let claimed = answer.inspect_err(|error| {
-            group.scan.failed(&look, now);
-            if !error.kept_nothing() {
-                for limit in &counted {
-                    limit.unsure();
-                }
-            }
-        })?;
+        let claimed = answer.inspect_err(|error| group.failed(&look, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claiming);
 
@@ -221,8 +214,10 @@ impl<S: Store> Dispatcher<S> {
             }
         };
         let took = jobs.iter().filter(|job| !job.admitted).count();
-        for (place, (limit, said)) in counted.iter().zip(&said).enumerate().filter(|_| written) {
-            limit.told(if anew.contains(&place) { 0 } else { *said }, took);
+        if written {
+            for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
+                limit.told(if anew.contains(&place) { 0 } else { *said }, took);
+            }
         }
         for job in jobs {
             // As many as were asked for, so there is one for each.
@@ -256,7 +251,8 @@ impl<S: Store> Dispatcher<S> {
         // Who was admitted was looked for elsewhere.
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
         let bound = allowed.jobs < limit - jobs.len().min(limit);
-        let full = fresh.len() >= allowed.jobs;
+        let fresh_count = fresh.len();
+        let full = fresh_count >= allowed.jobs;
         let group = &mut self.groups[index];
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
@@ -269,9 +265,11 @@ impl<S: Store> Dispatcher<S> {
         };
         jobs.extend(fresh.jobs);
         group.bound = bound && full;
-        if group.bound && allowed.waits || allowed.passed_over && !more {
-            // A rate may stand in this claim's way, and not in that of those at the gate.
-            group.was_refused(allowed.wait.filter(|_| !allowed.passed_over), now);
+        if group.bound && allowed.waits {
+            group.was_refused(allowed.wait, now);
+        }
+        if allowed.passed_over && fresh_count < allowed.jobs.max(1) {
+            group.owe_a_claim();
         }
         (more && !group.bound, jobs)
     }
@@ -283,8 +281,8 @@ impl<S: Store> Dispatcher<S> {
             return false;
         }
         let ended = group.wait_for_ends(&self.queue.name);
-        // It may have been refused by chance, or because somebody held the limit.
-        if !group.bound || !written {
+        // Without that, somebody held the limit, and it may have room.
+        if !written {
             return ended;
         }
         let (counted, ends) = (group.counted.clone(), group.ends());

@@ -1,7 +1,7 @@
 //! Limits that this node's claims count by themselves: what it runs under each of them.
 //!
-//! A claim says how many jobs of its queue or kind are in hand here, and takes so many more as all nodes together may run. What ends makes that
-//! number smaller, and wakes the dispatcher, whose next claim tells the others.
+//! A claim says how many jobs of its queue or kind are in hand here, and takes so many more as all nodes together may run. The end of a job makes
+//! that number smaller, and wakes the dispatchers that were refused. The next claim tells the other nodes, or a claim of nothing (`telling.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -41,8 +41,8 @@ pub(super) struct Limit {
     running: Mutex<Arc<AtomicUsize>>,
     /// How many the database counts: so many ran when it was last told, or fewer.
     told: AtomicUsize,
-    /// It may count more: the answer to a claim got lost.
-    unsure: AtomicBool,
+    /// A claim of nothing has to follow, whatever is counted.
+    owed: AtomicBool,
     /// How many have ended.
     ends: AtomicU64,
     /// Held while a claim under it is under way. So no other one says less than that one is going to take.
@@ -67,8 +67,8 @@ impl Limit {
         self.told(0, 0);
     }
 
-    /// A dispatcher found no more room for jobs of this queue that wait: it is told of what ends, in others too. To look at
-    /// [`ends`](Self::ends) after it: what ended before has told nobody.
+    /// A dispatcher found no room for jobs of this queue: the next end of a job under this limit wakes it, whichever queue that job is of. A job that ended
+    /// before this has woken nobody, so the dispatcher has to look at [`ends`](Self::ends) afterwards.
     pub(super) fn refused(&self, queue: &str) {
         for (_, waits) in self.queues.iter().filter(|(known, _)| known.name == queue) {
             waits.store(true, Ordering::SeqCst);
@@ -95,21 +95,21 @@ impl Limit {
         self.told.store(said + took, Ordering::SeqCst);
     }
 
-    /// A claim may have written more than there are, and its answer got lost. It may still run.
-    pub(super) fn unsure(&self) {
-        self.unsure.store(true, Ordering::SeqCst);
+    /// A claim of nothing has to follow, which makes those before it late and leaves all that is free to those at the gate.
+    pub(super) fn owe(&self) {
+        self.owed.store(true, Ordering::SeqCst);
         self.some_ended.notify_one();
     }
 
-    /// A claim of nothing has written this, and every claim before it is late.
-    pub(super) fn sure(&self, said: usize) {
-        self.unsure.store(false, Ordering::SeqCst);
+    /// A claim of nothing has written this.
+    pub(super) fn settled(&self, said: usize) {
+        self.owed.store(false, Ordering::SeqCst);
         self.told(said, 0);
     }
 
-    /// The database counts more than there are.
+    /// The database counts more than there are, or may do so.
     pub(super) fn is_behind(&self) -> bool {
-        self.unsure.load(Ordering::SeqCst) || self.told.load(Ordering::SeqCst) > self.running()
+        self.owed.load(Ordering::SeqCst) || self.told.load(Ordering::SeqCst) > self.running()
     }
 
     /// One of the queues whose jobs it covers.
@@ -167,14 +167,14 @@ impl Limits {
                 queues: queues.map(|(_, queue)| (queue.clone(), AtomicBool::new(false))).collect(),
                 some_ended: self.ended.clone(),
                 told: AtomicUsize::new(0),
-                unsure: AtomicBool::new(false),
+                owed: AtomicBool::new(false),
                 ends: AtomicU64::new(0),
             })
         });
         Some(limit.clone())
     }
 
-    /// Of which the database counts more than there are.
+    /// Those of which the database counts more than there are, or may do so.
     pub(super) fn behind(&self) -> Vec<Arc<Limit>> {
         self.lock().limits.values().filter(|limit| limit.is_behind()).cloned().collect()
     }
@@ -242,12 +242,12 @@ mod tests {
         let queues = queues();
         let limit = limit(&queues);
         assert!(!limit.is_behind());
-        limit.unsure();
+        limit.owe();
         assert!(limit.is_behind());
         // The lost one may still run after this.
         limit.told(0, 0);
         assert!(limit.is_behind());
-        limit.sure(0);
+        limit.settled(0);
         assert!(!limit.is_behind());
     }
 }

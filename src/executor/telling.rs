@@ -60,6 +60,6 @@ async fn tell_of<S: Store>(node: &Incarnation<S>, limit: &Limit) -> Result<bool>
     if !allowed.anew.is_empty() {
         limit.count_anew();
     }
-    limit.sure(if allowed.anew.is_empty() { said[0].running } else { 0 });
+    limit.settled(if allowed.anew.is_empty() { said[0].running } else { 0 });
     Ok(true)
 }

@@ -36,3 +36,4 @@ pub use token::{ClaimNumber, HandOutNumber};
 pub use trace::{TRACEPARENT, TRACESTATE, TraceContext};
 pub use unique::{Unique, UniqueConflict, UniqueHold, UniqueTerm};
 pub use validate::Limits;
+pub(crate) use validate::NAME_MAX;

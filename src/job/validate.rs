@@ -9,7 +9,7 @@ use super::{Due, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Terms, numbers};
 use crate::error::{Error, Result};
 
 /// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
-const NAME_MAX: usize = 100;
+pub(crate) const NAME_MAX: usize = 100;
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
 const CONTENT_TYPE_MAX: usize = 255;
 /// Longest group, tenant or limit key in bytes.

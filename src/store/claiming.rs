@@ -108,15 +108,16 @@ pub struct Counted<'a> {
 pub struct Allowed {
     /// So many that were not admitted, and no more than were asked for.
     pub jobs: usize,
-    /// There may be more that could start: some were taken, or some wait in front.
+    /// Jobs may wait that could start if more were allowed.
     pub waits: bool,
     /// A rate allows none; after so long it will.
     pub wait: Option<Duration>,
-    /// Others wait for the same at a gate, and got nothing by chance: what this claim does not take is theirs when the next one is made.
+    /// Others wait for the same at a gate, and got nothing by chance. What this claim left is theirs by a claim of nothing.
     pub passed_over: bool,
     /// A gate was opened for others that wait for the same: a round of admission is due.
     pub opened: bool,
-    /// What the claim said was written down. Not if somebody held one of the limits for too long, or a later claim of the node had counted.
+    /// The database has written down what the claim said. It has not if somebody held one of the limits for too long, or a later claim of the node had
+    /// counted.
     pub written: bool,
     /// Which of the limits, by their place, are to be counted anew, with what this claim took: they were set after what ran before, and that
     /// holds places of its own.

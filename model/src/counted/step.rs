@@ -53,6 +53,7 @@ impl Counted {
                 next.faults.lost += 1;
             }
             Action::RunLate { process, finds } => {
+                // What waits may be in another queue than it looks at, or in another part of it.
                 let (node, asked) = next.processes[slot(process)].late.take()?;
                 next.was_late |= state.usage[slot(node)].is_some_and(|(_, version)| version > asked.claim);
                 self.count(&mut next, node, asked, finds);

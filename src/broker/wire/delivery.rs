@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::fields::{Fields, quoted};
 use super::headers::{Headers, short};
 use super::{Incoming, Names, Outgoing, Refusal};
-use crate::job::{Fence, JobId};
+use crate::job::{Fence, JobId, NAME_MAX};
 
 /// Survives a restart of the broker.
 pub(super) const PERSISTENT: u8 = 2;
@@ -21,8 +21,6 @@ pub(super) const PERSISTENT: u8 = 2;
 pub(crate) const ROWS: usize = 32;
 /// Most rows that are read: room for a later version, which may put more into one.
 const ROWS_MAX: usize = 4 * ROWS;
-/// Longest kind, in bytes, of whoever sends jobs.
-const KIND_MAX: usize = 100;
 /// Longest body that is read. Ours have a tenth of it.
 const BODY_MAX: usize = 64 * 1024;
 
@@ -80,10 +78,10 @@ pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<Pointed>, Refusal>
     let mut rows = vec![Pointed { fence: first, kind }];
     if !message.body.is_empty() {
         let kind = &rows[0].kind;
-        if kind.len() > KIND_MAX {
+        if kind.len() > NAME_MAX {
             // Each row that names none would have a copy of it.
             let why = format!(
-                "header jobKind has {} bytes, and {KIND_MAX} are the most where a body names other rows",
+                "header jobKind has {} bytes, and {NAME_MAX} are the most where a body names other rows",
                 kind.len()
             );
             return Err(Refusal::new("bad-kind", why));

@@ -63,7 +63,7 @@ struct Deliveries<S: Store> {
 /// What ends a wait for slots.
 enum Wait {
     Slots(OwnedSemaphorePermit),
-    /// Some have waited for too long.
+    /// No row waits any more.
     Over,
     /// The node stops, or the broker is gone.
     Ended,
@@ -96,7 +96,7 @@ impl<S: Store> Deliveries<S> {
                         tokio::time::sleep(delays.next_delay()).await;
                     }
                 }
-                Wait::Over => self.leave(),
+                Wait::Over => {}
                 Wait::Ended => return,
             }
         }
@@ -118,7 +118,13 @@ impl<S: Store> Deliveries<S> {
                     }
                     return Wait::Slots(slots);
                 }
-                () = tokio::time::sleep_until(until) => return Wait::Over,
+                () = tokio::time::sleep_until(until) => {
+                    self.leave();
+                    if self.hands.is_empty() {
+                        return Wait::Over;
+                    }
+                    // The others keep their place in the line for slots.
+                }
                 came = self.subscription.recv_many(&mut self.buffer, BATCH) => {
                     if came == 0 {
                         return Wait::Ended;

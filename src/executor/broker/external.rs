@@ -117,7 +117,7 @@ struct Handed {
     messages: Vec<(JobId, Outgoing)>,
     /// More may wait.
     more: bool,
-    /// When the database answered. Their leases run since then, or a bit longer.
+    /// When the database answered. Their leases began a bit before that.
     came: Instant,
 }
 
@@ -251,7 +251,7 @@ impl<S: Store> Feed<S> {
         Ok(Found::Handed(Handed { rows, messages, more, came: Instant::now() }))
     }
 
-    /// Those before them were long on their way. Workers would get them with little of their lease left, and it would cost an attempt.
+    /// The confirms of those before took long. Workers would get these with little of their lease left, and it would cost an attempt.
     fn is_aged(&self, handed: &Handed) -> bool {
         handed.came.elapsed() > self.queue.lease / 4
     }

@@ -4,8 +4,8 @@
 //! rest waits here for as long as slots come free one after the other, and goes back to the table when that stops, for others to take. A row
 //! that came alone waits until its hold ends: the broker spreads those over the nodes by itself.
 //!
-//! A delivery that was given back is not acked before there are free slots, one for each of them and 20 ms, or its hold would have ended: or a node
-//! that is busy would get the next at once, to give it back too, and senders would never see that the queue is full.
+//! A delivery that was given back is acked when slots are free, one each 20 ms for each of them, or when its hold would have ended. Else a busy node
+//! would get the next at once, would give it back too, and senders would never see that the queue is full.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Hands {
         self.rows.is_empty()
     }
 
-    /// Nor is there a delivery to ack.
+    /// No row waits for a slot, and no delivery is to be acked.
     pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.given_back.is_empty()
     }
@@ -101,7 +101,7 @@ impl Hands {
         (waiting.came.max(self.moved) + STALLED).min(waiting.came + PATIENCE)
     }
 
-    /// Takes out what has waited for too long. So many slots are free.
+    /// Takes out what has waited for too long, and deliveries that were given back, if so many slots are free.
     pub(super) fn over(&mut self, now: Instant, free: usize) -> Over {
         let mut over = Over::default();
         for waiting in std::mem::take(&mut self.rows) {

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::Error;
 use crate::executor::incarnation::Incarnation;
 use crate::executor::jitter;
 use crate::executor::limits::Limit;
 use crate::executor::queue::Queue;
 use crate::executor::registry::Kind;
-use crate::executor::scan::Scan;
+use crate::executor::scan::{Look, Scan};
 use crate::store::{Scope, Store};
 
 /// How soon a limit is asked again that allowed no more, at first: others may have ended what they ran.
 const REFUSED: Duration = Duration::from_millis(20);
-/// … and at last.
+/// How soon at last: each refusal doubles the time.
 const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
 /// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
@@ -42,28 +43,48 @@ pub(super) struct Group<S: Store> {
 }
 
 impl<S: Store> Group<S> {
-    /// There may be something that it did not see, limits or not.
+    fn new(
+        kinds: Vec<String>,
+        limited: Option<Arc<Kind<S>>>,
+        queue_limit: Option<&Arc<Limit>>,
+        kind_limit: Option<Arc<Limit>>,
+    ) -> Self {
+        Self {
+            kinds,
+            limited,
+            counted: queue_limit.into_iter().chain(&kind_limit).cloned().collect(),
+            kind_limit,
+            bound: false,
+            again: None,
+            timed: false,
+            ends: Vec::new(),
+            patience: REFUSED,
+            scan: Scan::new(Instant::now()),
+        }
+    }
+
+    /// Something may wait where it has not looked: it looks everywhere, whether it was refused or not.
     pub(super) fn owe(&mut self) {
         self.scan.owe();
         self.again = None;
     }
 
-    /// Nothing has changed since it was refused, as far as this node knows.
+    /// It was refused, and as far as this node knows it would be again.
     pub(super) fn is_refused(&self, now: Instant) -> bool {
         self.again.is_some_and(|again| now < again) && (self.timed || !self.have_ended())
     }
 
-    /// It is going to count.
+    /// A claim for it begins to count. What ends from now on is not in what it says.
     pub(super) fn asks(&mut self) {
         self.ends = self.counted.iter().map(|limit| limit.ends()).collect();
     }
 
-    /// Jobs under its limits, since it began to count.
+    /// Jobs under its limits have ended since its last claim began to count.
     fn have_ended(&self) -> bool {
         self.counted.iter().zip(&self.ends).any(|(limit, before)| limit.ends() != *before)
     }
 
-    /// If it was refused: what ends here is a sign, from now on. Whether something has ended before that.
+    /// If it was refused, each end of a job under its limits wakes its dispatcher from now on. Returns whether one has ended before that.
     pub(super) fn wait_for_ends(&self, queue: &str) -> bool {
         if self.again.is_none() || self.timed {
             return false;
@@ -74,7 +95,7 @@ impl<S: Store> Group<S> {
         self.have_ended()
     }
 
-    /// Another one was refused because of the limit of the queue alone: what had ended before that has made no room for this one either.
+    /// Another group was refused because of the limit of the queue alone: what had ended before that has made no room for this one either.
     pub(super) fn is_refused_with(&mut self, other: &[Arc<Limit>], ends: &[u64]) {
         if let ([limit], [before], Some(mine), Some(known)) = (other, ends, self.counted.first(), self.ends.first_mut())
             && Arc::ptr_eq(limit, mine)
@@ -83,9 +104,25 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// What had ended when it was refused.
+    /// How many jobs had ended under each of its limits before its last claim.
     pub(super) fn ends(&self) -> Vec<u64> {
         self.ends.clone()
+    }
+
+    /// A claim failed.
+    pub(super) fn failed(&mut self, look: &Look, error: &Error, now: Instant) {
+        self.scan.failed(look, now);
+        if !error.kept_nothing() {
+            // It may have written more than there are, and it may still run.
+            self.owe_a_claim();
+        }
+    }
+
+    /// A claim of nothing has to follow under each of its limits.
+    pub(super) fn owe_a_claim(&self) {
+        for limit in &self.counted {
+            limit.owe();
+        }
     }
 
     /// A claim allowed some.
@@ -118,18 +155,7 @@ pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before:
             group.kinds.push(name.clone());
             continue;
         }
-        groups.push(Group {
-            kinds: vec![name.clone()],
-            limited: limited.cloned(),
-            counted: queue_limit.iter().chain(&kind_limit).cloned().collect(),
-            kind_limit,
-            bound: false,
-            again: None,
-            timed: false,
-            ends: Vec::new(),
-            patience: REFUSED,
-            scan: Scan::new(Instant::now()),
-        });
+        groups.push(Group::new(vec![name.clone()], limited.cloned(), queue_limit.as_ref(), kind_limit));
     }
     for group in &mut groups {
         if let Some(at) = before.iter().position(|old| old.kinds == group.kinds) {
@@ -156,18 +182,7 @@ mod tests {
         limits.set([(Scope::Queue, "q".to_owned())].into_iter().chain(kinds.into_iter().flatten().map(kind)).collect());
         kinds.map(|name| {
             let kind_limit = name.and_then(|name| limits.of(Scope::Kind, name, &queues));
-            Group {
-                kinds: Vec::new(),
-                limited: None,
-                counted: limits.of(Scope::Queue, "q", &queues).into_iter().chain(kind_limit.clone()).collect(),
-                kind_limit,
-                bound: false,
-                again: None,
-                timed: false,
-                ends: Vec::new(),
-                patience: REFUSED,
-                scan: Scan::new(Instant::now()),
-            }
+            Group::new(Vec::new(), None, limits.of(Scope::Queue, "q", &queues).as_ref(), kind_limit)
         })
     }
 

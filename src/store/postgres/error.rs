@@ -253,7 +253,7 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
             (ErrorKind::Aborted, "it lost a conflict and was rolled back; run it again")
         }
         c if *c == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => {
-            (ErrorKind::Aborted, "this process did not go on for too long; run the transaction again")
+            (ErrorKind::Aborted, "the server ended a transaction that was idle for too long; run it again")
         }
         c if *c == SqlState::TOO_MANY_CONNECTIONS => (ErrorKind::Busy, "the server has no connection left"),
         c if *c == SqlState::INVALID_PASSWORD || *c == SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {

@@ -153,8 +153,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-lost-claim-is-forgotten",
         "src/executor/limits.rs",
-        "        self.unsure.load(Ordering::SeqCst) ||",
-        "        (!$on && self.unsure.load(Ordering::SeqCst)) ||",
+        "        self.owed.load(Ordering::SeqCst) ||",
+        "        (!$on && self.owed.load(Ordering::SeqCst)) ||",
         "test(/limits::tests::after_a_claim_without_an_answer/)",
     ),
     of(

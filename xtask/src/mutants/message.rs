@@ -48,8 +48,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "kinds-of-any-length-are-copied-for-each-row",
         "src/broker/wire/delivery.rs",
-        "        if kind.len() > KIND_MAX {\n",
-        "        if !$on && kind.len() > KIND_MAX {\n",
+        "        if kind.len() > NAME_MAX {\n",
+        "        if !$on && kind.len() > NAME_MAX {\n",
         "test(/deliveries_that_are_none_are_refused/)",
     ),
     of(
