@@ -12,8 +12,9 @@ drop index {schema}.job_acquire;
 create index job_acquire on {schema}.job (queue, rank, seq) with (fillfactor = 97) where gate is null;
 -- The best behind a gate: read from the front.
 create index job_gate on {schema}.job (gate, share, rank, seq) where gate is not null;
--- How many wait in a queue that may hold no more than so many, and the pages of listings.
-create index job_blocked on {schema}.job (queue, seq) where gate is not null;
+-- How many wait in a queue that may hold no more than so many, and the pages of listings. Only who asks for `gate > ''` can walk through it: planned
+-- while the table was empty, whoever asks for a gate or an id would take all that waits for the shortest way, because this is the smallest index.
+create index job_blocked on {schema}.job (queue, seq) where gate > '';
 
 -- Whoever holds a group can be a node: it runs several jobs of it, one after the other, and gives the group back after the last of them. Its
 -- hold is like an owned row: made by a claim, known by its number, and freed when the node is dead.
@@ -156,14 +157,15 @@ begin
     end if;
     insert into {schema}.deciding select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;
     delete from {schema}.deciding d where d.id = any (ids);
+    -- Looked up one by one: planned on empty tables, `not exists` reads all ids that there are.
     return query
         select i.id
         from unnest(ids) as i(id)
-        where not exists (select from {schema}.job t where t.id = i.id)
-          and not exists (select from {schema}.timer_job t where t.id = i.id)
-          and not exists (select from {schema}.suspended_job t where t.id = i.id)
-          and not exists (select from {schema}.dead_letter_job t where t.id = i.id)
-          and not exists (select from {schema}.external_job t where t.id = i.id);
+        where (select t.id from {schema}.job t where t.id = i.id limit 1) is null
+          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null
+          and (select t.id from {schema}.suspended_job t where t.id = i.id limit 1) is null
+          and (select t.id from {schema}.dead_letter_job t where t.id = i.id limit 1) is null
+          and (select t.id from {schema}.external_job t where t.id = i.id limit 1) is null;
 end
 $new$;
 

@@ -54,3 +54,8 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
 pub fn postgres_statement(sql: &str, schema: &str) -> String {
     super::postgres::rendered(sql, schema)
 }
+
+/// All statements of the PostgreSQL store as they are sent, with their names and the types of their parameters.
+pub fn postgres_statements(schema: &str, keep: crate::config::Keep) -> Vec<(String, String, Vec<String>)> {
+    super::postgres::all_statements(schema, keep)
+}

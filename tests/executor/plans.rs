@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::testing::postgres_statement;
-use jobwright::{CommandExecutor, NewJob, Outcome};
+use jobwright::store::testing::{postgres_statement, postgres_statements};
+use jobwright::{CommandExecutor, Keep, NewJob, Outcome};
 
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World, quick};
@@ -277,6 +277,59 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
         }
     }
 }
+
+/// Of all that the engine sends. A node plans its statements once, often while the tables are empty: then the whole of an index looks like the
+/// shortest way, and is walked over when a million wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    let generic = format!("{SESSION}; set plan_cache_mode = force_generic_plan; analyze");
+    for command in generic.split("; ") {
+        client.batch_execute(command).await.unwrap();
+    }
+    let mut walks = Vec::new();
+    let statements = postgres_statements(db.schema(), Keep::All);
+    assert!(statements.len() > 90, "{}", statements.len());
+    for (name, sql, types) in statements {
+        let nulls = vec!["null"; types.len()].join(", ");
+        let (types, arguments) = match types.len() {
+            0 => (String::new(), String::new()),
+            _ => (format!("({})", types.join(", ")), format!("({nulls})")),
+        };
+        client.batch_execute(&format!("prepare {name} {types} as {sql}")).await.unwrap();
+        let rows = client.query(&format!("explain (costs off) execute {name} {arguments}"), &[]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        for (at, line) in plan.iter().enumerate() {
+            let on_jobs = line
+                .split(" on ")
+                .nth(1)
+                .and_then(|table| table.split(' ').next())
+                .is_some_and(|table| JOBS.contains(&table));
+            let bounded = plan.get(at + 1).is_some_and(|next| next.contains("Index Cond"));
+            let asked_by_people = ASKED_BY_PEOPLE.contains(&&*name);
+            if on_jobs
+                && !asked_by_people
+                && !WITH_A_LIMIT.contains(&&*name)
+                && line.contains("Index")
+                && line.contains("Scan")
+                && !bounded
+            {
+                walks.push(format!("{name}: {}", line.trim().trim_start_matches("->  ")));
+            }
+        }
+    }
+    assert_eq!(walks, Vec::<String>::new());
+}
+
+/// Counts and checks of operators, which may take a while.
+const ASKED_BY_PEOPLE: [&str; 6] = ["choose", "count_some", "dead_groups", "history", "slot_faults", "status_queues"];
+
+/// They begin at an end of an index, and go no further than a limit. And what takes over jobs that run when a rule is new has to look at all of them.
+const WITH_A_LIMIT: [&str; 6] =
+    ["adopt", "aging_queues", "right_lives", "right_retries", "right_timer_lives", "put_rule"];
+
+const JOBS: [&str; 6] = ["job", "timer_job", "suspended_job", "dead_letter_job", "external_job", "history"];
 
 const CLAIM_DELIVERED: &str = include_str!("../../src/store/postgres/sql/claim_delivered.sql");
 

@@ -15,7 +15,8 @@ use crate::setup::Bench;
 /// backend hands in late are complete, because it has ended.
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let idle = Duration::from_secs(if bench.args.quick { 6 } else { 20 });
-    let settled = Duration::from_secs(1);
+    // Longer than until a node looks, once, for what a clock that was ahead has written.
+    let settled = Duration::from_secs(4);
     let short = life(bench, settled).await?;
     let long = life(bench, settled + idle).await?;
     let rate = |more: f64, less: f64| (more - less) / idle.as_secs_f64();

@@ -173,7 +173,7 @@ async fn chain(clients: &[Client], schema: &Schema, row: bool) -> Result<()> {
             &format!(
                 "with gone as (delete from {job} where id = $1 and lock_owner = $2) \
                  update {job} set lock_owner = $2, version = version + 1, attempt = attempt + 1, claimed_at = clock_timestamp() \
-                 where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and lock_owner is null \
+                 where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and gate is null and lock_owner is null \
                                          order by rank, seq limit 1 for update skip locked)) \
                  returning id, payload, seq"
             ),

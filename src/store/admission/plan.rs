@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::super::rules::{EACH, Rate, Rule, Scope, ShareBy};
+use super::super::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
 use super::group_key;
 use crate::job::{JobId, Terms};
 
@@ -33,32 +33,52 @@ pub(crate) struct Candidate {
     /// Behind which gate it waits, and in whose share; both empty in `job`.
     pub(crate) gate: String,
     pub(crate) share: String,
+    /// At most so many were read of that gate and share, the best of them. If they were so many, more may wait.
+    pub(crate) read: i64,
 }
 
 /// The rules, found by what they go by.
-pub(crate) struct RuleBook(HashMap<(Scope, String), Rule>);
+#[derive(Default)]
+pub(crate) struct RuleBook(HashMap<Scope, Scoped>);
+
+/// Those that go by the same.
+#[derive(Default)]
+struct Scoped {
+    /// Of all that have none of their own.
+    each: Option<Rule>,
+    named: HashMap<String, Rule>,
+}
+
+impl Scoped {
+    /// The rule that holds for a name: its own, or that of all that have none.
+    fn find(&self, name: &str) -> Option<&Rule> {
+        self.named.get(name).or(self.each.as_ref())
+    }
+
+    /// The same, but a pause of all is one of those that have a rule of their own too.
+    fn holding(&self, name: &str) -> Option<&Rule> {
+        self.each.as_ref().filter(|rule| rule.paused).or_else(|| self.find(name))
+    }
+}
 
 impl RuleBook {
     pub(crate) fn new(rules: Vec<Rule>) -> Self {
-        Self(rules.into_iter().map(|rule| ((rule.scope, rule.name.clone()), rule)).collect())
+        let mut book = Self::default();
+        for rule in rules {
+            let scoped = book.0.entry(rule.scope).or_default();
+            if rule.name == EACH {
+                scoped.each = Some(rule);
+            } else {
+                scoped.named.insert(rule.name.clone(), rule);
+            }
+        }
+        book
     }
 
     /// Whether any of them makes jobs wait.
     #[cfg(feature = "sqlite")]
     pub(crate) fn limits(&self) -> bool {
-        self.0.values().any(Rule::limits)
-    }
-
-    /// The rule that holds for a name: its own, or that of all that have none.
-    fn find(&self, scope: Scope, name: &str) -> Option<&Rule> {
-        let of = |name: &str| self.0.get(&(scope, name.to_owned()));
-        of(name).or_else(|| of(EACH))
-    }
-
-    /// The same, but a pause of all is one of those that have a rule of their own too.
-    fn holding(&self, scope: Scope, name: &str) -> Option<&Rule> {
-        let each = self.0.get(&(scope, EACH.to_owned()));
-        each.filter(|rule| rule.paused).or_else(|| self.find(scope, name))
+        self.0.values().flat_map(|scoped| scoped.named.values().chain(&scoped.each)).any(Rule::limits)
     }
 
     /// The rules that cover a job, with the keys of their gates.
@@ -72,7 +92,7 @@ impl RuleBook {
             (Scope::Key, terms.limit_key.as_deref()),
         ];
         let covering = names.into_iter().filter_map(|(scope, name)| {
-            let rule = self.holding(scope, name?).filter(|rule| rule.limits())?;
+            let rule = self.0.get(&scope)?.holding(name?).filter(|rule| rule.limits())?;
             Some((format!("{}{}", scope.prefix(), name?), rule))
         });
         covering.collect()
@@ -84,7 +104,7 @@ impl RuleBook {
         for job in jobs {
             keys.extend(job.terms.group.as_deref().map(|group| (group_key(group), 0)));
             for (key, rule) in self.covering(job) {
-                keys.extend(self.share(job).map(|share| (share_key(&job.queue, &share), 0)));
+                keys.extend(self.share(job).map(|share| (share_key(&job.queue, share), 0)));
                 keys.insert(key, rule.rate.map_or(0, micros));
             }
         }
@@ -92,17 +112,21 @@ impl RuleBook {
     }
 
     /// Whose share of its queue a job takes, if that is divided.
-    fn share(&self, job: &Candidate) -> Option<String> {
-        let shares = self.find(Scope::Queue, &job.queue)?.shares.as_ref()?;
-        Some(match shares.by {
-            ShareBy::Tenant => job.terms.tenant.clone().unwrap_or_default(),
-            ShareBy::Kind => job.kind.clone(),
+    fn share<'j>(&self, job: &'j Candidate) -> Option<&'j str> {
+        Some(match self.shares(&job.queue)?.by {
+            ShareBy::Tenant => job.terms.tenant.as_deref().unwrap_or_default(),
+            ShareBy::Kind => &job.kind,
         })
     }
 
+    /// How the places of a queue are divided, if they are.
+    fn shares(&self, queue: &str) -> Option<&Shares> {
+        self.0.get(&Scope::Queue)?.find(queue)?.shares.as_ref()
+    }
+
     fn weight(&self, queue: &str, share: &str) -> f64 {
-        let shares = self.find(Scope::Queue, queue).and_then(|rule| rule.shares.as_ref());
-        f64::from(shares.and_then(|shares| shares.weights.get(share)).copied().unwrap_or(1).max(1))
+        let weight = self.shares(queue).and_then(|shares| shares.weights.get(share)).copied();
+        f64::from(weight.unwrap_or(1).max(1))
     }
 }
 
@@ -144,7 +168,7 @@ pub(crate) struct Usage {
     pub(crate) now: i64,
 }
 
-/// A gate that opened, and how many were to be looked at behind it in each share.
+/// A gate that opened, and for how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) key: String,
@@ -193,31 +217,76 @@ impl Plan {
     }
 }
 
-/// Decides about the candidates. `limit` is the most that were looked at behind one gate.
+/// Decides about the candidates. `limit` is the most for which a gate opens.
 pub(crate) fn plan(candidates: Vec<Candidate>, opened: &[Opened], rules: &RuleBook, usage: Usage, limit: i64) -> Plan {
     let mut round = Round { rules, usage, plan: Plan::default(), starts: BTreeMap::new(), late: BTreeMap::new() };
-    // How many were shown of each gate and share, and how many of them stay where they are.
-    let mut shown: HashMap<(String, String), (i64, i64)> = HashMap::new();
-    for candidate in round.in_order(candidates) {
-        let from = (candidate.place == Place::Blocked).then(|| (candidate.gate.clone(), candidate.share.clone()));
+    let (order, left) = round.in_order(candidates);
+    let mut later = HashSet::new();
+    // How many were read of each gate and share, of at most how many, and whether some of them stay where they are.
+    let mut read: HashMap<(String, String), (i64, i64, bool)> = HashMap::new();
+    let mut decide = |round: &mut Round<'_>, candidate: Candidate| {
         let stays = round.decide(&candidate);
-        if let Some(from) = from {
-            let (seen, stayed) = shown.entry(from).or_default();
+        if candidate.place == Place::Blocked {
+            let (seen, most, some_stay) = read.entry((candidate.gate, candidate.share)).or_default();
             *seen += 1;
-            *stayed += i64::from(stays);
+            *most = (*most).max(candidate.read);
+            *some_stay |= stays;
+        }
+    };
+    for candidate in order {
+        decide(&mut round, candidate);
+    }
+    for candidate in left {
+        // Those before them have left room, so all that were read of their share could pass.
+        if round.queue_has_room(&candidate.queue) {
+            later.insert(candidate.gate);
+        } else {
+            decide(&mut round, candidate);
         }
     }
-    // A gate behind which all that were shown could pass may have room for more.
+    // A gate behind which all that were read of a share could pass may have room for more.
+    let all_passed = read.into_iter().filter(|(_, (seen, most, some_stay))| seen >= most && !some_stay);
+    let passed: HashSet<String> = all_passed.map(|((gate, _), _)| gate).collect();
     for Opened { key, n } in opened {
         let n = (*n).min(limit);
-        let full = shown.iter().any(|((gate, _), (seen, stayed))| gate == key && *seen >= n && *stayed == 0);
+        let again = if passed.contains(key) { n * 8 } else { n };
         // Of a group one can pass; whoever passed will open the gate for the next.
         let closed = key.starts_with(Scope::Group.prefix()) && !round.free(key);
-        if full && !closed {
-            round.plan.openings.push(Opening { key: key.clone(), at: None, n: (n * 8).min(limit) });
+        if !closed && (passed.contains(key) || later.contains(key)) {
+            round.plan.openings.push(Opening { key: key.clone(), at: None, n: again.min(limit) });
         }
     }
     round.finish()
+}
+
+/// What waits in a share of a queue.
+struct Share {
+    /// It has so many.
+    places: f64,
+    weight: f64,
+    /// The best at the end.
+    jobs: Vec<Candidate>,
+    /// More may wait.
+    is_cut: bool,
+}
+
+/// Whether more may wait behind a gate of a queue than these, which are of one share.
+fn is_cut(jobs: &[Candidate]) -> bool {
+    let behind: Vec<_> = jobs.iter().filter(|job| job.gate.starts_with(Scope::Queue.prefix())).collect();
+    behind.first().is_some_and(|job| behind.len() as i64 >= job.read)
+}
+
+impl Share {
+    fn is_over(&self) -> bool {
+        self.jobs.is_empty() && !self.is_cut
+    }
+
+    /// The one with the fewest places for its weight; among equals, the one whose next job is better.
+    fn before(&self, other: &Self) -> std::cmp::Ordering {
+        let load = |share: &Self| share.places / share.weight;
+        let first = |share: &Self| share.jobs.last().map(|job| (job.rank, job.seq));
+        load(self).total_cmp(&load(other)).then_with(|| first(self).cmp(&first(other)))
+    }
 }
 
 struct Round<'a> {
@@ -231,8 +300,10 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next.
-    fn in_order(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next; if more of it may wait than were read,
+    /// nobody else is next in its place. Returns those besides, for whom there may be room in the next round.
+    fn in_order(&self, mut candidates: Vec<Candidate>) -> (Vec<Candidate>, Vec<Candidate>) {
+        let mut left = Vec::new();
         // One may have been found twice: as the best behind its gate, and as the holder of its group.
         let mut seen = HashSet::new();
         candidates.retain(|job| seen.insert(job.id));
@@ -242,26 +313,27 @@ impl Round<'_> {
         let mut queues: BTreeMap<String, BTreeMap<String, Vec<Candidate>>> = BTreeMap::new();
         // Reversed, so that the best of each is taken from the end.
         for job in divided.into_iter().rev() {
-            let share = self.rules.share(&job).unwrap_or_default();
+            let share = self.rules.share(&job).unwrap_or_default().to_owned();
             queues.entry(job.queue.clone()).or_default().entry(share).or_default().push(job);
         }
-        for (queue, mut shares) in queues {
-            let places = |share: &str| self.usage.slots.get(&share_key(&queue, share)).copied().unwrap_or(0) as f64;
-            let mut taken: HashMap<String, f64> = HashMap::new();
-            loop {
-                let load = |share: &str| {
-                    (places(share) + taken.get(share).copied().unwrap_or(0.0)) / self.rules.weight(&queue, share)
-                };
-                let next = shares.iter().filter(|(_, jobs)| !jobs.is_empty()).min_by(|(a, left), (b, right)| {
-                    let first = |jobs: &[Candidate]| jobs.last().map(|job| (job.rank, job.seq));
-                    load(a).total_cmp(&load(b)).then_with(|| first(left).cmp(&first(right)))
-                });
-                let Some(share) = next.map(|(share, _)| share.clone()) else { break };
-                *taken.entry(share.clone()).or_default() += 1.0;
-                order.extend(shares.get_mut(&share).and_then(Vec::pop));
+        for (queue, shares) in queues {
+            let mut shares: Vec<Share> = shares
+                .into_iter()
+                .map(|(share, jobs)| Share {
+                    places: self.usage.slots.get(&share_key(&queue, &share)).copied().unwrap_or(0) as f64,
+                    weight: self.rules.weight(&queue, &share),
+                    is_cut: is_cut(&jobs),
+                    jobs,
+                })
+                .collect();
+            while let Some(next) = shares.iter_mut().filter(|share| !share.is_over()).min_by(|a, b| a.before(b)) {
+                let Some(job) = next.jobs.pop() else { break };
+                next.places += 1.0;
+                order.push(job);
             }
+            left.extend(shares.into_iter().flat_map(|share| share.jobs.into_iter().rev()));
         }
-        order
+        (order, left)
     }
 
     /// Decides about one. Returns whether it stays where it is.
@@ -306,7 +378,7 @@ impl Round<'_> {
                 self.usage.rates.entry(key.clone()).or_insert((0, now)).0 += 1;
             }
         }
-        keys.extend(self.rules.share(job).map(|share| share_key(&job.queue, &share)));
+        keys.extend(self.rules.share(job).map(|share| share_key(&job.queue, share)));
         for key in &keys {
             *self.usage.slots.entry(key.clone()).or_default() += 1;
         }
@@ -333,12 +405,18 @@ impl Round<'_> {
         false
     }
 
+    fn queue_has_room(&mut self, queue: &str) -> bool {
+        let rules = self.rules;
+        let rule = rules.0.get(&Scope::Queue).and_then(|scoped| scoped.holding(queue)).filter(|rule| rule.limits());
+        rule.is_none_or(|rule| !rule.paused && self.has_room(&format!("{}{queue}", Scope::Queue.prefix()), rule))
+    }
+
     fn wait(&mut self, job: &Candidate, gate: String, hold: Option<String>) -> bool {
         if let Some(key) = &hold {
             *self.usage.slots.entry(key.clone()).or_default() += 1;
         }
         let share = if gate.starts_with(Scope::Queue.prefix()) { self.rules.share(job) } else { None };
-        let share = share.unwrap_or_default();
+        let share = share.unwrap_or_default().to_owned();
         if job.place == Place::Blocked && job.gate == gate && job.share == share && hold.is_none() {
             return true;
         }

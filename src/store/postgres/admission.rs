@@ -129,6 +129,7 @@ fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>)> {
             holds: rows::get(row, 7)?,
             gate: rows::get(row, 8)?,
             share: rows::get(row, 9)?,
+            read: rows::get(row, 11)?,
         });
     }
     Ok((candidates, opened))

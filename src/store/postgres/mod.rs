@@ -166,6 +166,16 @@ pub(super) fn rendered(sql: &str, schema: &str) -> String {
     statements::render(sql, schema)
 }
 
+/// All statements, as they are sent: name, text, and the types of the parameters.
+pub(super) fn all_statements(schema: &str, keep: crate::config::Keep) -> Vec<(String, String, Vec<String>)> {
+    let statements = Statements::new(schema, keep);
+    let named = statements.named().map(|(name, statement)| {
+        let types = statement.types.iter().map(ToString::to_string).collect();
+        (name.to_owned(), statement.sql.clone(), types)
+    });
+    named.collect()
+}
+
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Postgres({}, schema {})", self.0.place, self.0.config.schema)

@@ -107,6 +107,11 @@ macro_rules! statements {
                     },)*
                 }
             }
+
+            /// All of them, with their names.
+            pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
+                [$((stringify!($name), &self.$name)),*].into_iter()
+            }
         }
     };
 }

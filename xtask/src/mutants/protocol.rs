@@ -83,7 +83,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "ids-of-waiting-jobs-are-free",
         "migrations/postgres/0018_gate.sql",
-        "where not exists (select from {schema}.job t where t.id = i.id)",
+        "where (select t.id from {schema}.job t where t.id = i.id limit 1) is null",
         "where true",
         "binary(bridge) & test(/^postgres::identity::/)",
     ),

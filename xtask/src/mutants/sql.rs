@@ -3,6 +3,21 @@
 use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
+    // Ways to rows.
+    of(
+        "any-id-through-all-that-is-blocked",
+        "migrations/postgres/0018_gate.sql",
+        "on {schema}.job (queue, seq) where gate > '';",
+        "on {schema}.job (queue, seq) where gate is not null;",
+        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+    ),
+    of(
+        "known-ids-are-hashed",
+        "src/store/postgres/sql/known_ids.sql",
+        "   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null\n",
+        "   or exists (select from {schema}.timer_job t where t.id = m.id)\n",
+        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+    ),
     // Fences.
     of(
         "complete-of-any-owner",
@@ -256,7 +271,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "ids-of-timers-are-free",
         "migrations/postgres/0018_gate.sql",
-        "          and not exists (select from {schema}.timer_job t where t.id = i.id)\n",
+        "          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null\n",
         "",
         "binary(conformance) & test(/^postgres::idempotence::/)",
     ),
@@ -355,8 +370,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-lease-ends-beside-a-commit-under-way",
         "src/store/postgres/sql/lost_endings.sql",
-        "on j.gate = g.key and j.lock_owner = g.node where g.job_id = s.job_id",
-        "on false where g.job_id = s.job_id",
+        "where gate = g.key and lock_owner = g.node limit 1",
+        "where false limit 1",
         "test(/handing_on::a_lease_outlives_a_commit_under_way/)",
     ),
     of(

@@ -1,12 +1,12 @@
 -- Writes down what a round decided. Slots are taken only for rows that are still there: whatever else may remove one waits for this,
--- or was before it. No joins: ids find the rows, and their place in the array what is said of them (settle.sql says why).
+-- or was before it. No joins: ids find the rows, and their place in the array what is said of them (settle.sql says why). `coalesce`: no index of what waits at gates is a way to them.
 -- $1, $2: blocked jobs that are admitted, and waiting ones. $3, $4: a job and a key it takes. $5 to $8: a blocked job, its gate, its share,
 -- the group it holds from now on. $9 to $11: a waiting job that a rule covers, its gate, its share. $12 to $14: a key, its
 -- starts under a rate, and within which part of time they are counted together. $15 to $17: openings, with their moment (null = now).
 with moved as (
     -- Whoever may change one of them waits for this, or was before it.
     update {schema}.job set admitted = true, gate = null, share = null
-    where id = any ($1::uuid[]) and gate <> '' and lock_owner is null
+    where id = any ($1::uuid[]) and coalesce(gate, '') <> '' and lock_owner is null
     returning id, queue
 ),
 marked as (
@@ -17,7 +17,7 @@ turned as (
     update {schema}.job
     set gate = ($6::text[])[array_position($5::uuid[], id)], share = ($7::text[])[array_position($5::uuid[], id)],
         admitted = admitted or ($8::text[])[array_position($5::uuid[], id)] is not null
-    where id = any ($5::uuid[]) and gate <> '' and lock_owner is null
+    where id = any ($5::uuid[]) and coalesce(gate, '') <> '' and lock_owner is null
     returning id, ($8::text[])[array_position($5::uuid[], id)] as hold
 ),
 parked as (

@@ -22,7 +22,7 @@ leases as (
     -- Of the jobs that a node took of a group, one runs: its lease takes the place.
     select distinct s.job_id, c.queue, c.kind, c.terms, s.node, s.version
     from {schema}.slot s
-    join {schema}.job c on c.gate = s.key and c.lock_owner = s.node
+    cross join lateral (select * from {schema}.job where gate = s.key and lock_owner = s.node offset 0) c
     where s.key like 'g:%' and s.node is not null
       and exists (select from {schema}.rule r where r.scope = $1 and r.name = $2 and r.running is not null and {covers:c})
 )

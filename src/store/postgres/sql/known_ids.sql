@@ -1,8 +1,8 @@
--- Which of these ids, which their senders chose, are there already.
+-- Which of these ids, which their senders chose, are there already. No `exists`: planned on empty tables, it becomes a hash of all ids that there are.
 select m.id
 from unnest($1::uuid[]) as m(id)
-where exists (select from {schema}.job t where t.id = m.id)
-   or exists (select from {schema}.timer_job t where t.id = m.id)
-   or exists (select from {schema}.suspended_job t where t.id = m.id)
-   or exists (select from {schema}.dead_letter_job t where t.id = m.id)
-   or exists (select from {schema}.external_job t where t.id = m.id)
+where (select t.id from {schema}.job t where t.id = m.id limit 1) is not null
+   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null
+   or (select t.id from {schema}.suspended_job t where t.id = m.id limit 1) is not null
+   or (select t.id from {schema}.dead_letter_job t where t.id = m.id limit 1) is not null
+   or (select t.id from {schema}.external_job t where t.id = m.id limit 1) is not null

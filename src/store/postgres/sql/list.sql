@@ -31,7 +31,7 @@ blocked_queues as (
         select queue
         from {schema}.job
         where queue >= coalesce($3::text, '')
-          and gate is not null
+          and gate > ''
           and ($2::text[] is null or $2 && array['blocked', 'running'])
         order by queue
         limit 1
@@ -43,7 +43,7 @@ blocked_queues as (
     cross join lateral (
         select j.queue
         from {schema}.job j
-        where j.queue > b.queue and j.gate is not null
+        where j.queue > b.queue and j.gate > ''
         order by j.queue
         limit 1
     ) n
@@ -71,7 +71,7 @@ union all
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.gate is not null) j
+        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.gate > '') j
         where ($2::text[] is null or {state} = any ($2))
           and {filter}
         order by seq

@@ -9,7 +9,12 @@ with ended as (
 leases as (
     delete from {schema}.slot s
     where s.node is not null and not exists (select from {schema}.node n where n.id = s.node and n.dead_at is null)
-      and not exists (select from {schema}.slot g join {schema}.job j on j.gate = g.key and j.lock_owner = g.node where g.job_id = s.job_id)
+      -- By the gate of each of its groups: a join would read all that waits anywhere.
+      and (select j.id
+           from {schema}.slot g
+           cross join lateral (select id from {schema}.job where gate = g.key and lock_owner = g.node limit 1) j
+           where g.job_id = s.job_id
+           limit 1) is null
     returning job_id, key
 ),
 -- What nodes ran that are not even remembered (after a restore) is counted no more. Else it goes with its node (forget_nodes.sql).

@@ -1,16 +1,16 @@
 -- What is left of jobs that are gone. No trigger removes it with its job: that would cost all jobs, and few have any. The rows are
 -- few: of jobs that run, and of those that ended since the last look. One whose job moves from table to table meanwhile is in one of
--- them, because a statement sees all tables at the same moment.
+-- them, because a statement sees all tables at the same moment. Looked up one by one, whatever the statistics say.
 with gone as (
     delete from {schema}.progress p
     where p.ctid = any (array(
         select o.ctid
         from {schema}.progress o
-        where not exists (select from {schema}.job where id = o.job_id)
-          and not exists (select from {schema}.external_job where id = o.job_id)
-          and not exists (select from {schema}.timer_job where id = o.job_id)
-          and not exists (select from {schema}.suspended_job where id = o.job_id)
-          and not exists (select from {schema}.dead_letter_job where id = o.job_id)
+        where (select id from {schema}.job where id = o.job_id limit 1) is null
+          and (select id from {schema}.external_job where id = o.job_id limit 1) is null
+          and (select id from {schema}.timer_job where id = o.job_id limit 1) is null
+          and (select id from {schema}.suspended_job where id = o.job_id limit 1) is null
+          and (select id from {schema}.dead_letter_job where id = o.job_id limit 1) is null
         limit $1
         for update skip locked
     ))
