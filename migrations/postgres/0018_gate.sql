@@ -20,6 +20,10 @@ create index job_blocked on {schema}.job (queue, seq) where gate > '';
 -- hold is like an owned row: made by a claim, known by its number, and freed when the node is dead.
 alter table {schema}.slot add column node integer, add column version integer, add check ((node is null) = (version is null));
 create index slot_node on {schema}.slot (node) where node is not null;
+-- By another collation than the primary key, and whoever looks for a key says so: else, planned on an empty table, that key looks like a way to it though it
+-- begins with the job, and all slots are read.
+drop index {schema}.slot_key;
+create index slot_key on {schema}.slot (key collate "C");
 
 comment on column {schema}.slot.job_id is 'the job that holds it; or the handler of one that was cancelled (ending.holder), or the lease of a node';
 comment on column {schema}.slot.node is 'the node whose lease it is, which runs jobs of this group one after the other';

@@ -79,3 +79,23 @@ pub(crate) async fn openings_that_nobody_looked_at_are_told<T: SqlDb>(db: &T) {
     assert_eq!(store.admit_all().await, 1);
     assert_eq!(store.overdue_openings().await.unwrap().openings, 0);
 }
+
+/// A look takes many notes about few groups, and more of them are there. Nobody else will tell that: what waits behind those would wait for the next poll.
+pub(crate) async fn many_notes_about_few_groups_do_not_end_a_look<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    for groups in [1, 7, 2_000] {
+        db.change(&format!(
+            "with recursive note (n) as (select 1 union all select n + 1 from note where n < 12000)
+             insert into {{}}opening (key) select 'g:' || (n % {groups}) from note"
+        ))
+        .await;
+        let sent = store.send(job().exclusive("last")).await;
+        assert_eq!(store.admit_all().await, 1, "beside {groups}");
+        let node = store.node().await;
+        let claimed = store.take_one(node).await;
+        assert_eq!(claimed.id, sent);
+        store.finish(node, &claimed).await;
+        store.admit_all().await;
+        assert_eq!(store.overdue_openings().await.unwrap().openings, 0, "all were looked at");
+    }
+}

@@ -94,15 +94,13 @@ async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) ->
     // Sent together: neither needs the other's answer, and both come after the lock.
     let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
     let rules = RuleBook::new(super::rules::read(&book)?);
-    let (candidates, opened) = split(&found)?;
+    let (candidates, opened, more) = split(&found)?;
     if candidates.is_empty() {
         // What opened had nobody behind it.
-        let more = opened.len() as i64 >= GATES;
         return if opened.is_empty() { batch.roll_back().await } else { batch.commit().await }
             .map(|()| Admitted { more, ..Admitted::default() });
     }
-    let full = opened.len() as i64 >= GATES
-        || candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count() >= request.limit;
+    let full = more || candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count() >= request.limit;
     let usage = usage(&batch, shared, &rules, &candidates).await?;
     let plan = plan(candidates, &opened, &rules, usage, limit);
     let again = full || plan.openings.iter().any(|opening| opening.at.is_none());
@@ -111,11 +109,13 @@ async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) ->
     Ok(Admitted { more: again, ..admitted })
 }
 
-fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>)> {
-    let (mut candidates, mut opened) = (Vec::new(), Vec::new());
+/// Also says whether more gates may have opened.
+fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>, bool)> {
+    let (mut candidates, mut opened, mut more) = (Vec::new(), Vec::new(), false);
     for row in found {
         let Some(blocked) = rows::get::<Option<bool>>(row, 0)? else {
             opened.push(Opened { key: rows::get(row, 10)?, n: rows::get(row, 11)? });
+            more |= rows::get::<i64>(row, 2)? > 0;
             continue;
         };
         candidates.push(Candidate {
@@ -132,7 +132,7 @@ fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>)> {
             read: rows::get(row, 11)?,
         });
     }
-    Ok((candidates, opened))
+    Ok((candidates, opened, more))
 }
 
 async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[Candidate]) -> Result<Usage> {

@@ -119,13 +119,13 @@ struct Round {
 impl Round {
     fn run(&self, connection: &Connection, now: Micros) -> Work<Admitted> {
         let rules = RuleBook::new(super::rules::read(connection)?);
-        let opened = self.opened(connection, now)?;
+        let (opened, more) = self.opened(connection, now)?;
         let mut candidates = behind(connection, &opened)?;
         if rules.limits() {
             candidates.extend(self.waiting(connection)?);
         }
         let waiting = candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count();
-        let full = opened.len() >= GATES || waiting >= self.limit;
+        let full = more || waiting >= self.limit;
         let usage = usage(connection, &rules, &candidates, now)?;
         let plan = plan(candidates, &opened, &rules, usage, count(self.limit));
         let more = full || plan.openings.iter().any(|opening| opening.at.is_none());
@@ -133,14 +133,17 @@ impl Round {
         Ok(Admitted { more, ..admitted })
     }
 
-    fn opened(&self, connection: &Connection, now: Micros) -> rusqlite::Result<Vec<Opened>> {
+    /// Also says whether more gates may have opened.
+    fn opened(&self, connection: &Connection, now: Micros) -> rusqlite::Result<(Vec<Opened>, bool)> {
         let mut statement = connection.prepare_cached(TAKE_OPENINGS)?;
         let mut rows = statement.query(named_params! { ":now": now, ":limit": count(GATES) })?;
-        let mut gates: BTreeMap<String, i64> = BTreeMap::new();
+        let (mut gates, mut taken): (BTreeMap<String, i64>, _) = (BTreeMap::new(), 0);
         while let Some(row) = rows.next()? {
+            taken += 1;
             *gates.entry(row.get(0)?).or_default() += row.get::<_, i64>(1)?;
         }
-        Ok(gates.into_iter().map(|(key, n)| Opened { key, n: n.min(count(self.limit)) }).collect())
+        let opened = gates.into_iter().map(|(key, n)| Opened { key, n: n.min(count(self.limit)) }).collect();
+        Ok((opened, taken >= GATES))
     }
 
     fn waiting(&self, connection: &Connection) -> rusqlite::Result<Vec<Candidate>> {

@@ -3,9 +3,17 @@
 -- themselves ($6), only those that need more than that.
 -- A gate's shares are found by steps through the index, one for each share: they may be few, and what waits a million. Of many
 -- shares twice as many are read as can pass, and not so many of each: if one needs more, the plan says so.
-with opened as (
+-- Of a gate all openings are taken that are among the first five times $5: a bulk of jobs writes one for each flush. The answer says whether there may be
+-- more, because nobody else will (`seq` of a gate).
+with noted as materialized (
+    select ctid as tid, key from {schema}.opening where opens_at <= statement_timestamp() limit 5 * $5::int8
+),
+keys as materialized (
+    select distinct key from (select key from noted limit $5) first
+),
+opened as (
     delete from {schema}.opening
-    where ctid = any (array(select ctid from {schema}.opening where opens_at <= statement_timestamp() limit $5))
+    where ctid = any (array(select tid from noted where (key in (select key from keys)) is true))
     returning key, n
 ),
 gates as materialized (
@@ -16,7 +24,7 @@ shares as materialized (
     select g.key, s.share, least(g.n, (2 * g.n - 1) / count(*) over (partition by g.key) + 1) as n
     from (
         -- Nobody can pass into a group that is taken. Whoever frees it opens it. A look by the index for each, and no join.
-        select key, n from gates where key not like 'g:%' or (select s.key from {schema}.slot s where s.key = gates.key limit 1) is null offset 0
+        select key, n from gates where key not like 'g:%' or (select s.key from {schema}.slot s where s.key collate "C" = gates.key limit 1) is null offset 0
     ) g
     cross join lateral (
         with recursive step as (
@@ -44,7 +52,7 @@ union all
 -- gate with each slot, 180 ms for a thousand of them.
 select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, g.n
 from (select key, n from gates where key like 'g:%' offset 0) g
-cross join lateral (select job_id from {schema}.slot where key = g.key offset 0) s
+cross join lateral (select job_id from {schema}.slot where key collate "C" = g.key offset 0) s
 cross join lateral (select * from {schema}.job where id = s.job_id and coalesce(gate, '') = g.key and lock_owner is null offset 0) b
 union all
 select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, 0
@@ -73,5 +81,6 @@ cross join lateral (
     limit $1
 ) w
 union all
-select null, null, null, null, null, null, null, null, null, null, key, n
+select null, null, (select count(*) >= 5 * $5::int8 or count(*) > (select count(*) from opened) from noted)::int::int8, null, null, null, null, null, null,
+       null, key, n
 from gates

@@ -10,7 +10,7 @@ with aside as (
     returning j.id, case when j.admitted then 'g:' || (j.terms ->> 'group') end as kept
 ),
 freed as (
-    delete from {schema}.slot s using aside where s.job_id = aside.id and s.key is distinct from aside.kept returning s.key
+    delete from {schema}.slot where job_id = (select id from aside) and key is distinct from (select kept from aside) returning key
 ),
 opened as (
     insert into {schema}.opening (key) select key from freed

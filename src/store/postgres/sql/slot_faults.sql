@@ -26,7 +26,7 @@ union all
 select 'the job ' || j.id || ' behind ' || j.gate || ' runs, and its node ' || j.lock_owner || ' does not hold the group'
 from {schema}.job j
 where j.gate is not null and j.lock_owner is not null
-  and not exists (select from {schema}.slot s where s.key = j.gate and s.node = j.lock_owner)
+  and not exists (select from {schema}.slot s where s.key collate "C" = j.gate and s.node = j.lock_owner)
 union all
 -- Whoever holds a place behind a gate opens it when it ends, and a rate says when it allows more. Else only a rule that lets nothing start
 -- is a reason to wait; what ends it opens the gate.
@@ -34,7 +34,7 @@ select 'jobs wait at ' || b.gate || ', which nobody holds and nobody will open'
 from (select gate, substr(gate, 3) as name,
              case left(gate, 2) when 'q:' then 'queue' when 'k:' then 'kind' when 't:' then 'tenant' when 'l:' then 'key' else 'group' end as scope
       from (select distinct gate from {schema}.job where gate is not null and lock_owner is null) g) b
-where not exists (select from {schema}.slot s where s.key = b.gate)
+where not exists (select from {schema}.slot s where s.key collate "C" = b.gate)
   and not exists (select from {schema}.usage u where u.key = b.gate and u.n > 0)
   and not exists (select from {schema}.opening o where o.key = b.gate)
   and not exists (select from {schema}.rule r
