@@ -20,8 +20,8 @@ create index job_blocked on {schema}.job (queue, seq) where gate > '';
 -- hold is like an owned row: made by a claim, known by its number, and freed when the node is dead.
 alter table {schema}.slot add column node integer, add column version integer, add check ((node is null) = (version is null));
 create index slot_node on {schema}.slot (node) where node is not null;
--- By another collation than the primary key, and whoever looks for a key says so: else, planned on an empty table, that key looks like a way to it though it
--- begins with the job, and all slots are read.
+-- By another collation than the primary key, and whoever looks for a key says so, and asks for something that is in no index: else, planned while the
+-- table was empty, the primary key looks like a way to it though it begins with the job, and all slots are read.
 drop index {schema}.slot_key;
 create index slot_key on {schema}.slot (key collate "C");
 

@@ -118,7 +118,7 @@ begin
                 asked.mine := 0;
                 news := news || asked.place;
             end if;
-            free := rule.running - asked.mine - used.others - (select count(*) from {schema}.slot s where s.key collate "C" = asked.key);
+            free := rule.running - asked.mine - used.others - (select count(s.ctid) from {schema}.slot s where s.key collate "C" = asked.key);
             if used.wanted then
                 -- Others want some too: to each the same.
                 free := least(free, (rule.running + used.parties) / (used.parties + 1) - asked.mine);

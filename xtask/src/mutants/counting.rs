@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "rounds-do-not-see-what-claims-count",
         "src/store/postgres/sql/admit_usage.sql",
-        "where key = any ($1::text[]) group by key) taken",
-        "where false and key = any ($1::text[]) group by key) taken",
+        "from {schema}.usage u where u.key = k.key)",
+        "from {schema}.usage u where false)",
         "test(=postgres::counting::so_many_over_all_nodes)",
     ),
     of(

@@ -12,6 +12,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     of(
+        "slots-are-looked-up-by-the-primary-key",
+        "src/store/postgres/sql/admit_candidates.sql",
+        "{schema}.slot where key collate \"C\" = g.key and node is null offset 0) s",
+        "{schema}.slot where key = g.key offset 0) s",
+        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+    ),
+    of(
+        "a-look-at-openings-ends-too-early",
+        "src/store/postgres/sql/admit_candidates.sql",
+        "(select count(*) >= 5 * $5::int8 or count(*) > (select count(*) from opened) from noted)::int::int8",
+        "0::int8",
+        "test(=postgres::health::many_notes_about_few_groups_do_not_end_a_look)",
+    ),
+    of(
         "known-ids-are-hashed",
         "src/store/postgres/sql/known_ids.sql",
         "   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null\n",

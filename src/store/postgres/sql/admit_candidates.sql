@@ -24,7 +24,7 @@ shares as materialized (
     select g.key, s.share, least(g.n, (2 * g.n - 1) / count(*) over (partition by g.key) + 1) as n
     from (
         -- Nobody can pass into a group that is taken. Whoever frees it opens it. A look by the index for each, and no join.
-        select key, n from gates where key not like 'g:%' or (select s.key from {schema}.slot s where s.key collate "C" = gates.key limit 1) is null offset 0
+        select key, n from gates where key not like 'g:%' or (select s.ctid from {schema}.slot s where s.key collate "C" = gates.key limit 1) is null offset 0
     ) g
     cross join lateral (
         with recursive step as (
@@ -52,7 +52,7 @@ union all
 -- gate with each slot, 180 ms for a thousand of them.
 select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, g.n
 from (select key, n from gates where key like 'g:%' offset 0) g
-cross join lateral (select job_id from {schema}.slot where key collate "C" = g.key offset 0) s
+cross join lateral (select job_id from {schema}.slot where key collate "C" = g.key and node is null offset 0) s
 cross join lateral (select * from {schema}.job where id = s.job_id and coalesce(gate, '') = g.key and lock_owner is null offset 0) b
 union all
 select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, 0

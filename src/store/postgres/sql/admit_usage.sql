@@ -1,7 +1,7 @@
 -- What is taken of each key, by slots and by what nodes run that count by themselves; what candidates hold already, and what started within the period of a
 -- rate (0 = the key has none). Each key is looked up by itself: of joins, those that were planned on empty tables read all slots.
 select 'slots', k.key, null::uuid,
-       (select count(*) from {schema}.slot s where s.key collate "C" = k.key)
+       (select count(s.ctid) from {schema}.slot s where s.key collate "C" = k.key)
            + (select coalesce(sum(u.n), 0) from {schema}.usage u where u.key = k.key)::int8,
        null::int8
 from unnest($1::text[]) k(key)
