@@ -61,10 +61,12 @@ impl Handover {
             return None;
         }
         let mut offer = wakeup.offer()?;
+        // One id is one row, and one handler, however often it was sent.
+        let mut given = HashSet::new();
         let slots: HashMap<_, _> = messages
             .iter()
             .enumerate()
-            .filter(|(_, message)| ready(message))
+            .filter(|(_, message)| ready(message) && (!message.id_given || given.insert(message.id)))
             .map_while(|(position, message)| Some((position, offer.reserve(&message.queue, &message.kind)?)))
             .collect();
         if slots.is_empty() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobwright::store::JobState;
-use jobwright::{CommandExecutor, KindOptions, MessageServices, NewJob, Outcome};
+use jobwright::{CommandExecutor, JobId, KindOptions, MessageServices, NewJob, Outcome};
 
 use crate::refused::Refusing;
 use crate::support::eventually;
@@ -68,6 +68,28 @@ pub(crate) async fn with_a_free_slot_there_is_no_claim<W: World>(db: &W) {
     assert!(stats.handed_over > before.handed_over, "{stats:?}");
     assert_eq!(stats.handed_over + stats.claimed, stats.done);
     assert_eq!(stats.refused, 0);
+}
+
+/// The database keeps one of them, and one is handed over: two handlers would run under one claim.
+pub(crate) async fn an_id_that_is_sent_twice_in_a_commit_runs_once<W: World>(db: &W) {
+    let messages = db.messages().await;
+    let gate = Gate::closed();
+    gate.open();
+    let executor = waiting_at::<W>(&messages, 5, &gate).await;
+    let before = executor.stats();
+    let commits = 10;
+    for _ in 0..commits {
+        let id = JobId::new();
+        let mut cx = messages.begin();
+        for _ in 0..2 {
+            cx.send(NewJob::json("waits", &()).id(id)).unwrap();
+        }
+        cx.commit().await.unwrap();
+        db.drained().await;
+    }
+    let stats = executor.shutdown(PATIENCE).await.unwrap();
+    assert!(stats.handed_over > before.handed_over, "{stats:?}");
+    assert_eq!((stats.done - before.done, stats.refused), (commits, 0), "{stats:?}");
 }
 
 pub(crate) async fn never_more_than_there_is_room_for<W: World>(db: &W) {

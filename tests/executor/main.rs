@@ -158,6 +158,7 @@ cases! {
         a_pause_ends_at_once
     }
     hot_path {
+        an_id_that_is_sent_twice_in_a_commit_runs_once
         with_a_free_slot_there_is_no_claim
         never_more_than_there_is_room_for
         not_past_those_who_wait
