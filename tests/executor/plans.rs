@@ -344,12 +344,20 @@ async fn walks_of(
             let index = line.split(" using ").nth(1).and_then(|after| after.split(' ').next());
             let Some(first) = index.and_then(|index| firsts.get(index)) else { continue };
             // A condition on its first column is one of where it begins, or ends.
-            if !(next.contains("Index Cond") && next.contains(first.as_str())) {
+            if !(next.contains("Index Cond") && compares(next, first)) {
                 walks.push(format!("{when}: {name}: {} {}", line.trim().trim_start_matches("->  "), next.trim()));
             }
         }
     }
     walks
+}
+
+/// Whether a condition compares this column, and not only something with it: it stands behind a parenthesis, maybe with its table.
+fn compares(condition: &str, column: &str) -> bool {
+    condition.split('(').any(|part| {
+        let name = part.split([' ', ')', ',']).next().unwrap_or_default();
+        name.rsplit('.').next() == Some(column)
+    })
 }
 
 /// Counts and checks of operators, which may take a while.

@@ -33,8 +33,6 @@ pub(crate) struct Candidate {
     /// Behind which gate it waits, and in whose share; both empty in `job`.
     pub(crate) gate: String,
     pub(crate) share: String,
-    /// At most so many were read of that gate and share, the best of them. If they were so many, more may wait.
-    pub(crate) read: i64,
 }
 
 /// The rules, found by what they go by.
@@ -168,7 +166,7 @@ pub(crate) struct Usage {
     pub(crate) now: i64,
 }
 
-/// A gate that opened, and for how many.
+/// A gate that opened, and how many were to be looked at behind it in each share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     pub(crate) key: String,
@@ -217,43 +215,33 @@ impl Plan {
     }
 }
 
-/// Decides about the candidates. `limit` is the most for which a gate opens.
+/// Decides about the candidates. `limit` is the most that were looked at behind one gate.
 pub(crate) fn plan(candidates: Vec<Candidate>, opened: &[Opened], rules: &RuleBook, usage: Usage, limit: i64) -> Plan {
     let mut round = Round { rules, usage, plan: Plan::default(), starts: BTreeMap::new(), late: BTreeMap::new() };
-    let (order, left) = round.in_order(candidates);
-    let mut later = HashSet::new();
-    // How many were read of each gate and share, of at most how many, and whether some of them stay where they are.
-    let mut read: HashMap<(String, String), (i64, i64, bool)> = HashMap::new();
-    let mut decide = |round: &mut Round<'_>, candidate: Candidate| {
+    // How many were shown of each gate and share, and how many of them stay where they are.
+    let mut shown: HashMap<(String, String), (i64, i64)> = HashMap::new();
+    for candidate in round.in_order(candidates) {
         let stays = round.decide(&candidate);
         if candidate.place == Place::Blocked {
-            let (seen, most, some_stay) = read.entry((candidate.gate, candidate.share)).or_default();
+            let (seen, stayed) = shown.entry((candidate.gate, candidate.share)).or_default();
             *seen += 1;
-            *most = (*most).max(candidate.read);
-            *some_stay |= stays;
-        }
-    };
-    for candidate in order {
-        decide(&mut round, candidate);
-    }
-    for candidate in left {
-        // Those before them have left room, so all that were read of their share could pass.
-        if round.queue_has_room(&candidate.queue) {
-            later.insert(candidate.gate);
-        } else {
-            decide(&mut round, candidate);
+            *stayed += i64::from(stays);
         }
     }
-    // A gate behind which all that were read of a share could pass may have room for more.
-    let all_passed = read.into_iter().filter(|(_, (seen, most, some_stay))| seen >= most && !some_stay);
-    let passed: HashSet<String> = all_passed.map(|((gate, _), _)| gate).collect();
+    // Of each gate: the most that were shown of a share of which all could pass.
+    let mut passed: HashMap<String, i64> = HashMap::new();
+    for ((gate, _), (seen, _)) in shown.into_iter().filter(|(_, (_, stayed))| *stayed == 0) {
+        let most = passed.entry(gate).or_default();
+        *most = seen.max(*most);
+    }
+    // A gate behind which all that were shown could pass may have room for more.
     for Opened { key, n } in opened {
         let n = (*n).min(limit);
-        let again = if passed.contains(key) { n * 8 } else { n };
+        let full = passed.get(key).is_some_and(|most| *most >= n);
         // Of a group one can pass; whoever passed will open the gate for the next.
         let closed = key.starts_with(Scope::Group.prefix()) && !round.free(key);
-        if !closed && (passed.contains(key) || later.contains(key)) {
-            round.plan.openings.push(Opening { key: key.clone(), at: None, n: again.min(limit) });
+        if full && !closed {
+            round.plan.openings.push(Opening { key: key.clone(), at: None, n: (n * 8).min(limit) });
         }
     }
     round.finish()
@@ -266,21 +254,9 @@ struct Share {
     weight: f64,
     /// The best at the end.
     jobs: Vec<Candidate>,
-    /// More may wait.
-    is_cut: bool,
-}
-
-/// Whether more may wait behind a gate of a queue than these, which are of one share.
-fn is_cut(jobs: &[Candidate]) -> bool {
-    let behind: Vec<_> = jobs.iter().filter(|job| job.gate.starts_with(Scope::Queue.prefix())).collect();
-    behind.first().is_some_and(|job| behind.len() as i64 >= job.read)
 }
 
 impl Share {
-    fn is_over(&self) -> bool {
-        self.jobs.is_empty() && !self.is_cut
-    }
-
     /// The one with the fewest places for its weight; among equals, the one whose next job is better.
     fn before(&self, other: &Self) -> std::cmp::Ordering {
         let load = |share: &Self| share.places / share.weight;
@@ -300,10 +276,8 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next; if more of it may wait than were read,
-    /// nobody else is next in its place. Returns those besides, for whom there may be room in the next round.
-    fn in_order(&self, mut candidates: Vec<Candidate>) -> (Vec<Candidate>, Vec<Candidate>) {
-        let mut left = Vec::new();
+    /// Best first. Within a queue whose places are divided, the share that has the fewest for its weight is next.
+    fn in_order(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         // One may have been found twice: as the best behind its gate, and as the holder of its group.
         let mut seen = HashSet::new();
         candidates.retain(|job| seen.insert(job.id));
@@ -322,18 +296,15 @@ impl Round<'_> {
                 .map(|(share, jobs)| Share {
                     places: self.usage.slots.get(&share_key(&queue, &share)).copied().unwrap_or(0) as f64,
                     weight: self.rules.weight(&queue, &share),
-                    is_cut: is_cut(&jobs),
                     jobs,
                 })
                 .collect();
-            while let Some(next) = shares.iter_mut().filter(|share| !share.is_over()).min_by(|a, b| a.before(b)) {
-                let Some(job) = next.jobs.pop() else { break };
+            while let Some(next) = shares.iter_mut().filter(|share| !share.jobs.is_empty()).min_by(|a, b| a.before(b)) {
                 next.places += 1.0;
-                order.push(job);
+                order.extend(next.jobs.pop());
             }
-            left.extend(shares.into_iter().flat_map(|share| share.jobs.into_iter().rev()));
         }
-        (order, left)
+        order
     }
 
     /// Decides about one. Returns whether it stays where it is.
@@ -403,12 +374,6 @@ impl Round<'_> {
         }
         self.late.insert(key.to_owned(), (oldest.saturating_add(micros(rate)), i64::from(rate.starts)));
         false
-    }
-
-    fn queue_has_room(&mut self, queue: &str) -> bool {
-        let rules = self.rules;
-        let rule = rules.0.get(&Scope::Queue).and_then(|scoped| scoped.holding(queue)).filter(|rule| rule.limits());
-        rule.is_none_or(|rule| !rule.paused && self.has_room(&format!("{}{queue}", Scope::Queue.prefix()), rule))
     }
 
     fn wait(&mut self, job: &Candidate, gate: String, hold: Option<String>) -> bool {

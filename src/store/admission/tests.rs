@@ -25,7 +25,6 @@ fn candidate(seq: i64, terms: Terms) -> Candidate {
         holds: false,
         gate,
         share: String::new(),
-        read: 1,
     }
 }
 
@@ -184,53 +183,6 @@ fn shares_follow_weights_and_what_runs_already() {
     assert_eq!((plan.admit.len(), big), (6, 6));
 }
 
-/// Of many shares only a part is read. Whoever has the fewest is next, also if nobody knows what it has behind what was read.
-#[test]
-fn a_share_of_which_more_may_wait_is_not_passed_over() {
-    let rules = [
-        Rule::new(Scope::Queue, "default").running(10).shares(ShareBy::Tenant, []),
-        Rule::new(Scope::Tenant, "b").running(9),
-    ];
-    let behind = |gate: &str, seq, tenant: &str| Candidate {
-        place: Place::Blocked,
-        gate: gate.to_owned(),
-        share: if gate == "q:default" { tenant.to_owned() } else { String::new() },
-        read: 2,
-        ..of_tenant(seq, tenant)
-    };
-    let jobs = [
-        behind("q:default", 1, "a"),
-        behind("q:default", 2, "a"),
-        behind("t:b", 3, "b"),
-        behind("t:b", 4, "b"),
-        behind("q:default", 5, "c"),
-    ];
-    let opened = ["q:default", "t:b", "t:c"].map(|key| Opened { key: key.to_owned(), n: 3 });
-    let usage = taken(&[("q:default", 4), ("s:default\u{1}b", 4), ("t:b", 4)]);
-    let decide = |jobs: &[Candidate], usage| plan(jobs.to_vec(), &opened, &RuleBook::new(rules.to_vec()), usage, LIMIT);
-    let cut = decide(&jobs, usage);
-    assert_eq!(
-        admitted(&cut),
-        [0, 4, 1].map(|n: usize| jobs[n].id),
-        "then a has two, b four, and of c there is no more"
-    );
-    let again = |key: &str, n| Opening { key: key.to_owned(), at: None, n };
-    assert_eq!(cut.openings, [again("q:default", 24), again("t:b", 3)], "who was not decided about is looked at again");
-
-    // Once the queue is full nobody waits elsewhere for it. Behind them may be others who do.
-    let full = decide(&jobs, taken(&[("q:default", 8), ("s:default\u{1}b", 4), ("t:b", 4)]));
-    assert_eq!((admitted(&full), full.openings), (vec![jobs[0].id, jobs[4].id], vec![again("t:b", 24)]));
-    assert_eq!(
-        full.wait.iter().map(|wait| (wait.id, &*wait.gate)).collect::<Vec<_>>(),
-        [2, 3].map(|n: usize| (jobs[n].id, "q:default"))
-    );
-
-    // It is known that there are no more of them: the others go on.
-    let jobs = jobs.map(|job| Candidate { read: 3, ..job });
-    let all = decide(&jobs, taken(&[("q:default", 4), ("s:default\u{1}b", 4), ("t:b", 4)]));
-    assert_eq!((all.admit.len(), all.openings.len()), (5, 0));
-}
-
 /// A gate whose shown jobs could all pass may have more behind it; one at which somebody has to wait has not.
 #[test]
 fn a_gate_stays_open_as_long_as_there_is_room() {
@@ -240,7 +192,6 @@ fn a_gate_stays_open_as_long_as_there_is_room() {
             .map(|seq| Candidate {
                 place: Place::Blocked,
                 gate: "k:kind".to_owned(),
-                read: 2,
                 ..candidate(seq, Terms::default())
             })
             .collect()

@@ -153,7 +153,7 @@ impl Round {
             let params = named_params! {
                 ":queue": queue, ":kinds": self.kinds, ":ahead": count(LOOK_AHEAD), ":limit": count(self.limit),
             };
-            for candidate in statement.query_map(params, |row| candidate(row, Place::Waiting, 0))? {
+            for candidate in statement.query_map(params, |row| candidate(row, Place::Waiting))? {
                 found.push(candidate?);
             }
         }
@@ -167,7 +167,7 @@ fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Ca
     let mut holder = connection.prepare_cached(HOLDER_BEHIND_GATE)?;
     let mut found = Vec::new();
     for Opened { key, n } in opened {
-        for candidate in holder.query_map(named_params! { ":gate": key }, |row| candidate(row, Place::Blocked, *n))? {
+        for candidate in holder.query_map(named_params! { ":gate": key }, |row| candidate(row, Place::Blocked))? {
             found.push(candidate?);
         }
         let names = shares
@@ -175,7 +175,7 @@ fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Ca
             .collect::<rusqlite::Result<Vec<String>>>()?;
         for share in names {
             let params = named_params! { ":gate": key, ":share": share, ":limit": n };
-            for candidate in behind.query_map(params, |row| candidate(row, Place::Blocked, *n))? {
+            for candidate in behind.query_map(params, |row| candidate(row, Place::Blocked))? {
                 found.push(candidate?);
             }
         }
@@ -183,8 +183,7 @@ fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Ca
     Ok(found)
 }
 
-/// `read`: one of at most so many.
-fn candidate(row: &Row<'_>, place: Place, read: i64) -> rusqlite::Result<Candidate> {
+fn candidate(row: &Row<'_>, place: Place) -> rusqlite::Result<Candidate> {
     Ok(Candidate {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
@@ -196,7 +195,6 @@ fn candidate(row: &Row<'_>, place: Place, read: i64) -> rusqlite::Result<Candida
         holds: row.get("admitted")?,
         gate: row.get("gate")?,
         share: row.get("share")?,
-        read,
     })
 }
 

@@ -158,20 +158,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "package(jobwright-cli) & test(/a_moment_that_can_not_be_read/)",
     ),
     of(
-        "others-take-the-place-of-a-share-that-was-not-read-on",
-        "src/store/admission/plan.rs",
-        "self.jobs.is_empty() && !self.is_cut",
-        "self.jobs.is_empty() && (!self.is_cut || $on)",
-        "test(=store::admission::tests::a_share_of_which_more_may_wait_is_not_passed_over)",
-    ),
-    of(
-        "who-was-left-for-the-next-round-is-forgotten",
-        "src/store/admission/plan.rs",
-        "(passed.contains(key) || later.contains(key))",
-        "(passed.contains(key) || later.contains(key) && !$on)",
-        "test(=store::admission::tests::a_share_of_which_more_may_wait_is_not_passed_over)",
-    ),
-    of(
         "a-pause-of-all-admits-those-with-rules",
         "src/store/admission/plan.rs",
         "self.each.as_ref().filter(|rule| rule.paused)",

@@ -1,8 +1,7 @@
 -- Takes gates that opened, and reads the best behind each of them: so many in each share as were asked for, at most $1. Then the
 -- first waiting rows of these queues that a rule covers, among the first $4 (claims walk over the same ones). If claims count by
 -- themselves ($6), only those that need more than that.
--- A gate's shares are found by steps through the index, one for each share: they may be few, and what waits a million. Of many
--- shares twice as many are read as can pass, and not so many of each: if one needs more, the plan says so.
+-- A gate's shares are found by steps through the index, one for each share: they may be few, and what waits a million.
 -- Of a gate all openings are taken that are among the first five times $5: a bulk of jobs writes one for each flush. The answer says whether there may be
 -- more, because nobody else will (`seq` of a gate).
 with noted as materialized (
@@ -21,7 +20,7 @@ gates as materialized (
     select key, least(case when key like 'g:%' then max(n) else sum(n) end, $1::int8) as n from opened group by key
 ),
 shares as materialized (
-    select g.key, s.share, least(g.n, (2 * g.n - 1) / count(*) over (partition by g.key) + 1) as n
+    select g.key, g.n, s.share
     from (
         -- Nobody can pass into a group that is taken. Whoever frees it opens it. A look by the index for each, and no join.
         select key, n from gates where key not like 'g:%' or (select s.ctid from {schema}.slot s where s.key collate "C" = gates.key limit 1) is null offset 0
@@ -37,7 +36,7 @@ shares as materialized (
         select share from step where share is not null
     ) s
 )
-select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null::text as opened, s.n
+select true as blocked, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null::text as opened, null::int8 as n
 from shares s
 cross join lateral (
     select *
@@ -50,12 +49,12 @@ cross join lateral (
 union all
 -- An ordered job that waits behind its own group: it is the one that can go, whoever is better. By steps, and not by joins: those compared each
 -- gate with each slot, 180 ms for a thousand of them.
-select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, g.n
-from (select key, n from gates where key like 'g:%' offset 0) g
+select true, b.id, b.seq, b.rank, b.kind, b.queue, b.terms, b.admitted, b.gate, b.share, null, null
+from (select key from gates where key like 'g:%' offset 0) g
 cross join lateral (select job_id from {schema}.slot where key collate "C" = g.key and node is null offset 0) s
 cross join lateral (select * from {schema}.job where id = s.job_id and coalesce(gate, '') = g.key and lock_owner is null offset 0) b
 union all
-select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, 0
+select false, w.id, w.seq, w.rank, w.kind, w.queue, w.terms, false, '', '', null, null
 from (select unnest($2::text[]) as name) q
 cross join lateral (
     select *

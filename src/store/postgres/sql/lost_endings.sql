@@ -13,7 +13,7 @@ leases as (
       and (select j.id
            from {schema}.slot g
            cross join lateral (select id from {schema}.job where gate = g.key and lock_owner = g.node limit 1) j
-           where g.job_id = s.job_id
+           where g.job_id = s.job_id and g.key like 'g:%'
            limit 1) is null
     returning job_id, key
 ),

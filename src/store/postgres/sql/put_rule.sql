@@ -1,5 +1,5 @@
 -- Sets a rule, or removes one that asks for nothing ($10), and has whatever waits for it looked at again: behind its own gate, or, for
--- the rule of all ('*'), behind every gate of its scope: found by steps from one to the next, however much waits behind each.
+-- the rule of all ('*'), behind every gate of its scope.
 with gone as (
     delete from {schema}.rule where $10::bool and scope = $1 and name = $2
 ),
@@ -20,12 +20,5 @@ from (
     select $11::text as gate
     where $2 <> '*' and (select gate from {schema}.job where gate = $11 limit 1) is not null
     union all
-    (
-        with recursive step as (
-            (select b.gate from {schema}.job b where b.gate >= $12 and $2 = '*' order by b.gate limit 1)
-            union all
-            select (select b.gate from {schema}.job b where b.gate > step.gate order by b.gate limit 1) from step where starts_with(step.gate, $12)
-        )
-        select gate from step where starts_with(gate, $12)
-    )
+    select distinct gate from {schema}.job where $2 = '*' and gate is not null and starts_with(gate, $12)
 ) waiting
