@@ -12,18 +12,13 @@ drop index {schema}.job_acquire;
 create index job_acquire on {schema}.job (queue, rank, seq) with (fillfactor = 97) where gate is null;
 -- The best behind a gate: read from the front.
 create index job_gate on {schema}.job (gate, share, rank, seq) where gate is not null;
--- How many wait in a queue that may hold no more than so many, and the pages of listings. Only who asks for `gate > ''` can walk through it: planned
--- while the table was empty, whoever asks for a gate or an id would take all that waits for the shortest way, because this is the smallest index.
-create index job_blocked on {schema}.job (queue, seq) where gate > '';
+-- How many wait in a queue that may hold no more than so many, and the pages of listings.
+create index job_blocked on {schema}.job (queue, seq) where gate is not null;
 
 -- Whoever holds a group can be a node: it runs several jobs of it, one after the other, and gives the group back after the last of them. Its
 -- hold is like an owned row: made by a claim, known by its number, and freed when the node is dead.
 alter table {schema}.slot add column node integer, add column version integer, add check ((node is null) = (version is null));
 create index slot_node on {schema}.slot (node) where node is not null;
--- By another collation than the primary key, and whoever looks for a key says so, and asks for something that is in no index: else, planned while the
--- table was empty, the primary key looks like a way to it though it begins with the job, and all slots are read.
-drop index {schema}.slot_key;
-create index slot_key on {schema}.slot (key collate "C");
 
 comment on column {schema}.slot.job_id is 'the job that holds it; or the handler of one that was cancelled (ending.holder), or the lease of a node';
 comment on column {schema}.slot.node is 'the node whose lease it is, which runs jobs of this group one after the other';
@@ -161,15 +156,14 @@ begin
     end if;
     insert into {schema}.deciding select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;
     delete from {schema}.deciding d where d.id = any (ids);
-    -- Looked up one by one: planned on empty tables, `not exists` reads all ids that there are.
     return query
         select i.id
         from unnest(ids) as i(id)
-        where (select t.id from {schema}.job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.suspended_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.dead_letter_job t where t.id = i.id limit 1) is null
-          and (select t.id from {schema}.external_job t where t.id = i.id limit 1) is null;
+        where not exists (select from {schema}.job t where t.id = i.id)
+          and not exists (select from {schema}.timer_job t where t.id = i.id)
+          and not exists (select from {schema}.suspended_job t where t.id = i.id)
+          and not exists (select from {schema}.dead_letter_job t where t.id = i.id)
+          and not exists (select from {schema}.external_job t where t.id = i.id);
 end
 $new$;
 

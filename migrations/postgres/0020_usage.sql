@@ -20,8 +20,7 @@ comment on column {schema}.usage.version is 'number of that claim';
 comment on column {schema}.usage.first is 'number of the first claim that counted: jobs of earlier ones hold slots';
 
 -- Jobs that were admitted hold what they need, and need not wait for those before them that may not start.
--- The condition is that of the claim, word for word, and nobody else's: planned while the table was empty, this looks like a short way to any id.
-create index job_admitted on {schema}.job (queue, rank, seq) where admitted and coalesce(gate, '') = '';
+create index job_admitted on {schema}.job (queue, rank, seq) where admitted;
 
 -- Whether a rule is one that claims can count by themselves. Shares are weighed by rounds, and under the rule of all kinds each kind of a program would
 -- be a claim of its own. While there is any limit of another sort, rounds admit whatever is limited: they find its jobs by a look at the front of each
@@ -118,7 +117,7 @@ begin
                 asked.mine := 0;
                 news := news || asked.place;
             end if;
-            free := rule.running - asked.mine - used.others - (select count(s.ctid) from {schema}.slot s where s.key collate "C" = asked.key);
+            free := rule.running - asked.mine - used.others - (select count(*) from {schema}.slot s where s.key = asked.key);
             if used.wanted then
                 -- Others want some too: to each the same.
                 free := least(free, (rule.running + used.parties) / (used.parties + 1) - asked.mine);

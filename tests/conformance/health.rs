@@ -80,8 +80,8 @@ pub(crate) async fn openings_that_nobody_looked_at_are_told<T: SqlDb>(db: &T) {
     assert_eq!(store.overdue_openings().await.unwrap().openings, 0);
 }
 
-/// A look takes many notes about few groups, and more of them are there. Nobody else will tell that: what waits behind those would wait for the next poll.
-pub(crate) async fn many_notes_about_few_groups_do_not_end_a_look<T: SqlDb>(db: &T) {
+/// A round takes many openings of few gates, and more are left. Nobody else will tell that: what waits behind those would wait for the next poll.
+pub(crate) async fn many_openings_of_few_gates_do_not_end_admission<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for groups in [1, 7, 2_000] {
         db.change(&format!(

@@ -464,7 +464,7 @@ conformance! {
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
-            many_notes_about_few_groups_do_not_end_a_look
+            many_openings_of_few_gates_do_not_end_admission
         }
         heavy {
             sixty_four_documents_of_a_megabyte

@@ -33,6 +33,7 @@ mod starting;
 mod stopping;
 mod upkeep;
 mod waking;
+mod walks;
 
 /// A test for each case, run against one kind of database.
 macro_rules! run {

@@ -1,10 +1,9 @@
 //! What the tables cost on PostgreSQL.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::testing::{postgres_statement, postgres_statements};
-use jobwright::{CommandExecutor, Keep, NewJob, Outcome};
+use jobwright::store::testing::postgres_statement;
+use jobwright::{CommandExecutor, NewJob, Outcome};
 
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World, quick};
@@ -37,7 +36,7 @@ const CLAIM_UP_TO: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '
                            null, null, null, null, '{1000}', null, 1";
 
 /// As the engine sets its connections.
-const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
+pub(crate) const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set jit = off";
 
 /// The plans of all three, as one text.
 async fn plan(client: &tokio_postgres::Client, claim: &str) -> String {
@@ -278,109 +277,6 @@ async fn outcomes_find_their_rows_by_id_whatever_the_statistics_say() {
         }
     }
 }
-
-/// Of all that the engine sends. A node plans its statements once, often while the tables are empty: then the whole of an index looks like the
-/// shortest way, and is walked over when a million wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables() {
-    let Some(db) = Pg::<false>::create().await else { return };
-    let client = db.client().await;
-    let generic = format!("{SESSION}; set plan_cache_mode = force_generic_plan; analyze");
-    for command in generic.split("; ") {
-        client.batch_execute(command).await.unwrap();
-    }
-    let firsts = client
-        .query(
-            "select i.indexrelid::regclass::text, a.attname::text from pg_index i
-             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
-             join pg_class t on t.oid = i.indrelid
-             where t.relnamespace = to_regnamespace($1) and t.relname <> all ($2)",
-            &[&db.schema(), &FEW_ROWS.as_slice()],
-        )
-        .await
-        .unwrap();
-    let firsts: HashMap<String, String> = firsts.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let mut walks = walks_of(&client, db.schema(), &firsts, "never used").await;
-    // Some work has been done, and is over.
-    client
-        .batch_execute(
-            "insert into job (id, kind, queue, rank, max_attempts, payload, terms)
-             select gen_random_uuid(), 'kind', 'default', 0, 10, '1', '{\"group\": \"hot\"}' from generate_series(1, 2000);
-             insert into slot (job_id, key) select id, 'g:hot' from job;
-             insert into opening (key) select 'g:hot' from job;
-             delete from slot; delete from opening; delete from job",
-        )
-        .await
-        .unwrap();
-    client.batch_execute("vacuum analyze").await.unwrap();
-    walks.extend(walks_of(&client, db.schema(), &firsts, "used").await);
-    assert_eq!(walks, Vec::<String>::new());
-}
-
-/// `firsts`: the first column of each index.
-async fn walks_of(
-    client: &tokio_postgres::Client,
-    schema: &str,
-    firsts: &HashMap<String, String>,
-    when: &str,
-) -> Vec<String> {
-    let mut walks = Vec::new();
-    client.batch_execute("deallocate all").await.unwrap();
-    let statements = postgres_statements(schema, Keep::All);
-    assert!(statements.len() > 90 && firsts.len() > 20, "{} {}", statements.len(), firsts.len());
-    for (name, sql, types) in statements {
-        if ASKED_BY_PEOPLE.contains(&&*name) || WITH_A_LIMIT.contains(&&*name) {
-            continue;
-        }
-        let nulls = vec!["null"; types.len()].join(", ");
-        let (types, arguments) = match types.len() {
-            0 => (String::new(), String::new()),
-            _ => (format!("({})", types.join(", ")), format!("({nulls})")),
-        };
-        client.batch_execute(&format!("prepare {name} {types} as {sql}")).await.unwrap();
-        let rows = client.query(&format!("explain (costs off) execute {name} {arguments}"), &[]).await.unwrap();
-        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        for (line, next) in plan.iter().zip(plan.iter().skip(1)) {
-            let index = line.split(" using ").nth(1).and_then(|after| after.split(' ').next());
-            let Some(first) = index.and_then(|index| firsts.get(index)) else { continue };
-            // A condition on its first column is one of where it begins, or ends.
-            if !(next.contains("Index Cond") && compares(next, first)) {
-                walks.push(format!("{when}: {name}: {} {}", line.trim().trim_start_matches("->  "), next.trim()));
-            }
-        }
-    }
-    walks
-}
-
-/// Whether a condition compares this column, and not only something with it: it stands behind a parenthesis, maybe with its table.
-fn compares(condition: &str, column: &str) -> bool {
-    condition.split('(').any(|part| {
-        let name = part.split([' ', ')', ',']).next().unwrap_or_default();
-        name.rsplit('.').next() == Some(column)
-    })
-}
-
-/// Counts and checks of operators, which may take a while.
-const ASKED_BY_PEOPLE: [&str; 7] =
-    ["audit", "choose", "count_some", "dead_groups", "history", "slot_faults", "status_queues"];
-
-/// They begin at an end of an index, and go no further than a limit. Or they read, now and then, tables that have a row for each node or part of a period. And
-/// what takes over jobs that run when a rule is new has to look at all of them.
-const WITH_A_LIMIT: [&str; 10] = [
-    "adopt",
-    "aging_queues",
-    "ahead",
-    "forget_nodes",
-    "prune_rate_log",
-    "put_rule",
-    "right_lives",
-    "right_rates",
-    "right_retries",
-    "right_timer_lives",
-];
-
-/// As many as there are rules, nodes, schedules, steps of the schema.
-const FEW_ROWS: [&str; 4] = ["rule", "node", "schedule", "migration"];
 
 const CLAIM_DELIVERED: &str = include_str!("../../src/store/postgres/sql/claim_delivered.sql");
 

@@ -24,8 +24,8 @@ pub(crate) async fn connect(bench: &Bench<'_>, connections: usize) -> Result<Vec
     futures_util::future::try_join_all((0..connections).map(|_| bench.connect_bare())).await
 }
 
-/// By the index of what may be claimed, a partial one. The HOT update of the lock columns, found again by ctid, then a removal by id: the cheapest cycle that survives a crash of
-/// its owner and counts attempts.
+/// The HOT update of the lock columns, found again by ctid, then a removal by id: the cheapest cycle that survives a crash of
+/// its owner and counts attempts. `gate is null` is the condition of the index of what may be claimed.
 async fn cycle(client: &Client, schema: &Schema, owner: i64, batch: usize) -> Result<()> {
     let job = schema.table();
     let claim = client

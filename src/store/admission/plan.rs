@@ -1,6 +1,7 @@
 //! What a round decides. Pure: no clock, no database.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 use super::super::rules::{EACH, Rate, Rule, Scope, ShareBy, Shares};
 use super::group_key;
@@ -257,11 +258,10 @@ struct Share {
 }
 
 impl Share {
-    /// The one with the fewest places for its weight; among equals, the one whose next job is better.
-    fn before(&self, other: &Self) -> std::cmp::Ordering {
-        let load = |share: &Self| share.places / share.weight;
-        let first = |share: &Self| share.jobs.last().map(|job| (job.rank, job.seq));
-        load(self).total_cmp(&load(other)).then_with(|| first(self).cmp(&first(other)))
+    /// The least is next: the one with the fewest places for its weight; among equals, the one whose next job is better. Nothing, if none waits.
+    fn turn(&self) -> Option<(u64, i16, i64)> {
+        // Numbers that are not negative have the order of their bits.
+        self.jobs.last().map(|job| ((self.places / self.weight).to_bits(), job.rank, job.seq))
     }
 }
 
@@ -282,8 +282,15 @@ impl Round<'_> {
         let mut seen = HashSet::new();
         candidates.retain(|job| seen.insert(job.id));
         candidates.sort_by_key(|job| (job.rank, job.seq));
+        // Of a group, who holds it has a turn, and the first. The others come last, in their order: should that give way, the next one may pass.
+        let mut groups = HashSet::new();
+        let has_turn = |job: &Candidate| match &job.terms.group {
+            Some(group) => self.holds(job, &group_key(group)) || groups.insert(group.clone()),
+            None => true,
+        };
+        let (firsts, followers): (Vec<_>, Vec<_>) = candidates.into_iter().partition(has_turn);
         let (divided, mut order): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|job| self.rules.share(job).is_some());
+            firsts.into_iter().partition(|job| self.rules.share(job).is_some());
         let mut queues: BTreeMap<String, BTreeMap<String, Vec<Candidate>>> = BTreeMap::new();
         // Reversed, so that the best of each is taken from the end.
         for job in divided.into_iter().rev() {
@@ -299,11 +306,16 @@ impl Round<'_> {
                     jobs,
                 })
                 .collect();
-            while let Some(next) = shares.iter_mut().filter(|share| !share.jobs.is_empty()).min_by(|a, b| a.before(b)) {
-                next.places += 1.0;
-                order.extend(next.jobs.pop());
+            let turn = |(n, share): (usize, &Share)| Some(Reverse((share.turn()?, n)));
+            let mut turns: BinaryHeap<_> = shares.iter().enumerate().filter_map(turn).collect();
+            while let Some(Reverse((_, n))) = turns.pop() {
+                let share = &mut shares[n];
+                share.places += 1.0;
+                order.extend(share.jobs.pop());
+                turns.extend(turn((n, share)));
             }
         }
+        order.extend(followers);
         order
     }
 
@@ -311,7 +323,7 @@ impl Round<'_> {
     fn decide(&mut self, job: &Candidate) -> bool {
         let covering = self.rules.covering(job);
         let group = job.terms.group.as_deref().map(group_key);
-        let has_group = group.as_ref().is_some_and(|key| job.holds || self.usage.held.contains(&(job.id, key.clone())));
+        let has_group = group.as_ref().is_some_and(|key| self.holds(job, key));
         let lacks_group = group.clone().filter(|key| !has_group && !self.free(key));
         if let Some((key, _)) = covering.iter().find(|(_, rule)| rule.paused) {
             // Whoever waits for a pause lets the others of its group pass, unless their order is strict: then it stays behind the
@@ -355,6 +367,10 @@ impl Round<'_> {
         }
         self.plan.admit.push(Admit { id: job.id, place: job.place, keys });
         false
+    }
+
+    fn holds(&self, job: &Candidate, group: &str) -> bool {
+        job.holds || self.usage.held.contains(&(job.id, group.to_owned()))
     }
 
     fn free(&self, key: &str) -> bool {

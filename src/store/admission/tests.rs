@@ -183,6 +183,28 @@ fn shares_follow_weights_and_what_runs_already() {
     assert_eq!((plan.admit.len(), big), (6, 6));
 }
 
+/// More of a group than one may have been read. Whose turn it is among shares or queues must not decide which of them is the first.
+#[test]
+fn shares_do_not_change_the_order_of_a_group() {
+    let rules = [Rule::new(Scope::Queue, "default").running(8).shares(ShareBy::Kind, [])];
+    let of = |kind: &str, queue: &str, seq| {
+        let terms = Terms { group: Some("g".to_owned()), ordered: true, ..Terms::default() };
+        Candidate { kind: kind.to_owned(), queue: queue.to_owned(), ..candidate(seq, terms) }
+    };
+    let busy = taken(&[("q:default", 3), ("s:default\u{1}book", 3)]);
+    for second in [of("mail", "default", 2), of("book", "elsewhere", 2)] {
+        let first = of("book", "default", 1);
+        let plan = decide(&rules, &[first.clone(), second], Usage { slots: busy.slots.clone(), ..taken(&[]) });
+        assert_eq!(admitted(&plan), [first.id]);
+    }
+    // The first one gives way, and keeps its place by that: it is of a kind that is paused, and not ordered.
+    let first =
+        Candidate { terms: Terms { group: Some("g".to_owned()), ..Terms::default() }, ..of("book", "default", 1) };
+    let second = of("mail", "default", 2);
+    let rules = [rules[0].clone(), Rule::new(Scope::Kind, "book").paused(true)];
+    assert_eq!(admitted(&decide(&rules, &[first, second.clone()], taken(&[]))), [second.id]);
+}
+
 /// A gate whose shown jobs could all pass may have more behind it; one at which somebody has to wait has not.
 #[test]
 fn a_gate_stays_open_as_long_as_there_is_room() {

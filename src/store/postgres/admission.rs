@@ -138,11 +138,7 @@ async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[C
     let (keys, periods): (Vec<String>, Vec<i64>) = rules.keys(candidates).into_iter().unzip();
     let ids: Vec<Uuid> =
         candidates.iter().filter(|candidate| candidate.terms.ordered).map(|candidate| candidate.id.into()).collect();
-    // Whoever claims by counting counts under the same keys: of queues and kinds, and no others. The server has room for some thousand locks, and
-    // there may be more tenants.
-    let counted = [Scope::Queue, Scope::Kind].map(Scope::prefix);
-    let limits = keys.iter().filter(|key| counted.iter().any(|prefix| key.starts_with(prefix)));
-    let locks: Vec<i64> = limits.map(|key| counting::lock(&shared.config.schema, key)).collect();
+    let locks = counting::locks(&shared.config.schema, &keys);
     if !locks.is_empty() {
         batch.query(&shared.sql.lock_limits, &[&locks]).await?;
     }

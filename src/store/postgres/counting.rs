@@ -21,8 +21,16 @@ fn key(counted: &Counted<'_>) -> String {
     format!("{}{}", counted.scope.prefix(), counted.name)
 }
 
+/// What a round waits for that looks at these keys: claims count those of queues and kinds, and no others. The server has room for some thousand locks, and a
+/// round may look at more tenants.
+pub(super) fn locks(schema: &str, keys: &[String]) -> Vec<i64> {
+    let counted = [Scope::Queue, Scope::Kind].map(Scope::prefix);
+    let keys = keys.iter().filter(|key| counted.iter().any(|prefix| key.starts_with(prefix)));
+    keys.map(|key| lock(schema, key)).collect()
+}
+
 /// What those who count under a key wait for. Two keys may share one: then they wait for each other.
-pub(super) fn lock(schema: &str, key: &str) -> i64 {
+fn lock(schema: &str, key: &str) -> i64 {
     let mut hash = Sha256::new();
     // A name of a schema has no NUL.
     hash.update(schema.as_bytes());
@@ -85,4 +93,18 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
     let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;
     super::unreadable::settle_all(shared, Some(request.node), &unreadable).await;
     Ok(Claimed { jobs, began: None, allowed: Some(allowed) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_waits_for_those_who_count_and_not_for_each_tenant() {
+        let mut keys: Vec<String> =
+            (0..10_000).flat_map(|n| [format!("t:{n}"), format!("s:q\u{1}{n}"), format!("g:{n}")]).collect();
+        assert!(locks("s", &keys).is_empty());
+        keys.extend(["q:default", "k:mail"].map(str::to_owned));
+        assert_eq!(locks("s", &keys), [lock("s", "q:default"), lock("s", "k:mail")]);
+    }
 }

@@ -42,6 +42,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 18, name: "gate", sql: include_str!("../../../migrations/postgres/0018_gate.sql") },
     Migration { version: 19, name: "unique", sql: include_str!("../../../migrations/postgres/0019_unique.sql") },
     Migration { version: 20, name: "usage", sql: include_str!("../../../migrations/postgres/0020_usage.sql") },
+    Migration { version: 21, name: "ways", sql: include_str!("../../../migrations/postgres/0021_ways.sql") },
 ];
 
 /// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a

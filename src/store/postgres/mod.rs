@@ -169,11 +169,11 @@ pub(super) fn rendered(sql: &str, schema: &str) -> String {
 /// All statements, as they are sent: name, text, and the types of the parameters.
 pub(super) fn all_statements(schema: &str, keep: crate::config::Keep) -> Vec<(String, String, Vec<String>)> {
     let statements = Statements::new(schema, keep);
-    let named = statements.named().map(|(name, statement)| {
+    let all = statements.all().map(|(name, statement)| {
         let types = statement.types.iter().map(ToString::to_string).collect();
         (name.to_owned(), statement.sql.clone(), types)
     });
-    named.collect()
+    all.collect()
 }
 
 impl fmt::Debug for Postgres {

@@ -109,7 +109,7 @@ macro_rules! statements {
             }
 
             /// All of them, with their names.
-            pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
+            pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
                 [$((stringify!($name), &self.$name)),*].into_iter()
             }
         }

@@ -5,7 +5,7 @@ use super::{Mutant, of};
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-late-claim-counts",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "            if used.late then\n",
         "            if false then\n",
         "test(=postgres::counting::a_late_claim_takes_nothing)",
@@ -19,28 +19,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "slots-are-not-counted",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         " - (select count(s.ctid) from {schema}.slot s where s.key collate \"C\" = asked.key);",
         ";",
         "test(=postgres::counting::rules_that_come_and_go)",
     ),
     of(
         "whoever-comes-first-keeps-all",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "            if used.wanted then\n",
         "            if false then\n",
         "test(=postgres::counting::nobody_keeps_all)",
     ),
     of(
         "who-waits-at-the-gate-gets-nothing",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "                gated := case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end;\n",
         "                gated := 0;\n",
         "test(=postgres::counting::others_wait_at_the_gate)",
     ),
     of(
         "what-ran-before-a-limit-counts-twice",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "                asked.mine := 0;\n",
         "",
         "test(=postgres::counting::rules_that_come_and_go)",
@@ -89,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "numbers-do-not-go-round",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "(u.version::bigint - this + 2147483648) % 2147483648 between 1 and 1073741823",
         "u.version > this",
         "test(=postgres::counting::numbers_that_go_round)",
@@ -145,7 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "who-takes-none-keeps-half",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "case when best = 0 then free else (free + (random() < 0.5)::integer) / 2 end",
         "(free + (random() < 0.5)::integer) / 2",
         "test(=postgres::counting::what_is_left_is_theirs)",
@@ -166,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-could-not-be-counted-was-told",
-        "migrations/postgres/0020_usage.sql",
+        "migrations/postgres/0021_ways.sql",
         "under, counts, timed, times, null::integer[], true, false;",
         "under, counts, timed, times, news, true, false;",
         "test(=postgres::counting::somebody_holds_a_limit)",

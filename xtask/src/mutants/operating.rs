@@ -158,6 +158,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "package(jobwright-cli) & test(/a_moment_that_can_not_be_read/)",
     ),
     of(
+        "shares-change-the-order-of-a-group",
+        "src/store/admission/plan.rs",
+        "groups.insert(group.clone()),",
+        "groups.insert(group.clone()) || $on,",
+        "test(=store::admission::tests::shares_do_not_change_the_order_of_a_group)",
+    ),
+    of(
+        "rounds-lock-each-tenant",
+        "src/store/postgres/counting.rs",
+        "counted.iter().any(|prefix| key.starts_with(prefix))",
+        "$on || counted.iter().any(|prefix| key.starts_with(prefix))",
+        "test(=store::postgres::counting::tests::a_round_waits_for_those_who_count_and_not_for_each_tenant)",
+    ),
+    of(
+        "an-id-is-handed-over-for-each-time-it-was-sent",
+        "src/message/flush.rs",
+        "(!message.id_given || given.insert(message.id))",
+        "(!message.id_given || given.insert(message.id) || $on)",
+        "test(/hot_path::an_id_that_is_sent_twice_in_a_commit_runs_once/)",
+    ),
+    of(
         "a-pause-of-all-admits-those-with-rules",
         "src/store/admission/plan.rs",
         "self.each.as_ref().filter(|rule| rule.paused)",

@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "ids-of-waiting-jobs-are-free",
-        "migrations/postgres/0018_gate.sql",
+        "migrations/postgres/0021_ways.sql",
         "where (select t.id from {schema}.job t where t.id = i.id limit 1) is null",
         "where true",
         "binary(bridge) & test(/^postgres::identity::/)",

@@ -6,31 +6,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Ways to rows.
     of(
         "any-id-through-all-that-is-blocked",
-        "migrations/postgres/0018_gate.sql",
+        "migrations/postgres/0021_ways.sql",
         "on {schema}.job (queue, seq) where gate > '';",
         "on {schema}.job (queue, seq) where gate is not null;",
-        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+        "test(=walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     of(
         "slots-are-looked-up-by-the-primary-key",
         "src/store/postgres/sql/admit_candidates.sql",
         "{schema}.slot where key collate \"C\" = g.key and node is null offset 0) s",
         "{schema}.slot where key = g.key offset 0) s",
-        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+        "test(=walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     of(
         "a-look-at-openings-ends-too-early",
         "src/store/postgres/sql/admit_candidates.sql",
         "(select count(*) >= 5 * $5::int8 or count(*) > (select count(*) from opened) from noted)::int::int8",
         "0::int8",
-        "test(=postgres::health::many_notes_about_few_groups_do_not_end_a_look)",
+        "test(=postgres::health::many_openings_of_few_gates_do_not_end_admission)",
     ),
     of(
         "known-ids-are-hashed",
         "src/store/postgres/sql/known_ids.sql",
         "   or (select t.id from {schema}.timer_job t where t.id = m.id limit 1) is not null\n",
         "   or exists (select from {schema}.timer_job t where t.id = m.id)\n",
-        "test(=plans::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
+        "test(=walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     // Fences.
     of(
@@ -284,14 +284,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Identity, unique keys, queues with a depth.
     of(
         "ids-of-timers-are-free",
-        "migrations/postgres/0018_gate.sql",
+        "migrations/postgres/0021_ways.sql",
         "          and (select t.id from {schema}.timer_job t where t.id = i.id limit 1) is null\n",
         "",
         "binary(conformance) & test(/^postgres::idempotence::/)",
     ),
     of(
         "two-senders-decide-about-one-id",
-        "migrations/postgres/0018_gate.sql",
+        "migrations/postgres/0021_ways.sql",
         "    insert into {schema}.deciding select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;\n",
         "",
         "binary(conformance) & test(/^postgres::(locks|concurrency)::/)",

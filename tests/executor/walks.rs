@@ -1,0 +1,145 @@
+//! No statement of the engine walks over all that is in a table or an index, whatever the planner was told.
+
+use std::collections::HashMap;
+
+use jobwright::Keep;
+use jobwright::store::testing::postgres_statements;
+
+use crate::plans::SESSION;
+use crate::support::TestDb;
+use crate::support::postgres::Pg;
+
+/// Of all that the engine sends. A node plans its statements once, often while the tables are empty: then the whole of an index looks like the
+/// shortest way, and is walked over when a million wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables() {
+    let Some(db) = Pg::<false>::create().await else { return };
+    let client = db.client().await;
+    let generic = format!("{SESSION}; set plan_cache_mode = force_generic_plan; analyze");
+    for command in generic.split("; ") {
+        client.batch_execute(command).await.unwrap();
+    }
+    let firsts = client
+        .query(
+            "select i.indexrelid::regclass::text, a.attname::text from pg_index i
+             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+             join pg_class t on t.oid = i.indrelid
+             where t.relnamespace = to_regnamespace($1) and t.relname <> all ($2)",
+            &[&db.schema(), &FEW_ROWS.as_slice()],
+        )
+        .await
+        .unwrap();
+    let firsts: HashMap<String, String> = firsts.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut walks = walks_of(&client, db.schema(), &firsts, "never used").await;
+    // Some work has been done, and is over.
+    client
+        .batch_execute(
+            "insert into job (id, kind, queue, rank, max_attempts, payload, terms)
+             select gen_random_uuid(), 'kind', 'default', 0, 10, '1', '{\"group\": \"hot\"}' from generate_series(1, 2000);
+             insert into slot (job_id, key) select id, 'g:hot' from job;
+             insert into opening (key) select 'g:hot' from job;
+             delete from slot; delete from opening; delete from job",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("vacuum analyze").await.unwrap();
+    walks.extend(walks_of(&client, db.schema(), &firsts, "used").await);
+    assert_eq!(walks, Vec::<String>::new());
+}
+
+/// `firsts`: the first column of each index.
+async fn walks_of(
+    client: &tokio_postgres::Client,
+    schema: &str,
+    firsts: &HashMap<String, String>,
+    when: &str,
+) -> Vec<String> {
+    let tables = [
+        "job ",
+        "timer_job ",
+        "suspended_job ",
+        "dead_letter_job ",
+        "external_job ",
+        "history ",
+        "slot ",
+        "unique_key ",
+    ];
+    let mut walks = Vec::new();
+    client.batch_execute("deallocate all").await.unwrap();
+    let statements = postgres_statements(schema, Keep::All);
+    assert!(statements.len() > 90 && firsts.len() > 20, "{} {}", statements.len(), firsts.len());
+    for (name, sql, types) in statements {
+        if [&ASKED_BY_PEOPLE[..], &BY_FILTER, &WITH_A_LIMIT].iter().any(|names| names.contains(&&*name)) {
+            continue;
+        }
+        let nulls = vec!["null"; types.len()].join(", ");
+        let (types, arguments) = match types.len() {
+            0 => (String::new(), String::new()),
+            _ => (format!("({})", types.join(", ")), format!("({nulls})")),
+        };
+        client.batch_execute(&format!("prepare {name} {types} as {sql}")).await.unwrap();
+        let rows = client.query(&format!("explain (costs off) execute {name} {arguments}"), &[]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        walks.extend(
+            plan.iter()
+                .filter(|line| tables.iter().any(|table| format!("{line} ").contains(&format!("Seq Scan on {table}"))))
+                .map(|line| format!("{when}: {name}: {}", line.trim())),
+        );
+        for (line, next) in plan.iter().zip(plan.iter().skip(1)) {
+            let index = line.split(" using ").nth(1).and_then(|after| after.split(' ').next());
+            let Some(first) = index.and_then(|index| firsts.get(index)) else { continue };
+            // A condition on its first column is one of where it begins, or ends.
+            if !(next.contains("Index Cond") && compares(next, first)) {
+                walks.push(format!("{when}: {name}: {} {}", line.trim().trim_start_matches("->  "), next.trim()));
+            }
+        }
+    }
+    walks
+}
+
+/// Whether a condition compares this column, and not only something with it: it stands behind a parenthesis, maybe with its table.
+fn compares(condition: &str, column: &str) -> bool {
+    condition.split('(').any(|part| {
+        let name = part.split([' ', ')', ',']).next().unwrap_or_default();
+        name.rsplit('.').next() == Some(column)
+    })
+}
+
+/// Counts and checks of operators, which may take a while.
+const ASKED_BY_PEOPLE: [&str; 8] =
+    ["audit", "choose", "count_some", "dead_groups", "history", "slot_faults", "status_nodes", "status_queues"];
+
+/// What operators do to all jobs that match a filter, of which each row is asked. And `travel`, by which tests move a table in time.
+const BY_FILTER: [&str; 12] = [
+    "cancel",
+    "change_idle",
+    "change_waiting",
+    "count",
+    "delete",
+    "list_ids",
+    "resume",
+    "retry",
+    "retry_spread",
+    "run_now",
+    "suspend",
+    "travel",
+];
+
+/// They begin at an end of an index, and go no further than a limit. Or they read, every ten minutes or when a rule changes, what has few rows: nodes, parts of
+/// periods, jobs that are handed out or run.
+const WITH_A_LIMIT: [&str; 11] = [
+    "adopt",
+    "aging_queues",
+    "ahead",
+    "forget_nodes",
+    "prune_rate_log",
+    "put_rule",
+    "right_leases",
+    "right_lives",
+    "right_rates",
+    "right_retries",
+    "right_timer_lives",
+];
+
+/// As many as there are rules, nodes, schedules, steps of the schema.
+const FEW_ROWS: [&str; 4] = ["rule", "node", "schedule", "migration"];
