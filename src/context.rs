@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, IntoJob, Job, JobId, JobMessage, NewJob, NodeId};
-use crate::message::{Handoff, Hooks, MessageService, MessageServiceFactory, WentTo, WhenFull};
+use crate::message::{
+    FlushInto, Handoff, MessageService, Shared, WentTo, WhenFull, Written, flush_within, make_room, tell,
+};
 use crate::store::{GroupTurn, NewResult, Postgres, Removed, Store, UnitOfWork};
 
 /// A unit of work: changes to your data, and the jobs they cause, which commit together or not at all.
@@ -24,9 +26,7 @@ use crate::store::{GroupTurn, NewResult, Postgres, Removed, Store, UnitOfWork};
 /// ```
 #[must_use = "a context does nothing until it is committed"]
 pub struct Context<S: Store = Postgres> {
-    store: S,
-    factory: Arc<dyn MessageServiceFactory<S>>,
-    hooks: Hooks,
+    shared: Arc<Shared<S>>,
     /// Opened by the first message: most handlers send none.
     service: Option<Box<dyn MessageService<S>>>,
     transaction: Option<S::Transaction>,
@@ -36,8 +36,8 @@ pub struct Context<S: Store = Postgres> {
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, factory: Arc<dyn MessageServiceFactory<S>>, hooks: Hooks, when_full: WhenFull) -> Self {
-        Self { store, factory, hooks, service: None, transaction: None, result: None, when_full }
+    pub(crate) fn new(shared: Arc<Shared<S>>, when_full: WhenFull) -> Self {
+        Self { shared, service: None, transaction: None, result: None, when_full }
     }
 
     /// The context's transaction; the first call opens it.
@@ -48,7 +48,7 @@ impl<S: Store> Context<S> {
         // Not `get_or_insert_with`: opening is async and may fail.
         let transaction = match self.transaction.take() {
             Some(open) => open,
-            None => self.store.begin().await?,
+            None => self.shared.store.begin().await?,
         };
         Ok(self.transaction.insert(transaction))
     }
@@ -77,21 +77,25 @@ impl<S: Store> Context<S> {
     /// Collects a message for the commit.
     ///
     /// # Errors
-    /// When the message is refused ([`is_invalid`](crate::Error::is_invalid)), by its own shape or by a
-    /// [send hook](crate::MessageServices::on_send): nothing was collected, the context stays usable.
+    /// When the message is refused: by its own shape or by a [send hook](crate::MessageServices::on_send)
+    /// ([`is_invalid`](crate::Error::is_invalid)), or by a [message service](crate::MessageService) of the program. Nothing was collected, the
+    /// context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.send_from(job.into_job(), None)
-    }
-
-    /// A job as the hooks leave it.
-    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
-        self.hooks.apply(job, None)
+        self.service().send(job.into_job(), None)
     }
 
     /// `sender`: the job whose handler sends.
-    pub(crate) fn send_from(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
-        let job = self.hooks.apply(job, sender)?;
-        self.service.get_or_insert_with(|| self.factory.open()).send(job)
+    pub(crate) fn send_from(&mut self, job: NewJob, sender: &Job) -> Result<JobId> {
+        self.service().send(sender.carry_trace(job), Some(sender))
+    }
+
+    /// A job as the send hooks leave it.
+    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
+        self.shared.hooked(job)
+    }
+
+    fn service(&mut self) -> &mut dyn MessageService<S> {
+        &mut **self.service.get_or_insert_with(|| self.shared.open())
     }
 
     /// What a commit would flush now, in the order of sending. Tests can look here before anything is stored.
@@ -99,11 +103,30 @@ impl<S: Store> Context<S> {
         self.service.as_ref().map_or(&[], |service| service.pending())
     }
 
-    /// What has to be flushed, if there is something.
-    fn take_service(&mut self) -> Option<Box<dyn MessageService<S>>> {
-        let mut service = self.service.take().filter(|service| !service.pending().is_empty())?;
-        service.when_full(self.when_full);
-        Some(service)
+    /// Flushes what there is: into the transaction, or with a commit of its own. Returns who is to hear of the commit, and of what.
+    async fn flush(&mut self) -> Result<Option<(Box<dyn MessageService<S>>, Written)>> {
+        let Some(mut service) = self.service.take().filter(|service| !service.pending().is_empty()) else {
+            return Ok(None);
+        };
+        // Before anything is written or reserved: it may wait.
+        make_room(&*self.shared.jobs, service.pending(), self.when_full, self.has_transaction()).await?;
+        let mut into = FlushInto::context(&self.shared.store, &mut self.transaction);
+        let written = if self.shared.is_wrapped() {
+            flush_within(2 * self.shared.call_timeout, service.flush(&mut into)).await
+        } else {
+            service.flush(&mut into).await
+        };
+        let written = into.outcome(written)?;
+        Ok(Some((service, written)))
+    }
+
+    /// Flushes, commits, and tells.
+    async fn finish(mut self) -> Result<Handoff> {
+        let flushed = self.flush().await?;
+        if let Some(transaction) = self.transaction.take() {
+            transaction.commit().await?;
+        }
+        Ok(flushed.map_or_else(Handoff::default, |(mut service, written)| tell(&mut *service, written)))
     }
 
     /// Flushes the messages with one statement and commits, proven: `Ok` means that the server really committed.
@@ -111,7 +134,9 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
-    /// and the server could not be asked; [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected; [`Full`](crate::ErrorKind::Full) when a queue is. In all other cases nothing was kept.
+    /// and the server could not be asked; or when a message service of the program failed after its messages had been committed;
+    /// [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected; [`Full`](crate::ErrorKind::Full) when a queue is;
+    /// [`Refused`](crate::ErrorKind::Refused) when a message service of the program refuses. In all other cases nothing was kept.
     pub async fn commit(self) -> Result<()> {
         self.hand_off().await.map(drop)
     }
@@ -126,22 +151,8 @@ impl<S: Store> Context<S> {
         Ok(self.hand_off().await?.settled().await)
     }
 
-    pub(crate) async fn hand_off(mut self) -> Result<Handoff> {
-        let mut service = self.take_service();
-        match (self.transaction.take(), &mut service) {
-            (Some(mut transaction), service) => {
-                if let Some(service) = service {
-                    service.flush(&mut transaction).await?;
-                }
-                transaction.commit().await?;
-            }
-            (None, Some(service)) => service.flush_alone().await?,
-            (None, None) => {}
-        }
-        let Some(mut service) = service else { return Ok(Handoff::default()) };
-        let handoff = service.committed();
-        self.hooks.committed().await;
-        Ok(handoff)
+    pub(crate) async fn hand_off(self) -> Result<Handoff> {
+        Ok(self.finish().await?.waited().await)
     }
 
     /// The commit of a handler: its writes, its messages and the removal of its job, or nothing. `false`: the claim is no longer
@@ -191,14 +202,8 @@ impl<S: Store> Context<S> {
         if let Some(result) = self.result.take() {
             transaction.keep_result(&result).await?;
         }
-        let mut service = self.take_service();
-        if let Some(service) = &mut service {
-            service.flush(&mut transaction).await?;
-        }
-        transaction.commit().await?;
-        if let Some(mut service) = service {
-            drop(service.committed());
-        }
+        self.transaction = Some(transaction);
+        drop(self.finish().await?);
         Ok(true)
     }
 

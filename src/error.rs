@@ -35,12 +35,15 @@ pub enum ErrorKind {
     /// The transaction was rolled back by the server or lost a conflict (`JW-ABORTED`). Nothing of it was kept.
     Aborted,
     /// `COMMIT` was sent and the answer got lost, and the server could not be asked afterwards; or somebody ended its wait for a
-    /// synchronous standby, so that it may stand on this server only (`JW-COMMIT-UNKNOWN`).
+    /// synchronous standby, so that it may stand on this server only; or a message service of the program failed after its messages had been
+    /// committed: they are sent (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
     /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
     Conflict,
     /// A queue holds as many waiting jobs as its rule allows (`JW-FULL`). Nothing was written. Retrying may help.
     Full,
+    /// A message service of the program refused a send or a flush (`JW-REFUSED`). Nothing was kept.
+    Refused,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
@@ -68,12 +71,26 @@ impl ErrorKind {
             Self::CommitUnknown => "JW-COMMIT-UNKNOWN",
             Self::Conflict => "JW-CONFLICT",
             Self::Full => "JW-FULL",
+            Self::Refused => "JW-REFUSED",
             Self::Schema => "JW-SCHEMA",
             Self::Database => "JW-DATABASE",
             Self::LeaseLost => "JW-LEASE-LOST",
             Self::Replaced => "JW-REPLACED",
             Self::Broker => "JW-BROKER",
         }
+    }
+
+    pub(crate) const fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable
+                | Self::Timeout
+                | Self::Busy
+                | Self::ReadOnly
+                | Self::Aborted
+                | Self::CommitUnknown
+                | Self::Full
+        )
     }
 }
 
@@ -156,16 +173,7 @@ impl Error {
     ///
     /// After a [`ErrorKind::Timeout`] or [`ErrorKind::CommitUnknown`] the first try may have taken effect.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.0.kind,
-            ErrorKind::Unreachable
-                | ErrorKind::Timeout
-                | ErrorKind::Busy
-                | ErrorKind::ReadOnly
-                | ErrorKind::Aborted
-                | ErrorKind::CommitUnknown
-                | ErrorKind::Full
-        )
+        self.0.kind.is_retryable()
     }
 }
 

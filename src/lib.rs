@@ -84,11 +84,14 @@ pub mod error;
 pub mod executor;
 pub mod job;
 pub mod message;
+mod panic;
 pub mod store;
 pub mod testing;
 mod tls;
 
 pub use admin::Admin;
+/// For implementations of [`MessageService`].
+pub use async_trait::async_trait;
 pub use broker::{Broker, BrokerMode, BrokerStats};
 pub use config::{
     BrokerConfig, Config, DatabaseConfig, ExecutorConfig, HistoryConfig, Keep, QueueType, Secret, SubmitRule,
@@ -102,13 +105,13 @@ pub use executor::{
 };
 pub use job::*;
 pub use message::{
-    Awaited, BoxError, Enlisted, Flushed, Handoff, MessageService, MessageServiceFactory, MessageServices,
-    ScheduleService, WentTo, WhenFull,
+    Awaited, BoxError, Enlisted, FlushInto, Flushed, Handoff, MessageService, MessageServices, ScheduleService, WentTo,
+    WhenFull, Written,
 };
-pub use store::postgres::{PgTransaction, Postgres};
+pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
-pub use store::{AnyStore, AnyTransaction, JobStore, Rule, Scope, Store};
+pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, JobStore, Rule, Scope, Store, TransactionRef};
 
 /// The code in the documents compiles.
 #[cfg(doctest)]

@@ -9,6 +9,7 @@ use jobwright::AnyTransaction;
 use tokio_postgres::types::ToSql;
 
 /// A parameter, in the order of `$1`, `$2` …
+#[allow(dead_code, reason = "one of the examples has parameters of its own only")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
     Number(i64),

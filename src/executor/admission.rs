@@ -25,7 +25,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
     let (store, gate) = (node.store.clone(), node.in_flight.gate.clone());
     let queues: Vec<String> = node.queues.keys().cloned().collect();
     let kinds: Vec<String> = node.registry.keys().cloned().collect();
-    let (wakeup, poll) = (node.messages.wakeup.clone(), node.poll_interval);
+    let (wakeup, poll) = (node.messages.shared.wakeup.clone(), node.poll_interval);
     let (limited, limits) = (node.limited.clone(), node.limits.clone());
     // The node must be able to end while this waits.
     drop(node);

@@ -305,7 +305,7 @@ impl<S: Store> ExecutorBuilder<S> {
         let node =
             NodeInfo { name: config.name.unwrap_or_else(|| format!("{host}:{pid}")), host, pid, lease: config.lease };
         Ok(Settings {
-            call_timeout: messages.call_timeout,
+            call_timeout: messages.shared.call_timeout,
             cancel_grace: config.cancel_grace,
             messages,
             registry: Arc::new(registry),

@@ -19,7 +19,7 @@ use super::{ExecutorBuilder, Settings};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
-use crate::message::{BoxError, MessageServices};
+use crate::message::{MessageService, MessageServices};
 use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
 
 /// Longer than any test: nobody renews it.
@@ -46,15 +46,15 @@ pub(crate) struct ByHand<S: Store> {
 }
 
 impl<S: Store> ByHand<S> {
-    /// `on_send` sees all that handlers send.
-    pub(crate) async fn new(
+    /// `around` stands around all that handlers send, also what services of the program send by themselves.
+    pub(crate) async fn new<M: MessageService<S> + 'static>(
         mut builder: ExecutorBuilder<S>,
-        on_send: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
+        around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
     ) -> Result<Self> {
-        builder.messages = builder.messages.on_send(on_send);
+        builder.messages = builder.messages.watch(around);
         let mut settings: Settings<S> = builder.settings()?;
         settings.node.lease = LEASE;
-        settings.messages.jobs.check_schema().await?;
+        settings.messages.shared.jobs.check_schema().await?;
         let (id, _) = settings.register().await?;
         let (reports, inbox) = Completer::channel();
         // Each job is taken by itself.
@@ -64,7 +64,7 @@ impl<S: Store> ByHand<S> {
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
-            wakeup: node.messages.wakeup.clone(),
+            wakeup: node.messages.shared.wakeup.clone(),
             next: Weak::<Incarnation<S>>::new(),
             finish: CancellationToken::new(),
             lost: CancellationToken::new(),
@@ -163,7 +163,7 @@ impl<S: Store> ByHand<S> {
             .collect();
         let accepted: HashSet<JobId> = self.completer.write(&mut reports).await.into_iter().collect();
         self.node.in_flight.ends.tell(&*self.node.store, self.node.id).await?;
-        let codecs = &self.node.messages.codecs;
+        let codecs = &self.node.messages.shared.codecs;
         let each = jobs.into_iter().map(|mut job| {
             // As its handler got it; one that it did not get stays as it is.
             let stored = job.clone();
@@ -194,7 +194,7 @@ impl<S: Store> ByHand<S> {
 
     /// Runs a handler on a job that is stored nowhere, in somebody else's context. Nothing is committed.
     pub(crate) async fn handle(&self, context: &mut Context<S>, job: NewJob) -> Result<Ended> {
-        let message = context.hooked(job)?.validate(self.node.messages.limits)?;
+        let message = context.hooked(job)?.validate(self.node.messages.shared.limits)?;
         let kind = self.kind(&message.kind)?;
         let queue = self.queues.first().cloned().unwrap_or_default();
         let slots = self.slots(&queue).await?;

@@ -1,10 +1,13 @@
 //! One life of an executor under one node id: from registration until it stops, or loses its lease.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,6 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
 use crate::message::MessageServices;
 use crate::message::local::{LocalExecutor, Offer};
+use crate::panic::text;
 use crate::store::{Hint, JobStore, Store};
 
 /// How long a node that has nothing in hand waits for the embedded database to note that it leaves.
@@ -51,7 +55,7 @@ pub(super) struct Incarnation<S: Store> {
     pub(super) failing: Arc<Failing>,
     /// No more claims.
     pub(super) stop_claiming: CancellationToken,
-    /// The database does not know this node, though its heart may say otherwise.
+    /// This node can't go on: the database does not know it, though its heart may say otherwise, or a task of its own panicked.
     refused: CancellationToken,
     /// Handlers must stop.
     pub(super) cancel: CancellationToken,
@@ -90,7 +94,7 @@ impl<S: Store> Incarnation<S> {
         stop: &CancellationToken,
         started: impl FnOnce(Arc<InFlight>),
     ) -> Result<End> {
-        let store = settings.messages.jobs.clone();
+        let store = settings.messages.shared.jobs.clone();
         let (reports, inbox) = Completer::channel();
         let node = Self::new(settings, id, reports, hand_on::kinds(&settings.registry), stop);
         // From the start, and not from the first heartbeat on: it may be another one by then.
@@ -105,15 +109,15 @@ impl<S: Store> Incarnation<S> {
             node: id,
             in_flight: node.in_flight.clone(),
             counters: node.counters.clone(),
-            wakeup: node.messages.wakeup.clone(),
+            wakeup: node.messages.shared.wakeup.clone(),
             next: node.next(),
             finish: finish.clone(),
             lost: heart.lost().clone(),
         };
-        let completing = tokio::spawn(completer.run(inbox));
+        let completing = tokio::spawn(node.watched("the completer", completer.run(inbox)));
         let dispatchers = TaskTracker::new();
         for queue in node.queues.values() {
-            dispatchers.spawn(Dispatcher::new(node.clone(), queue.clone()).run());
+            dispatchers.spawn(node.watched("a dispatcher", Dispatcher::new(node.clone(), queue.clone()).run()));
         }
         if let Some(broker) = node.messages.broker() {
             broker::start(&node, broker, &settings.external, &dispatchers);
@@ -176,7 +180,7 @@ impl<S: Store> Incarnation<S> {
         let cancel = CancellationToken::new();
         Arc::new_cyclic(|this| Self {
             id,
-            store: settings.messages.jobs.clone(),
+            store: settings.messages.shared.jobs.clone(),
             messages: settings.messages.clone(),
             followers,
             registry: settings.registry.clone(),
@@ -206,38 +210,38 @@ impl<S: Store> Incarnation<S> {
     /// Everything that runs beside dispatchers, workers and completer, until `quit`. None of it keeps the node alive.
     fn start_helpers(self: &Arc<Self>, settings: &Settings<S>, quit: &CancellationToken) -> TaskTracker {
         let helpers = TaskTracker::new();
-        let (store, wakeup) = (&self.store, &self.messages.wakeup);
+        let (store, wakeup) = (&self.store, &self.messages.shared.wakeup);
         let local: Arc<dyn LocalExecutor> = self.clone();
         let local = Arc::downgrade(&local);
         wakeup.register(local.clone());
-        helpers.spawn(listener::run(store.clone(), local.clone(), quit.clone()));
-        helpers.spawn(timers::run(
-            store.clone(),
-            wakeup.clone(),
-            self.timer_hint.clone(),
-            self.poll_interval,
-            quit.clone(),
-        ));
-        helpers.spawn(expiry::run(
-            store.clone(),
-            wakeup.clone(),
-            self.expiry_hint.clone(),
-            self.poll_interval,
-            quit.clone(),
-        ));
+        let spawn = |name, task: BoxFuture<'static, ()>| {
+            helpers.spawn(self.watched(name, task));
+        };
+        spawn("the listener", listener::run(store.clone(), local.clone(), quit.clone()).boxed());
+        spawn(
+            "timers",
+            timers::run(store.clone(), wakeup.clone(), self.timer_hint.clone(), self.poll_interval, quit.clone())
+                .boxed(),
+        );
+        spawn(
+            "expiry",
+            expiry::run(store.clone(), wakeup.clone(), self.expiry_hint.clone(), self.poll_interval, quit.clone())
+                .boxed(),
+        );
         let handed_out = broker::outbound(&settings.external).collect();
-        helpers.spawn(telling::tell(self.this.clone(), self.limits.clone(), quit.clone()));
-        helpers.spawn(admission::run(self.clone(), handed_out, quit.clone()));
-        helpers.spawn(scheduler::run(
-            store.clone(),
-            wakeup.clone(),
-            self.schedule_hint.clone(),
-            self.poll_interval,
-            quit.clone(),
-        ));
+        spawn("usage", telling::tell(self.this.clone(), self.limits.clone(), quit.clone()).boxed());
+        spawn("admission", admission::run(self.clone(), handed_out, quit.clone()).boxed());
+        spawn(
+            "the scheduler",
+            scheduler::run(store.clone(), wakeup.clone(), self.schedule_hint.clone(), self.poll_interval, quit.clone())
+                .boxed(),
+        );
         let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
         let late = Arc::<Notify>::default();
-        helpers.spawn(monitor::run(store.clone(), self.id, wakeup.clone(), patience, late.clone(), quit.clone()));
+        spawn(
+            "the lock monitor",
+            monitor::run(store.clone(), self.id, wakeup.clone(), patience, late.clone(), quit.clone()).boxed(),
+        );
         let bells = upkeep::Bells {
             timers: self.timer_hint.clone(),
             expiry: self.expiry_hint.clone(),
@@ -246,22 +250,48 @@ impl<S: Store> Incarnation<S> {
             external: late,
             clock: Arc::default(),
         };
-        helpers.spawn(clock::run(store.clone(), wakeup.clone(), bells.clock.clone(), quit.clone()));
-        helpers.spawn(upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()));
-        helpers.spawn(pruner::run(store.clone(), self.counters.clone(), quit.clone()));
+        spawn("the clock", clock::run(store.clone(), wakeup.clone(), bells.clock.clone(), quit.clone()).boxed());
+        spawn("upkeep", upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()).boxed());
+        spawn("the pruner", pruner::run(store.clone(), self.counters.clone(), quit.clone()).boxed());
         if let Some(broker) = self.messages.broker() {
-            helpers.spawn(broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()));
+            spawn(
+                "the broker's state",
+                broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()).boxed(),
+            );
         }
         let (cancellations, in_flight) = (self.cancellations.clone(), self.in_flight.clone());
         let (jobs, id, stop) = (store.clone(), self.id, quit.clone());
-        helpers.spawn(async move { cancellations.watch(&*jobs, id, &in_flight, stop).await });
+        spawn("cancellations", async move { cancellations.watch(&*jobs, id, &in_flight, stop).await }.boxed());
         let (in_flight, jobs, stop) = (self.in_flight.clone(), store.clone(), quit.clone());
-        helpers.spawn(async move { in_flight.ends.run(&*jobs, id, &in_flight.gate, stop).await });
+        spawn("ends", async move { in_flight.ends.run(&*jobs, id, &in_flight.gate, stop).await }.boxed());
         let (node, store) = (self.clone(), store.clone());
         let (straggler, quit) = (settings.call_timeout, quit.clone());
-        helpers.spawn(async move { node.in_flight.reconcile(store, id, &node.claims, straggler, quit).await });
+        spawn(
+            "reconciliation",
+            async move { node.in_flight.reconcile(store, id, &node.claims, straggler, quit).await }.boxed(),
+        );
         helpers.close();
         helpers
+    }
+
+    /// A task of the engine. If it panics, the node ends and registers anew: without it this executor would do half of what it says it does,
+    /// and nobody would know.
+    pub(super) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = ()> + Send + use<T, S>
+    where
+        T: Future<Output = ()> + Send,
+    {
+        let refused = self.refused.clone();
+        AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+            if let Err(panic) = ended {
+                let panic = text(&*panic);
+                tracing::error!(
+                    task = name,
+                    panic,
+                    "a task of the executor panicked; stopping all its work to register anew"
+                );
+                refused.cancel();
+            }
+        })
     }
 
     /// Itself, as long as it is there.

@@ -50,7 +50,7 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// # Errors
     /// When the message is refused; the context stays usable.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.context.send_from(job.into_job(), Some(self.job))
+        self.context.send_from(job.into_job(), self.job)
     }
 
     /// Sends a result to who asked for one ([`NewJob::reply_to`](crate::NewJob::reply_to)), if, and only if, this job succeeds.
@@ -59,7 +59,7 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     /// # Errors
     /// When the result is refused (too large); the context stays usable.
     pub fn reply(&mut self, result: Payload) -> Result<Option<JobId>> {
-        self.job.reply(result).map(|reply| self.context.send_from(reply, Some(self.job))).transpose()
+        self.job.reply(result).map(|reply| self.context.send_from(reply, self.job)).transpose()
     }
 
     /// What would be flushed now.

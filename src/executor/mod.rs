@@ -108,7 +108,7 @@ impl<S: Store> Settings<S> {
 
     async fn register(&self) -> Result<(NodeId, Instant)> {
         let since = Instant::now();
-        let id = self.messages.jobs.register_node(&self.node).await?;
+        let id = self.messages.shared.jobs.register_node(&self.node).await?;
         tracing::info!(node = %id, name = %self.node.name, lease = ?self.node.lease, "executor started");
         Ok((id, since))
     }
@@ -117,8 +117,8 @@ impl<S: Store> Settings<S> {
     /// goes back at no attempt, and no death is counted.
     async fn begin_anew(&self, old: NodeId) -> Result<(NodeId, Instant)> {
         // Those there are may lead to a server that is no longer the right one.
-        self.messages.jobs.reconnect();
-        let released = self.messages.jobs.retire_node(old).await?;
+        self.messages.shared.jobs.reconnect();
+        let released = self.messages.shared.jobs.retire_node(old).await?;
         if released > 0 {
             tracing::info!(node = %old, released, "gave back the jobs of the lost lease");
         }
@@ -144,7 +144,7 @@ impl<S: Store> CommandExecutor<S> {
     }
 
     async fn start(settings: Settings<S>) -> Result<Self> {
-        settings.messages.jobs.check_schema().await?;
+        settings.messages.shared.jobs.check_schema().await?;
         let settings = Arc::new(settings);
         let registered = settings.register().await?;
         let stop = CancellationToken::new();
@@ -217,7 +217,7 @@ async fn supervise<S: Store>(
         let current = current.clone();
         Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).len())
     };
-    if let Some(outage) = settings.messages.jobs.outage() {
+    if let Some(outage) = settings.messages.shared.jobs.outage() {
         outage.count(&hands);
     }
     loop {

@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use super::registry::Ended;
 use crate::job::JobError;
+use crate::panic::text;
 
 thread_local! {
     /// Handler code is on this thread's stack.
@@ -61,11 +62,7 @@ pub(super) async fn catching_async<T>(handler: impl Future<Output = Result<T, Jo
 }
 
 fn failure(panic: &(dyn Any + Send)) -> JobError {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is not text".to_owned());
+    let text = text(panic);
     let (place, stack) = SEEN.take().unwrap_or_else(|| ("an unknown place".to_owned(), None));
     let error = JobError::new(format!("the handler panicked at {place}: {text}"));
     match stack {

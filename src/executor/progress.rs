@@ -47,7 +47,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 json.get().len()
             )));
         }
-        let json = self.engine.messages.codecs.keep_json(json, self.label(Part::Checkpoint))?;
+        let json = self.engine.messages.shared.codecs.keep_json(json, self.label(Part::Checkpoint))?;
         self.record(ProgressUpdate { checkpoint: Some(json), ..ProgressUpdate::default() }).await
     }
 
@@ -57,11 +57,12 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// When it is not a `T`, or the database does not answer.
     pub async fn checkpoint<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(json) =
-            self.engine.messages.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint)
+            self.engine.messages.shared.jobs.progress(self.job.id).await?.and_then(|progress| progress.checkpoint)
         else {
             return Ok(None);
         };
-        let checkpoint = self.engine.messages.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
+        let checkpoint =
+            self.engine.messages.shared.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
         checkpoint.decode().map(Some).map_err(|error| {
             Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
                 .with_source(error)
@@ -75,7 +76,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// # Errors
     /// When the value can't be JSON, or is longer than a payload may be.
     pub fn result<T: Serialize>(&mut self, value: &T) -> Result<()> {
-        let retention = self.engine.messages.jobs.history_config().results;
+        let retention = self.engine.messages.shared.jobs.history_config().results;
         self.result_for(value, retention)
     }
 
@@ -85,7 +86,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     /// As [`result`](Self::result).
     pub fn result_for<T: Serialize>(&mut self, value: &T, retention: Duration) -> Result<()> {
         let payload = self.to_json(value, "the result")?;
-        let (size, largest) = (payload.get().len(), self.engine.messages.limits.payload);
+        let (size, largest) = (payload.get().len(), self.engine.messages.shared.limits.payload);
         if size > largest {
             return Err(Error::invalid(format!(
                 "the result of a {:?} job has {size} bytes; {largest} is the most (`database.max_payload`): store it elsewhere and \
@@ -93,7 +94,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 self.job.kind
             )));
         }
-        let payload = self.engine.messages.codecs.keep_json(payload, self.label(Part::Result))?;
+        let payload = self.engine.messages.shared.codecs.keep_json(payload, self.label(Part::Result))?;
         self.context.keep_result(NewResult { id: self.job.id, kind: self.job.kind.clone(), payload, retention });
         Ok(())
     }
@@ -106,12 +107,13 @@ impl<A, S: Store> JobContext<'_, A, S> {
         let json = serde_json::value::to_raw_value(value).map_err(|error| {
             Error::invalid(format!("{what} of a {:?} job can't be written as JSON", self.job.kind)).with_source(error)
         })?;
-        check_numbers(json.get(), self.engine.messages.limits.payload)?;
+        check_numbers(json.get(), self.engine.messages.shared.limits.payload)?;
         Ok(json)
     }
 
     async fn record(&mut self, update: ProgressUpdate) -> Result<()> {
-        let Engine { messages: MessageServices { jobs, .. }, node } = self.engine;
+        let Engine { messages: MessageServices { shared }, node } = self.engine;
+        let jobs = &shared.jobs;
         if self.context.has_transaction() && !jobs.writes_beside_transactions() {
             return Err(Error::invalid(
                 "progress can't be written while this context's transaction is open: the embedded database has one writer; say \

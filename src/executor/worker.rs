@@ -51,7 +51,7 @@ pub(super) fn run<S: Store>(
 ) -> impl Future<Output = ()> + Send {
     let span = job_span(&job);
     async move {
-        if let Err(error) = node.messages.codecs.open(&mut job) {
+        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
             Box::pin(unread(node, kind, job, error, slots)).await;
             return;
         }
@@ -91,7 +91,7 @@ pub(super) async fn attempt<S: Store>(node: &Arc<Incarnation<S>>, mut job: Job, 
     }
     let span = job_span(&job);
     async move {
-        if let Err(error) = node.messages.codecs.open(&mut job) {
+        if let Err(error) = node.messages.shared.codecs.open(&mut job) {
             return failure(node, &kind, &job, &error, u32::MAX);
         }
         let began = Instant::now();
@@ -208,6 +208,19 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
+    run: (&Job, &Arc<Slots>, Instant),
+    context: Context<S>,
+    ending: Ending,
+    conflicts: u32,
+) -> Conclusion {
+    // Message services of the program take part, and a panic of theirs must not leave the job with this node for as long as it lives.
+    let concluded = catching_async(async { Ok(end(node, kind, run, context, ending, conflicts).await) }).await;
+    concluded.unwrap_or_else(|panic| Conclusion::Over(failure(node, kind, run.0, &panic, u32::MAX)))
+}
+
+async fn end<S: Store>(
+    node: &Arc<Incarnation<S>>,
+    kind: &Kind<S>,
     (job, slots, began): (&Job, &Arc<Slots>, Instant),
     context: Context<S>,
     ending: Ending,
@@ -226,7 +239,7 @@ async fn conclude<S: Store>(
             match Box::pin(committing).await {
                 Ok((accepted, turn)) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
-                    node.messages.wakeup.bells.ring([job.id]);
+                    node.messages.shared.wakeup.bells.ring([job.id]);
                     if accepted {
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
@@ -358,5 +371,5 @@ fn settled<S: Store>(node: &Incarnation<S>, job: &Job, error: &JobError, verdict
         tracing::warn!(%error, next = ?verdict, "the attempt failed");
     }
     let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
-    Report::Settled(node.messages.codecs.settlement(settlement, &job.kind, &job.queue))
+    Report::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
 }

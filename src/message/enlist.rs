@@ -1,12 +1,9 @@
 use std::sync::Arc;
 
-use super::flush::{spread, written};
-use super::pipe::Pipe;
-use super::room::make_room;
-use super::{Collected, Handoff, Hooks, WakeUp, WhenFull};
+use super::{FlushInto, Handoff, MessageService, Shared, WhenFull, Written};
 use crate::error::Result;
 use crate::job::{IntoJob, JobId, JobMessage};
-use crate::store::{Inserted, Store};
+use crate::store::{Postgres, Store};
 
 /// Collects messages for a transaction that the caller owns, began, and will commit.
 ///
@@ -35,24 +32,24 @@ use crate::store::{Inserted, Store};
 /// ```
 #[must_use = "nothing is sent before `flush`"]
 pub struct Enlisted<'t, S: Store, T: ?Sized> {
-    pub(super) collected: Collected,
-    pub(super) hooks: Hooks,
-    pub(super) wakeup: Arc<WakeUp>,
-    pub(super) pipe: Option<Arc<Pipe>>,
-    pub(super) store: S,
-    pub(super) transaction: &'t T,
-    pub(super) when_full: WhenFull,
-    /// It was tried to write them.
-    pub(super) flushing: bool,
+    shared: Arc<Shared<S>>,
+    /// Opened by the first message.
+    service: Option<Box<dyn MessageService<S>>>,
+    transaction: &'t T,
+    when_full: WhenFull,
 }
 
-impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
+impl<'t, S: Store, T: ?Sized> Enlisted<'t, S, T> {
+    pub(super) fn new(shared: Arc<Shared<S>>, transaction: &'t T) -> Self {
+        Self { when_full: shared.when_full, shared, service: None, transaction }
+    }
+
     /// Checks a message and collects it.
     ///
     /// # Errors
     /// When the message is refused; what was collected before stays.
     pub fn send(&mut self, job: impl IntoJob<S>) -> Result<JobId> {
-        self.collected.send(self.hooks.apply(job.into_job(), None)?)
+        self.service.get_or_insert_with(|| self.shared.open()).send(job.into_job(), None)
     }
 
     /// What the flush does when a queue is full.
@@ -63,52 +60,60 @@ impl<S: Store, T: ?Sized> Enlisted<'_, S, T> {
 
     /// What a flush would write now.
     pub fn pending(&self) -> &[JobMessage] {
-        self.collected.messages()
+        self.service.as_ref().map_or(&[], |service| service.pending())
     }
 
     /// Sends nothing of what was collected.
     pub fn discard(mut self) {
-        self.collected.take();
+        self.service = None;
     }
 
-    /// Marks what goes through the broker.
-    fn plan(&mut self) {
-        if let Some(pipe) = &self.pipe {
-            pipe.hold(self.collected.messages_mut(), |_| false);
-        }
-    }
-
-    fn flushed(mut self, inserted: Inserted) -> Flushed {
-        let messages = written(self.collected.take(), &inserted.kept);
-        Flushed { messages, kept: inserted.kept, wakeup: self.wakeup.clone(), pipe: self.pipe.take() }
+    /// What has to be flushed, if there is something. From here on a failure says so itself.
+    fn take_service(&mut self) -> Option<Box<dyn MessageService<S>>> {
+        self.service.take().filter(|service| !service.pending().is_empty())
     }
 }
 
 impl<S: Store, T: ?Sized> Drop for Enlisted<'_, S, T> {
     fn drop(&mut self) {
-        // A flush that failed has said so itself, and a panic is louder.
-        if let Some(first) = self.collected.messages().first().filter(|_| !self.flushing && !std::thread::panicking()) {
+        // A panic is louder.
+        if let Some(first) = self.pending().first().filter(|_| !std::thread::panicking()) {
             tracing::warn!(
-                jobs = self.collected.messages().len(), first = %first.id, kind = %first.kind,
+                jobs = self.pending().len(), first = %first.id, kind = %first.kind,
                 "jobs that were enlisted in a transaction are dropped before `flush`, and never sent (`discard` does so without a warning)"
             );
         }
     }
 }
 
-impl Enlisted<'_, crate::Postgres, tokio_postgres::Transaction<'_>> {
+impl Enlisted<'_, Postgres, tokio_postgres::Transaction<'_>> {
     /// Writes the messages into the caller's transaction, with one statement.
     ///
     /// # Errors
     /// When the statement fails; then the caller's transaction is aborted. With [`Conflict`](crate::ErrorKind::Conflict) it is not: nothing
-    /// was written, and it goes on.
-    pub async fn flush(mut self) -> Result<Flushed> {
-        self.flushing = true;
-        self.collected.encode()?;
-        make_room(&self.store, self.collected.messages(), self.when_full, true).await?;
-        self.plan();
-        let inserted = self.store.insert_into(self.transaction, self.collected.messages()).await?;
-        Ok(self.flushed(inserted))
+    /// was written, and it goes on. If your own message services wrap ours, a savepoint is set, so it goes on after their errors too. If this future
+    /// is dropped before it completes, roll the transaction back: it may hold part of what they wrote.
+    pub async fn flush(mut self) -> Result<Flushed<Postgres>> {
+        let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
+        let Shared { store, jobs, .. } = &*self.shared;
+        super::make_room(&**jobs, service.pending(), self.when_full, true).await?;
+        let lent = crate::PgTransactionRef::enlisted(store, self.transaction);
+        let savepoint = self.shared.is_wrapped();
+        if savepoint {
+            lent.savepoint("savepoint jobwright_flush").await?;
+        }
+        let written = service.flush(&mut FlushInto::enlisted(lent)).await;
+        if savepoint {
+            let lent = crate::PgTransactionRef::enlisted(store, self.transaction);
+            let end = match &written {
+                Ok(_) => "release jobwright_flush",
+                Err(_) => "rollback to jobwright_flush; release jobwright_flush",
+            };
+            let ended = lent.savepoint(end).await;
+            // The first error is what counts.
+            return written.and_then(|written| ended.map(|()| Flushed(Some((service, written)))));
+        }
+        Ok(Flushed(Some((service, written?))))
     }
 }
 
@@ -117,30 +122,24 @@ impl Enlisted<'_, crate::Sqlite, rusqlite::Connection> {
     /// Writes the messages through the caller's connection, into the transaction it has open.
     ///
     /// # Errors
-    /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock.
-    pub fn flush(mut self) -> Result<Flushed> {
-        self.flushing = true;
-        self.collected.encode()?;
-        crate::store::sqlite::refuse_full(self.transaction, self.collected.messages())?;
-        self.plan();
-        let inserted = crate::store::sqlite::insert_into(self.transaction, self.collected.messages())?;
-        Ok(self.flushed(inserted))
+    /// When a statement fails, or a queue is full: nothing waits for room while it holds the write lock. The caller's transaction is as it was.
+    pub fn flush(mut self) -> Result<Flushed<crate::Sqlite>> {
+        let Some(mut service) = self.take_service() else { return Ok(Flushed(None)) };
+        crate::store::sqlite::refuse_full(self.transaction, service.pending())?;
+        let (mut lent, desk) = crate::SqliteTransaction::lent(&self.shared.store);
+        let written = desk.serve(self.transaction, service.flush(&mut FlushInto::enlisted(&mut lent)))?;
+        Ok(Flushed(Some((service, written))))
     }
 }
 
 /// Messages that are in the caller's transaction. After its commit, [`committed`](Self::committed) delivers them or wakes the
 /// executors; without it they find the jobs when they poll.
 #[must_use = "call `committed` after the commit, or the jobs wait for the next poll"]
-pub struct Flushed {
-    messages: Vec<JobMessage>,
-    kept: Vec<(JobId, JobId)>,
-    wakeup: Arc<WakeUp>,
-    pipe: Option<Arc<Pipe>>,
-}
+pub struct Flushed<S: Store = Postgres>(Option<(Box<dyn MessageService<S>>, Written)>);
 
-impl Flushed {
+impl<S: Store> Flushed<S> {
     /// The caller's transaction has committed: spread the word. Does not wait for it.
     pub fn committed(self) -> Handoff {
-        spread(&self.wakeup, self.pipe.as_ref(), self.messages, 0).kept_back(self.kept)
+        self.0.map_or_else(Handoff::default, |(mut service, written)| super::tell(&mut *service, written))
     }
 }

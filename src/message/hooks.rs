@@ -1,61 +1,48 @@
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use async_trait::async_trait;
 
+use super::MessageService;
 use crate::error::{BoxError, Error, Result};
-use crate::job::{Job, NewJob};
+use crate::job::{Job, JobId, NewJob};
+use crate::store::Store;
 
-type Hook = dyn Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync;
+pub(super) type SendHook = dyn Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync;
 
-/// Waits for something after each commit of a context that sent jobs: the test kit runs them there.
-pub(crate) trait AfterCommit: Send + Sync {
-    fn committed(&self) -> BoxFuture<'_, ()>;
+/// Lets hooks see, change and refuse each job before it is collected. It stands around all other services, and is there only if there are hooks.
+pub(super) struct SendHooks<S: Store> {
+    inner: Box<dyn MessageService<S>>,
+    hooks: Arc<Vec<Arc<SendHook>>>,
 }
 
-/// What sees each job before it is collected, and each commit. `None` where there is nothing, which costs nothing.
-#[derive(Clone, Default)]
-pub(crate) struct Hooks(Option<Arc<All>>);
-
-#[derive(Clone, Default)]
-struct All {
-    on_send: Vec<Arc<Hook>>,
-    after_commit: Option<Arc<dyn AfterCommit>>,
+impl<S: Store> SendHooks<S> {
+    pub(super) fn around(inner: Box<dyn MessageService<S>>, hooks: Arc<Vec<Arc<SendHook>>>) -> Self {
+        Self { inner, hooks }
+    }
 }
 
-impl Hooks {
-    fn all(&mut self) -> &mut All {
-        Arc::make_mut(self.0.get_or_insert_default())
+#[async_trait]
+impl<S: Store> MessageService<S> for SendHooks<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
     }
 
-    pub(super) fn on_send(&mut self, hook: Arc<Hook>) {
-        self.all().on_send.push(hook);
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
     }
 
-    pub(super) fn after_commit(&mut self, hook: Arc<dyn AfterCommit>) {
-        self.all().after_commit = Some(hook);
+    fn send(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
+        self.inner.send(apply(&self.hooks, job, sender)?, sender)
     }
+}
 
-    /// `sender`: the job whose handler sends.
-    pub(crate) fn apply(&self, mut job: NewJob, sender: Option<&Job>) -> Result<NewJob> {
-        if let Some(sender) = sender
-            && !sender.headers.is_empty()
-        {
-            job = sender.carry_trace(job);
-        }
-        let Some(all) = &self.0 else { return Ok(job) };
-        for hook in &all.on_send {
-            let kind = job.kind.clone();
-            job = hook(job, sender).map_err(|why| {
-                Error::invalid(format!("a send hook refused the job of kind {kind:?}: {why}")).with_source(why)
-            })?;
-        }
-        Ok(job)
+/// The job as the hooks leave it. `sender`: the job whose handler sends it.
+pub(super) fn apply(hooks: &[Arc<SendHook>], mut job: NewJob, sender: Option<&Job>) -> Result<NewJob> {
+    for hook in hooks {
+        let kind = job.kind.clone();
+        job = hook(job, sender).map_err(|why| {
+            Error::invalid(format!("a send hook refused the job of kind {kind:?}: {why}")).with_source(why)
+        })?;
     }
-
-    /// To be called after a commit that others may have heard of.
-    pub(crate) async fn committed(&self) {
-        if let Some(after_commit) = self.0.as_ref().and_then(|all| all.after_commit.as_ref()) {
-            after_commit.committed().await;
-        }
-    }
+    Ok(job)
 }

@@ -1,7 +1,7 @@
 //! The pipe to the executors: deliveries of committed rows, through the broker.
 //!
 //! ```text
-//!  flush:   hold()     marks what may go through the pipe; the row is kept back from claims of the table for HOLD
+//!  flush:   holds()    tells what may go through the pipe; the row is kept back from claims of the table for HOLD
 //!  commit:  publish()  deliveries of up to 32 rows, confirms pipelined
 //!             acked     an executor claims the rows by id
 //!             refused   (full, no queue, unknown) the hold is ended: executors claim the row from the table
@@ -56,7 +56,7 @@ struct Parcel {
 pub(crate) struct Pipe {
     broker: Arc<Broker>,
     jobs: Arc<dyn JobStore>,
-    wakeup: Arc<WakeUp>,
+    pub(super) wakeup: Arc<WakeUp>,
     /// Most that may wait in a queue of the broker.
     depth: u32,
     lanes: Mutex<HashMap<String, Arc<Lane>>>,
@@ -105,15 +105,15 @@ impl Pipe {
         &self.broker
     }
 
-    /// Marks the messages that go through the pipe, unless `taken` says that they go another way. Returns whether there are any.
-    pub(super) fn hold(self: &Arc<Self>, messages: &mut [JobMessage], taken: impl Fn(usize) -> bool) -> bool {
+    /// The messages (by position) that go through the pipe. Those that are `taken` (in ascending order) go another way.
+    pub(super) fn holds(self: &Arc<Self>, messages: &[JobMessage], taken: &[usize]) -> Vec<usize> {
+        let mut held = Vec::new();
         if !self.broker.is_up() {
-            return false;
+            return held;
         }
         let mut room = UNCONFIRMED.saturating_sub(self.unconfirmed.load(Ordering::Relaxed));
         let mut lanes: HashMap<&str, bool> = HashMap::new();
-        let mut any = false;
-        for (position, message) in messages.iter_mut().enumerate() {
+        for (position, message) in messages.iter().enumerate() {
             // A broker's queue knows no order but that of arrival, so what has a priority of its own is claimed from the
             // table. Events and replies are relayed whole.
             let goes = room > 0
@@ -122,18 +122,16 @@ impl Pipe {
                 && !message.is_blocked_at_first()
                 && message.queue != EVENT_QUEUE
                 && message.queue != REPLY_QUEUE
-                && !taken(position);
+                && taken.binary_search(&position).is_err();
             if !goes {
                 continue;
             }
-            let JobMessage { queue, hold, .. } = message;
-            if *lanes.entry(queue).or_insert_with_key(|queue| self.open(queue)) {
-                *hold = HOLD;
+            if *lanes.entry(&message.queue).or_insert_with_key(|queue| self.open(queue)) {
+                held.push(position);
                 room -= 1;
-                any = true;
             }
         }
-        any
+        held
     }
 
     /// Publishes what was held, and tells in the background what became of it. It is on its way when this returns.

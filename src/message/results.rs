@@ -57,7 +57,7 @@ impl<S: Store> MessageServices<S> {
     pub async fn wait_for_result(&self, id: JobId, timeout: Duration) -> Result<Awaited> {
         let deadline = Instant::now() + timeout;
         let mut pause = FIRST_PAUSE;
-        let waiter = self.wakeup.bells.wait(id);
+        let waiter = self.shared.wakeup.bells.wait(id);
         loop {
             let mut rung = pin!(waiter.bell.notified());
             // Listens before it looks, so that an end in between is not missed.
@@ -76,7 +76,7 @@ impl<S: Store> MessageServices<S> {
     }
 
     async fn look_for_result(&self, id: JobId) -> Result<Awaited> {
-        let detail = self.jobs.show(id).await?.map(|detail| self.codecs.detail(detail));
+        let detail = self.shared.jobs.show(id).await?.map(|detail| self.shared.codecs.detail(detail));
         if let Some(detail) = &detail
             && detail.summary.state == JobState::Dead
         {
@@ -86,8 +86,8 @@ impl<S: Store> MessageServices<S> {
             return Ok(Awaited::Pending);
         }
         // Asked second: it was committed together with the end of the job.
-        if let Some(result) = self.jobs.result(id).await? {
-            return Ok(Awaited::Result(self.codecs.result(result)?));
+        if let Some(result) = self.shared.jobs.result(id).await? {
+            return Ok(Awaited::Result(self.shared.codecs.result(result)?));
         }
         self.look_into_history(id).await
     }
@@ -97,10 +97,11 @@ impl<S: Store> MessageServices<S> {
         let ends = vec![Ending::Done, Ending::Cancelled, Ending::Deleted, Ending::Dead, Ending::Expired];
         let filter = HistoryFilter { id: Some(id), outcomes: Some(ends), ..HistoryFilter::default() };
         // Looked for whatever this process keeps: it is those that end jobs that remember them.
-        let last = self.jobs.history(&filter, 1).await?.pop();
-        let all = self.jobs.history_config().keep == Keep::All;
+        let last = self.shared.jobs.history(&filter, 1).await?.pop();
+        let all = self.shared.jobs.history_config().keep == Keep::All;
         Ok(
-            match last.map(|entry| (entry.outcome, entry.error.map(|error| self.codecs.read_text(error, &entry.kind))))
+            match last
+                .map(|entry| (entry.outcome, entry.error.map(|error| self.shared.codecs.read_text(error, &entry.kind))))
             {
                 Some((Ending::Done, _)) => Awaited::Done,
                 Some((Ending::Cancelled, _)) => Awaited::Cancelled,

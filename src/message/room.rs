@@ -25,7 +25,7 @@ pub enum WhenFull {
 }
 
 /// Returns when there is room for the messages. `locked`: a transaction is open meanwhile.
-pub(super) async fn make_room(
+pub(crate) async fn make_room(
     store: &(impl Backlog + ?Sized),
     messages: &[JobMessage],
     when_full: WhenFull,

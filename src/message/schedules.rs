@@ -36,7 +36,7 @@ impl<S: Store> MessageServices<S> {
 
 impl<S: Store> ScheduleService<'_, S> {
     fn jobs(&self) -> &dyn JobStore {
-        &*self.messages.jobs
+        &*self.messages.shared.jobs
     }
 
     /// Who does what follows, for the audit: each change, `run` and `backfill` leaves an entry. At most 200 bytes. Programs that put
@@ -64,13 +64,13 @@ impl<S: Store> ScheduleService<'_, S> {
     }
 
     async fn put_if(&self, schedule: NewSchedule, seen: Option<i64>) -> Result<Put> {
-        let spec = schedule.validate(self.messages.limits)?;
+        let spec = schedule.validate(self.messages.shared.limits)?;
         let stored =
-            if self.messages.codecs.is_empty() { None } else { schedules::get(self.jobs(), &spec.name).await? };
-        let spec = self.messages.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
+            if self.messages.shared.codecs.is_empty() { None } else { schedules::get(self.jobs(), &spec.name).await? };
+        let spec = self.messages.shared.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
         let mut put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
-        put.schedule = self.messages.codecs.plain_schedule(put.schedule);
-        self.messages.wakeup.tell([Hint::Schedule]);
+        put.schedule = self.messages.shared.codecs.plain_schedule(put.schedule);
+        self.messages.shared.wakeup.tell([Hint::Schedule]);
         Ok(put)
     }
 
@@ -88,7 +88,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// When there is none of this name.
     pub async fn resume(&self, name: &str) -> Result<bool> {
         let resumed = schedules::resume(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.wakeup.tell([Hint::Schedule]);
+        self.messages.shared.wakeup.tell([Hint::Schedule]);
         Ok(resumed)
     }
 
@@ -106,7 +106,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// When there is none of this name.
     pub async fn run(&self, name: &str) -> Result<JobId> {
         let (id, hint) = schedules::run_now(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.wakeup.tell([hint]);
+        self.messages.shared.wakeup.tell([hint]);
         Ok(id)
     }
 
@@ -119,7 +119,7 @@ impl<S: Store> ScheduleService<'_, S> {
         let order = Order { dry_run, by: self.by.as_deref() };
         let done = schedules::backfill(self.jobs(), name, (from, to), order).await?;
         if done.jobs > 0 {
-            self.messages.wakeup.tell([done.hint.clone()]);
+            self.messages.shared.wakeup.tell([done.hint.clone()]);
         }
         Ok(done)
     }
@@ -129,7 +129,9 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<ScheduleInfo>> {
-        Ok(schedules::get(self.jobs(), name).await?.map(|schedule| self.messages.codecs.plain_schedule(schedule)))
+        Ok(schedules::get(self.jobs(), name)
+            .await?
+            .map(|schedule| self.messages.shared.codecs.plain_schedule(schedule)))
     }
 
     /// All schedules, by name.
@@ -145,7 +147,7 @@ impl<S: Store> ScheduleService<'_, S> {
             if page.is_empty() {
                 return Ok(all);
             }
-            all.extend(page.into_iter().map(|schedule| self.messages.codecs.plain_schedule(schedule)));
+            all.extend(page.into_iter().map(|schedule| self.messages.shared.codecs.plain_schedule(schedule)));
         }
     }
 }

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flush::Means;
+use super::hooks::{SendHook, SendHooks, apply};
+use super::local::LocalService;
 use super::pipe::Pipe;
-use super::{
-    AfterCommit, AmqpMessageServiceFactory, BoxError, Collected, DbMessageServiceFactory, Enlisted, Hooks,
-    MessageServiceFactory, WakeUp, WhenFull,
-};
+use super::rabbitmq::RabbitMqService;
+use super::table::TableService;
+use super::together::Together;
+use super::{BoxError, Enlisted, MessageService, WakeUp, WhenFull};
 use crate::admin::Admin;
 use crate::broker::Broker;
 use crate::codec::{Codec, Codecs};
@@ -18,36 +19,63 @@ use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
 /// What an application keeps: a store and the message services on it. Cheap to clone.
 pub struct MessageServices<S: Store = Postgres> {
+    pub(crate) shared: Arc<Shared<S>>,
+}
+
+impl<S: Store> Clone for MessageServices<S> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+/// Makes a service around another one.
+type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<S>> + Send + Sync>;
+
+/// What units of work have in common.
+#[derive(Clone)]
+pub(crate) struct Shared<S: Store> {
     pub(crate) store: S,
     pub(crate) jobs: Arc<dyn JobStore>,
+    /// For contexts that open no transaction.
+    pub(super) together: Arc<Together>,
     pub(crate) wakeup: Arc<WakeUp>,
-    factory: Arc<dyn MessageServiceFactory<S>>,
-    hooks: Hooks,
+    /// To the broker, if there is one.
     pipe: Option<Arc<Pipe>>,
     /// Executors take in what foreign producers submit.
     pub(crate) intake: bool,
     pub(crate) limits: Limits,
     pub(crate) codecs: Codecs,
-    when_full: WhenFull,
+    /// The test kit's, which write nothing, and the program's own around them; the innermost first.
+    watchers: Vec<Wrap<S>>,
+    wraps: Vec<Wrap<S>>,
+    hooks: Arc<Vec<Arc<SendHook>>>,
+    pub(super) when_full: WhenFull,
     /// Deadline for one call to the store.
     pub(crate) call_timeout: Duration,
 }
 
-impl<S: Store> Clone for MessageServices<S> {
-    fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            jobs: self.jobs.clone(),
-            wakeup: self.wakeup.clone(),
-            factory: self.factory.clone(),
-            hooks: self.hooks.clone(),
-            pipe: self.pipe.clone(),
-            intake: self.intake,
-            limits: self.limits,
-            codecs: self.codecs.clone(),
-            when_full: self.when_full,
-            call_timeout: self.call_timeout,
-        }
+impl<S: Store> Shared<S> {
+    /// The services of one unit of work.
+    pub(crate) fn open(self: &Arc<Self>) -> Box<dyn MessageService<S>> {
+        let table = TableService::new(self.clone());
+        let wakeup = self.wakeup.clone();
+        // The hand-over has the first choice, then the broker; what both leave waits in the table.
+        let ours: Box<dyn MessageService<S>> = match &self.pipe {
+            Some(pipe) => Box::new(LocalService::around(RabbitMqService::around(table, pipe.clone()), wakeup)),
+            None => Box::new(LocalService::around(table, wakeup)),
+        };
+        let all = self.watchers.iter().chain(&self.wraps).fold(ours, |inner, wrap| wrap(inner));
+        if self.hooks.is_empty() { all } else { Box::new(SendHooks::around(all, self.hooks.clone())) }
+    }
+
+    /// Whether services of the program stand around ours.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        !self.wraps.is_empty()
+    }
+
+    /// A job as the send hooks leave it.
+    pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
+        apply(&self.hooks, job, None)
     }
 }
 
@@ -55,23 +83,48 @@ impl<S: Store> MessageServices<S> {
     /// Message services that flush into the job table of `store`.
     pub fn new(store: S, config: &DatabaseConfig) -> Self {
         let jobs = store.jobs();
-        let wakeup = Arc::new(WakeUp::new(jobs.clone()));
-        let limits = Limits { payload: config.max_payload.max(1), ..Limits::default() };
-        let means = Means::new(jobs.clone(), wakeup.clone(), limits, Codecs::default());
-        let factory = Arc::new(DbMessageServiceFactory::new(means));
         Self {
-            store,
-            jobs,
-            wakeup,
-            factory,
-            hooks: Hooks::default(),
-            pipe: None,
-            intake: false,
-            limits,
-            codecs: Codecs::default(),
-            when_full: WhenFull::default(),
-            call_timeout: config.call_timeout,
+            shared: Arc::new(Shared {
+                store,
+                together: Together::new(jobs.clone()),
+                wakeup: Arc::new(WakeUp::new(jobs.clone())),
+                jobs,
+                pipe: None,
+                intake: false,
+                limits: Limits { payload: config.max_payload.max(1), ..Limits::default() },
+                codecs: Codecs::default(),
+                watchers: Vec::new(),
+                wraps: Vec::new(),
+                hooks: Arc::default(),
+                when_full: WhenFull::default(),
+                call_timeout: config.call_timeout,
+            }),
         }
+    }
+
+    /// To be changed: who has a clone keeps what it has.
+    fn setting(&mut self) -> &mut Shared<S> {
+        Arc::make_mut(&mut self.shared)
+    }
+
+    /// Puts a message service of the program around those there are: whatever is sent from here on goes through it, and so does its flush and
+    /// its commit. Called again, the next one stands around that. `around` is called for each unit of work, at its first `send`.
+    #[must_use]
+    pub fn wrap<M: MessageService<S> + 'static>(
+        mut self,
+        around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
+    ) -> Self {
+        self.setting().wraps.push(Arc::new(move |inner| Box::new(around(inner))));
+        self
+    }
+
+    /// Puts one around ours that writes nothing and never fails. It stands within those of the program, and changes nothing for them.
+    pub(crate) fn watch<M: MessageService<S> + 'static>(
+        mut self,
+        around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
+    ) -> Self {
+        self.setting().watchers.push(Arc::new(move |inner| Box::new(around(inner))));
+        self
     }
 
     /// Delivers through a broker from now on, whenever it is up; without a URL in `config` everything stays as it is. Waits until
@@ -97,11 +150,10 @@ impl<S: Store> MessageServices<S> {
                 let _ = tokio::time::timeout(config.connect_timeout, changes.changed()).await;
             }
         }
-        self.limits.direct_reply = config.direct_reply;
-        let pipe = Pipe::new(broker, self.jobs.clone(), self.wakeup.clone(), config.depth);
-        self.pipe = Some(pipe);
-        self.intake = config.intake;
-        self.open_with_what_is_set();
+        let shared = self.setting();
+        shared.limits.direct_reply = config.direct_reply;
+        shared.pipe = Some(Pipe::new(broker, shared.jobs.clone(), shared.wakeup.clone(), config.depth));
+        shared.intake = config.intake;
         Ok(self)
     }
 
@@ -109,30 +161,23 @@ impl<S: Store> MessageServices<S> {
     /// `Seal` last. All programs on a database should have the same, executors above all.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec) -> Self {
-        self.codecs = self.codecs.and(Arc::new(codec), self.limits.payload);
-        self.open_with_what_is_set();
+        let shared = self.setting();
+        shared.codecs = shared.codecs.and(Arc::new(codec), shared.limits.payload);
         self
-    }
-
-    fn open_with_what_is_set(&mut self) {
-        let means = Means::new(self.jobs.clone(), self.wakeup.clone(), self.limits, self.codecs.clone());
-        self.factory = match &self.pipe {
-            Some(pipe) => Arc::new(AmqpMessageServiceFactory::new(means, pipe.clone())),
-            None => Arc::new(DbMessageServiceFactory::new(means)),
-        };
     }
 
     /// What commits do when a queue is full, unless their context says otherwise.
     #[must_use]
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
-        self.when_full = when_full;
+        self.setting().when_full = when_full;
         self
     }
 
     /// Calls `hook` with each job before it is collected, and sends what it returns; `Some` is the job whose handler sends it.
     /// An error refuses the job: the `send` fails, the context stays usable. Hooks are called in the order they were added, on
     /// whatever is sent through these services from then on: a context, a handler (events and replies too), an enlisted
-    /// transaction. They do not see what SQL, foreign producers or other programs send.
+    /// transaction. They do not see what a [message service](Self::wrap) of the program sends by itself, nor what SQL, foreign producers or
+    /// other programs send.
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
@@ -152,24 +197,18 @@ impl<S: Store> MessageServices<S> {
         mut self,
         hook: impl Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync + 'static,
     ) -> Self {
-        self.hooks.on_send(Arc::new(hook));
-        self
-    }
-
-    /// Makes each commit that sends something wait for `hook`.
-    pub(crate) fn after_commit(mut self, hook: Arc<dyn AfterCommit>) -> Self {
-        self.hooks.after_commit(hook);
+        Arc::make_mut(&mut self.setting().hooks).push(Arc::new(hook));
         self
     }
 
     /// The broker, if there is one.
     pub fn broker(&self) -> Option<&Arc<Broker>> {
-        self.pipe.as_ref().map(|pipe| pipe.broker())
+        self.shared.pipe.as_ref().map(|pipe| pipe.broker())
     }
 
     /// Opens a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
-        Context::new(self.store.clone(), self.factory.clone(), self.hooks.clone(), self.when_full)
+        Context::new(self.shared.clone(), self.shared.when_full)
     }
 
     /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
@@ -188,7 +227,7 @@ impl<S: Store> MessageServices<S> {
     /// # Errors
     /// When the schema is newer than this build, was changed by hand, or the role may not create it.
     pub async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.jobs.migrate().await
+        self.shared.jobs.migrate().await
     }
 
     /// Waits until the deliveries and wake-ups that commits so far caused have been sent to other processes. A program that ends right after a
@@ -197,53 +236,44 @@ impl<S: Store> MessageServices<S> {
     pub async fn wake_ups_sent(&self) {
         // Each is one call to the broker or the store, which have their deadlines; what is late is only a hint.
         let sent = async {
-            if let Some(pipe) = &self.pipe {
+            if let Some(pipe) = &self.shared.pipe {
                 pipe.settled().await;
             }
-            self.wakeup.sent().await;
+            self.shared.wakeup.sent().await;
         };
-        let _ = tokio::time::timeout(self.call_timeout, sent).await;
+        let _ = tokio::time::timeout(self.shared.call_timeout, sent).await;
     }
 
     /// Looks whether jobs of this queue can go through the broker now. Otherwise that is found out beside the first ones sent to
     /// it, which go by the table: a program that sends a few and ends would never use the broker. Does nothing without one, and is
     /// never needed.
     pub async fn prepare(&self, queue: &str) {
-        if let Some(pipe) = &self.pipe {
+        if let Some(pipe) = &self.shared.pipe {
             pipe.prepare(queue).await;
         }
     }
 
     /// The management side of the store. What a codec made is not decoded here, but by [`admin`](Self::admin).
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
-        &self.jobs
+        &self.shared.jobs
     }
 
     /// For operators: looks at jobs and steers them.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.jobs.clone(), self.wakeup.clone(), self.codecs.clone())
+        Admin::new(self.shared.jobs.clone(), self.shared.wakeup.clone(), self.shared.codecs.clone())
     }
 
     /// The store itself.
     pub fn store(&self) -> &S {
-        &self.store
+        &self.shared.store
     }
 
     /// Where messages go, for people.
     pub fn describe(&self) -> String {
-        self.factory.describe()
-    }
-
-    fn enlist_in<'t, T: ?Sized>(&self, transaction: &'t T) -> Enlisted<'t, S, T> {
-        Enlisted {
-            collected: Collected::new(self.limits, self.codecs.clone()),
-            hooks: self.hooks.clone(),
-            wakeup: self.wakeup.clone(),
-            pipe: self.pipe.clone(),
-            store: self.store.clone(),
-            transaction,
-            when_full: self.when_full,
-            flushing: false,
+        let table = format!("job table of {}", self.shared.jobs.describe());
+        match self.broker() {
+            Some(broker) => format!("{table}, delivered through {}", broker.describe()),
+            None => table,
         }
     }
 }
@@ -262,7 +292,7 @@ impl MessageServices<Postgres> {
         &self,
         transaction: &'t tokio_postgres::Transaction<'c>,
     ) -> Enlisted<'t, Postgres, tokio_postgres::Transaction<'c>> {
-        self.enlist_in(transaction)
+        Enlisted::new(self.shared.clone(), transaction)
     }
 }
 
@@ -274,7 +304,7 @@ impl MessageServices<AnyStore> {
     pub async fn connect(config: &Config) -> Result<Self> {
         let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
         let services = Self::new(AnyStore::connect(&database).await?, &database);
-        if services.store.is_embedded() && database.access != Access::Look {
+        if services.shared.store.is_embedded() && database.access != Access::Look {
             services.migrate().await?;
         }
         services.with_broker(&config.broker).await
@@ -298,6 +328,6 @@ impl MessageServices<crate::Sqlite> {
         &self,
         connection: &'t rusqlite::Connection,
     ) -> Enlisted<'t, crate::Sqlite, rusqlite::Connection> {
-        self.enlist_in(connection)
+        Enlisted::new(self.shared.clone(), connection)
     }
 }

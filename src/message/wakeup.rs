@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::bells::Bells;
 use super::local::{LocalExecutor, Offer};
+use crate::job::{Due, JobMessage};
 use crate::store::{Hint, JobStore};
 
 /// Shortest time between two notifications from one process. NOTIFY serialises the commits of a whole database, so a burst of
@@ -138,4 +139,24 @@ async fn send_hints(remote: Arc<Remote>, store: Arc<dyn JobStore>) {
             remote.signal.notified().await;
         }
     }
+}
+
+/// Who has to hear of these messages: each queue once, those who admit, and those who wait for a time.
+pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> Vec<Hint> {
+    let mut hints = Vec::new();
+    for message in messages {
+        // What is delivered needs no wake-up.
+        let ready = message.hold.is_zero().then(|| match message.due {
+            Due::Now if message.is_blocked_at_first() => Hint::Gate,
+            Due::Now => Hint::Queue(message.queue.clone()),
+            Due::In(_) | Due::At(_) => Hint::Timer,
+        });
+        let expiry = message.terms.ttl.map(|_| Hint::Expiry);
+        for hint in ready.into_iter().chain(expiry) {
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+    }
+    hints
 }

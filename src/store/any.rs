@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use super::{GroupTurn, Inserted, JobStore, NewResult, Postgres, Preclaim, Removed, Store, UnitOfWork};
-use crate::PgTransaction;
+use super::{GroupTurn, Inserted, JobStore, JobWriter, NewResult, Postgres, Preclaim, Removed, Store, UnitOfWork};
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobMessage, NodeId};
+use crate::{PgTransaction, PgTransactionRef};
 #[cfg(feature = "sqlite")]
 use crate::{Sqlite, SqliteTransaction};
 
@@ -73,12 +73,34 @@ pub enum AnyTransaction {
     Sqlite(SqliteTransaction),
 }
 
-impl UnitOfWork for AnyTransaction {
+/// A transaction of an [`AnyStore`] that is lent to a [message service](crate::MessageService).
+#[derive(Debug)]
+pub enum AnyTransactionRef<'t> {
+    /// Of a PostgreSQL server.
+    Postgres(PgTransactionRef<'t>),
+    /// Of an embedded database.
+    #[cfg(feature = "sqlite")]
+    Sqlite(&'t mut SqliteTransaction),
+}
+
+impl JobWriter for AnyTransactionRef<'_> {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         match self {
             Self::Postgres(transaction) => transaction.insert(messages, owned).await,
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(transaction) => transaction.insert(messages, owned).await,
+            Self::Sqlite(transaction) => JobWriter::insert(transaction, messages, owned).await,
+        }
+    }
+}
+
+impl UnitOfWork for AnyTransaction {
+    type Ref<'t> = AnyTransactionRef<'t>;
+
+    fn lend(&mut self) -> AnyTransactionRef<'_> {
+        match self {
+            Self::Postgres(transaction) => AnyTransactionRef::Postgres(transaction.lend()),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(transaction) => AnyTransactionRef::Sqlite(transaction),
         }
     }
 

@@ -50,7 +50,7 @@ use async_trait::async_trait;
 
 pub use self::admin::{JobDetail, JobState, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
 pub use self::admission::{Admission, AdmitRequest, Admitted, Overdue};
-pub use self::any::{AnyStore, AnyTransaction};
+pub use self::any::{AnyStore, AnyTransaction, AnyTransactionRef};
 pub use self::backlog::{Backlog, FullQueue};
 pub use self::broker::{Completed, Extension, ExternalDone, Received};
 pub use self::claiming::{
@@ -90,14 +90,49 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn jobs(&self) -> Arc<dyn JobStore>;
 }
 
-/// What a context does with its open transaction. Dropping it rolls back.
-pub trait UnitOfWork: Send + 'static {
+/// What kind an error is, if it or one of its causes is of a driver or of ours.
+pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate::ErrorKind> {
+    std::iter::successors(Some(error), |error| error.source()).find_map(|error| {
+        if let Some(error) = error.downcast_ref::<crate::Error>() {
+            return Some(error.kind());
+        }
+        #[cfg(feature = "sqlite")]
+        if let Some(kind) = sqlite::driver_kind(error) {
+            return Some(kind);
+        }
+        postgres::driver_kind(error)
+    })
+}
+
+/// An open transaction of a store, as message services get it: whoever began it, and will end it.
+pub type TransactionRef<'t, S> = <<S as Store>::Transaction as UnitOfWork>::Ref<'t>;
+
+/// Writes messages into an open transaction.
+pub trait JobWriter: Send {
     /// Inserts the messages with one statement, however many they are. See [`JobStore::insert`].
     fn insert(
         &mut self,
         messages: &[JobMessage],
         owned: Option<&Preclaim>,
     ) -> impl Future<Output = Result<Inserted>> + Send;
+}
+
+/// What a context does with its open transaction. Dropping it rolls back.
+pub trait UnitOfWork: Send + 'static {
+    /// The transaction without its end: what it is lent as, and what one that somebody else owns looks like.
+    type Ref<'t>: JobWriter;
+
+    /// Lends it to who writes into it.
+    fn lend(&mut self) -> Self::Ref<'_>;
+
+    /// Inserts messages. See [`JobWriter::insert`].
+    fn insert(
+        &mut self,
+        messages: &[JobMessage],
+        owned: Option<&Preclaim>,
+    ) -> impl Future<Output = Result<Inserted>> + Send {
+        async move { self.lend().insert(messages, owned).await }
+    }
 
     /// Removes the job whose handler used this transaction. `false`: the claim is no longer current, and the transaction must
     /// be rolled back.

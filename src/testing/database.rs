@@ -135,7 +135,7 @@ impl<S: TestStore> TestDatabase<S> {
             let part = jobs.list(&JobFilter::default(), &page).await?;
             for job in &part {
                 if let Some(detail) = jobs.show(job.id).await? {
-                    messages.push(message(self.messages.codecs.detail(detail))?);
+                    messages.push(message(self.messages.shared.codecs.detail(detail))?);
                 }
             }
             match part.last() {
@@ -152,7 +152,7 @@ impl<S: TestStore> TestDatabase<S> {
     /// When the database does not answer.
     pub async fn travel(&self, by: Duration) -> Result<()> {
         self.messages.store().travel(by).await?;
-        self.messages.wakeup.tell([Hint::Any]);
+        self.messages.shared.wakeup.tell([Hint::Any]);
         Ok(())
     }
 }

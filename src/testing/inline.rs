@@ -1,12 +1,11 @@
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
 use super::{Ran, Runner, Summary};
 use crate::error::{Error, Result};
 use crate::executor::{CommandExecutor, ExecutorBuilder};
-use crate::message::{AfterCommit, MessageServices};
+use crate::message::{Handoff, MessageService, MessageServices, Written};
 use crate::store::Store;
 
 tokio::task_local! {
@@ -19,7 +18,7 @@ tokio::task_local! {
 ///
 /// Jobs run as ever, after the commit and by their own claims; a failing one fails its job, not the commit. What happened is in
 /// the summary of [`finish`](Self::finish). Jobs that are due later do not run; what is sent through an
-/// [enlisted](MessageServices::enlist) transaction runs with the next commit, or at the end. A handler that waits for another *task* which
+/// [enlisted](MessageServices::enlist) transaction runs when [`Handoff::settled`] is awaited, otherwise with the next commit or at the end. A handler that waits for another *task* which
 /// commits through the same services waits until its timeout: both are the test's one runner.
 #[must_use = "failures are told by `finish`"]
 pub struct Inline<S: Store> {
@@ -46,7 +45,9 @@ impl<S: Store> Inline<S> {
     ) -> Result<Self> {
         let runner = Runner::new(setup(CommandExecutor::builder(messages.clone()))).await?;
         let driver = Arc::new(Driver(Mutex::new(State { runner, ran: Vec::new(), error: None })));
-        Ok(Self { messages: messages.clone().after_commit(driver.clone()), driver })
+        let runs = driver.clone();
+        let messages = messages.clone().watch(move |inner| Running { inner, driver: runs.clone() });
+        Ok(Self { messages, driver })
     }
 
     /// What the code under test gets.
@@ -70,21 +71,40 @@ impl<S: Store> Inline<S> {
     }
 }
 
-impl<S: Store> AfterCommit for Driver<S> {
-    fn committed(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            // A commit inside a handler: who runs the handler goes on with what it sent.
-            if INSIDE.try_with(|()| ()).is_ok() {
-                return;
+/// Makes each commit that sends something wait for its jobs.
+struct Running<S: Store> {
+    inner: Box<dyn MessageService<S>>,
+    driver: Arc<Driver<S>>,
+}
+
+impl<S: Store> MessageService<S> for Running<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
+    }
+
+    fn committed(&mut self, written: Written) -> Handoff {
+        let driver = self.driver.clone();
+        self.inner.committed(written).then(async move { driver.run().await })
+    }
+}
+
+impl<S: Store> Driver<S> {
+    async fn run(&self) {
+        // A commit inside a handler: who runs the handler goes on with what it sent.
+        if INSIDE.try_with(|()| ()).is_ok() {
+            return;
+        }
+        let mut state = self.0.lock().await;
+        match INSIDE.scope((), state.runner.drain()).await {
+            Ok(summary) => state.ran.extend(summary.ran),
+            Err(error) => {
+                tracing::error!(%error, "the jobs of a commit did not all run");
+                state.error.get_or_insert(error);
             }
-            let mut state = self.0.lock().await;
-            match INSIDE.scope((), state.runner.drain()).await {
-                Ok(summary) => state.ran.extend(summary.ran),
-                Err(error) => {
-                    tracing::error!(%error, "the jobs of a commit did not all run");
-                    state.error.get_or_insert(error);
-                }
-            }
-        })
+        }
     }
 }

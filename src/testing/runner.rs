@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::executor::ExecutorBuilder;
 use crate::executor::by_hand::ByHand;
 use crate::job::{IntoJob, Job, JobError, JobId, NewJob, Outcome};
-use crate::message::MessageServices;
+use crate::message::{MessageService, MessageServices};
 use crate::store::{JobFilter, JobState, Page, Store};
 
 /// How long a chain of jobs that send each other may be.
@@ -40,13 +40,7 @@ impl<S: Store> Runner<S> {
     pub async fn new(builder: ExecutorBuilder<S>) -> Result<Self> {
         let family = Arc::new(Family::default());
         let notes = family.clone();
-        let hand = ByHand::new(builder, move |job, sender| {
-            if let Some(sender) = sender {
-                notes.note(sender, &job);
-            }
-            Ok(job)
-        })
-        .await?;
+        let hand = ByHand::new(builder, move |inner| Noting { inner, family: notes.clone() }).await?;
         Ok(Self { hand, family, depth: DEPTH, most: MOST })
     }
 
@@ -172,15 +166,39 @@ impl<S: TestStore> Runner<S> {
     }
 }
 
+/// Notes who sends what.
+struct Noting<S: Store> {
+    inner: Box<dyn MessageService<S>>,
+    family: Arc<Family>,
+}
+
+impl<S: Store> MessageService<S> for Noting<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
+    }
+
+    fn send(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
+        let id = self.inner.send(job, sender)?;
+        if let Some(sender) = sender {
+            self.family.note(sender, id);
+        }
+        Ok(id)
+    }
+}
+
 /// Which job was sent by which.
 #[derive(Default)]
 struct Family(Mutex<HashMap<JobId, (JobId, String)>>);
 
 impl Family {
-    fn note(&self, sender: &Job, job: &NewJob) {
+    fn note(&self, sender: &Job, id: JobId) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A given id that is sent again keeps its first sender, so that no job becomes its own ancestor.
-        known.entry(job.job_id()).or_insert_with(|| (sender.id, sender.kind.clone()));
+        known.entry(id).or_insert_with(|| (sender.id, sender.kind.clone()));
     }
 
     /// The kinds of those that sent each other, and its own at the end.

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use jobwright::{ErrorKind, JobId, NewJob};
+use jobwright::{ErrorKind, JobId, MessageServices, NewJob};
 use serde_json::value::RawValue;
 
+use crate::services::{Recording, Seen};
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::postgres::Pg;
 use crate::support::world::{PATIENCE, World};
@@ -86,7 +87,20 @@ async fn two_wait(db: &Pg<false>) {
 #[tokio::test]
 async fn those_who_wait_share_a_commit() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    let (messages, lock) = (db.messages().await, held(&db).await);
+    share_a_commit(&db, &db.messages().await).await;
+}
+
+/// Also where a service of the program stands around: who asks for no transaction needs none.
+#[tokio::test]
+async fn those_who_are_watched_share_a_commit() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let seen = Seen::default();
+    share_a_commit(&db, &Recording::around(db.messages().await, "it", &seen)).await;
+    assert_eq!(seen.take().len(), 3 * SENDERS);
+}
+
+async fn share_a_commit(db: &Pg<false>, messages: &MessageServices) {
+    let lock = held(db).await;
     let senders: Vec<_> = (0..SENDERS)
         .map(|_| {
             let mut cx = messages.begin();
@@ -94,7 +108,7 @@ async fn those_who_wait_share_a_commit() {
             tokio::spawn(cx.commit())
         })
         .collect();
-    two_wait(&db).await;
+    two_wait(db).await;
     lock.batch_execute("commit").await.unwrap();
     for sender in senders {
         sender.await.unwrap().unwrap();

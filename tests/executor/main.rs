@@ -22,6 +22,7 @@ mod hot_path;
 mod limits;
 mod liveness;
 mod pages;
+mod panics;
 mod plans;
 mod progressing;
 mod refused;

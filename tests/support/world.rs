@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jobwright::store::{JobState, Store};
-use jobwright::{DatabaseConfig, ExecutorConfig, JobError, JobId, KindOptions, MessageServices, RetryPolicy};
+use jobwright::store::{JobState, Store, TransactionRef, UnitOfWork};
+use jobwright::{DatabaseConfig, Error, ExecutorConfig, JobError, JobId, KindOptions, MessageServices, RetryPolicy};
 
 use super::postgres::Pg;
 #[cfg(feature = "sqlite")]
@@ -29,7 +29,16 @@ pub(crate) trait World: TestDb + Send + Sync + 'static {
     async fn create_ledger(&self);
 
     /// Writes a line of the ledger. Nothing keeps a line from being there twice: that is what tests look for.
-    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>>;
+    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>> {
+        let line = line.to_owned();
+        Box::pin(async move { Ok(Self::note_in(&mut transaction.lend(), &line).await?) })
+    }
+
+    /// The same through a transaction that is lent.
+    fn note_in<'a>(
+        transaction: &'a mut TransactionRef<'_, Self::Store>,
+        line: &str,
+    ) -> BoxFuture<'a, Result<(), Error>>;
 
     /// How often each line is in the ledger.
     async fn ledger(&self) -> BTreeMap<String, u64>;
@@ -89,11 +98,14 @@ impl World for Pg<false> {
         self.raw("create table {schema}.ledger (line text not null)").await;
     }
 
-    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>> {
+    fn note_in<'a>(
+        transaction: &'a mut TransactionRef<'_, Self::Store>,
+        line: &str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         let line = line.to_owned();
         Box::pin(async move {
-            transaction.execute("insert into ledger (line) values ($1)", &[&line]).await?;
-            Ok(())
+            let written = transaction.execute("insert into ledger (line) values ($1)", &[&line]).await;
+            written.map(drop).map_err(Error::refused)
         })
     }
 
@@ -118,12 +130,12 @@ impl World for SqliteDb {
         self.connection().execute_batch("create table ledger (line text not null)").unwrap();
     }
 
-    fn note<'t>(transaction: &'t mut Transaction<Self>, line: &str) -> BoxFuture<'t, Result<(), JobError>> {
+    fn note_in<'a>(
+        transaction: &'a mut TransactionRef<'_, Self::Store>,
+        line: &str,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         let line = line.to_owned();
-        Box::pin(async move {
-            transaction.execute("insert into ledger (line) values (?1)", [line]).await?;
-            Ok(())
-        })
+        Box::pin(async move { transaction.execute("insert into ledger (line) values (?1)", [line]).await.map(drop) })
     }
 
     async fn ledger(&self) -> BTreeMap<String, u64> {

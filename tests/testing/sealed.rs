@@ -41,7 +41,7 @@ async fn a_test_sees_plain_content<S: Kit>() {
 
 #[tokio::test]
 async fn a_test_sees_plain_content_on_postgres() {
-    a_test_sees_plain_content::<jobwright::Postgres>().await;
+    Box::pin(a_test_sees_plain_content::<jobwright::Postgres>()).await;
 }
 
 #[cfg(feature = "sqlite")]

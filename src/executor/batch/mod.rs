@@ -99,7 +99,7 @@ impl<'a, S: Store> Batch<'a, S> {
     /// # Errors
     /// When the message is refused; the context stays usable.
     pub fn send(&mut self, sender: &Job, job: impl IntoJob<S>) -> Result<JobId> {
-        self.context.send_from(job.into_job(), Some(sender))
+        self.context.send_from(job.into_job(), sender)
     }
 
     /// What would be flushed now.

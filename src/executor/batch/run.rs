@@ -69,7 +69,7 @@ pub(in crate::executor) async fn run<S: Store>(
 fn decoded<S: Store>(node: &Incarnation<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
     let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
     for mut job in jobs {
-        match node.messages.codecs.open(&mut job) {
+        match node.messages.shared.codecs.open(&mut job) {
             Ok(()) => good.push(job),
             Err(why) => unread.push((job, why)),
         }
@@ -187,12 +187,15 @@ async fn conclude<S: Store>(
     context: Context<S>,
     ending: Ending,
 ) {
+    let all_failed = |error: &JobError| jobs.iter().map(|job| failed(node, kind, job, error)).collect();
     let reports = match ending {
-        Ending::Returned(results) => returned(node, kind, jobs, context, results).await,
+        // Message services of the program take part, and a panic of theirs must not leave the jobs with this node for as long as it lives.
+        Ending::Returned(results) => catching_async(async { Ok(returned(node, kind, jobs, context, results).await) })
+            .await
+            .unwrap_or_else(|panic| all_failed(&panic)),
         Ending::TimedOut(limit) => {
             drop(context);
-            let error = JobError::new(format!("the batch handler did not finish within {limit:?}"));
-            jobs.iter().map(|job| failed(node, kind, job, &error)).collect()
+            all_failed(&JobError::new(format!("the batch handler did not finish within {limit:?}")))
         }
         Ending::Cancelled => {
             drop(context);
@@ -234,7 +237,7 @@ async fn returned<S: Store>(
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
-            node.messages.wakeup.bells.ring(fences.iter().map(|fence| fence.id));
+            node.messages.shared.wakeup.bells.ring(fences.iter().map(|fence| fence.id));
             node.in_flight.remove(fences.into_iter());
         }
         Ok(false) => {

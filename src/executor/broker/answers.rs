@@ -27,7 +27,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 
 async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, key: &Key) {
     let key = if broker.config().report_tokens { Some(read(key, node).await) } else { None };
-    let limits = node.messages.limits;
+    let limits = node.messages.shared.limits;
     let mut subscription = broker.subscribe_carefully(broker.names().reply(), parts::prefetch(limits), limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
@@ -62,7 +62,7 @@ async fn take<S: Store>(
     let mut messages = Vec::new();
     let mut reports = Reports::default();
     for message in came {
-        match wire::report(&message, node.messages.limits, key) {
+        match wire::report(&message, node.messages.shared.limits, key) {
             Ok(report) => {
                 reports.add(messages.len(), report);
                 messages.push(message);
@@ -157,12 +157,12 @@ impl Reports {
                 late(node, "done", reports.len() - ids.len());
                 acks.ack(done.tags(part, messages));
                 if replies {
-                    node.messages.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
+                    node.messages.shared.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
                 }
                 if opens {
                     node.in_flight.gate.notify_one();
                 }
-                node.messages.wakeup.bells.ring(ids);
+                node.messages.shared.wakeup.bells.ring(ids);
                 Ok(())
             }
         })
@@ -178,7 +178,7 @@ impl Reports {
                 add(&node.counters.reported, accepted.len());
                 late(node, "failed", reports.len() - accepted.len());
                 acks.ack(failed.tags(part, messages));
-                node.messages.wakeup.tell([Hint::Timer]);
+                node.messages.shared.wakeup.tell([Hint::Timer]);
                 node.in_flight.gate.notify_one();
                 Ok(())
             }
@@ -232,13 +232,13 @@ impl Failed {
         let verdict = match detail.filter(|detail| detail.version == fence.version) {
             Some(detail) => {
                 (kind, queue) = (detail.summary.kind.clone(), detail.summary.queue.clone());
-                decide(node, error, &job(node.messages.codecs.detail(detail)))
+                decide(node, error, &job(node.messages.shared.codecs.detail(detail)))
             }
             // It is no longer in this worker's hands, and the store will say so.
             None => Verdict::Retry(Duration::ZERO),
         };
         let settlement = Settlement::new(*fence, verdict).error(error.message(), error.detail_text());
-        Ok(node.messages.codecs.settlement(settlement, &kind, &queue))
+        Ok(node.messages.shared.codecs.settlement(settlement, &kind, &queue))
     }
 }
 

@@ -227,7 +227,7 @@ impl<S: Store> Deliveries<S> {
             return;
         }
         add(&self.node.counters.left_to_table, ids.len());
-        let (store, wakeup) = (self.node.store.clone(), self.node.messages.wakeup.clone());
+        let (store, wakeup) = (self.node.store.clone(), self.node.messages.shared.wakeup.clone());
         tokio::spawn(async move {
             match store.unhold(&ids).await {
                 Ok(queues) => wakeup.tell(queues.into_iter().map(Hint::Rescan)),

@@ -87,7 +87,7 @@ impl ExternalQueue {
 /// that: whatever is not confirmed has to be taken back, and its lease runs.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
     let stop = node.stop_claiming.clone();
-    let (mut portion, mut singly) = (Portion::new(node.messages.limits, 2), Singly::default());
+    let (mut portion, mut singly) = (Portion::new(node.messages.shared.limits, 2), Singly::default());
     let feed = Feed { node, broker, queue, key };
     let mut pauses = Pauses::new();
     let mut handed = None;
@@ -311,7 +311,7 @@ impl<S: Store> Feed<S> {
         let store = &self.node.store;
         let record = || store.settle_external(unanswered);
         if self.insist("record what the broker did not answer", record).await?.is_some() {
-            self.node.messages.wakeup.tell([Hint::Timer]);
+            self.node.messages.shared.wakeup.tell([Hint::Timer]);
             // What the job held may be what others wait for.
             self.node.in_flight.gate.notify_one();
         }

@@ -13,7 +13,7 @@ use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
 use crate::job::Submission;
-use crate::message::flush::hints;
+use crate::message::hints;
 use crate::store::{Received, Store};
 
 /// Takes in submissions until the node stops claiming.
@@ -43,7 +43,7 @@ async fn prepare(broker: &Broker) {
 }
 
 async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let (limits, prefetch) = (node.messages.limits, parts::prefetch(node.messages.limits));
+    let (limits, prefetch) = (node.messages.shared.limits, parts::prefetch(node.messages.shared.limits));
     let mut subscription = broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
@@ -83,7 +83,7 @@ impl<S: Store> Intake<'_, S> {
         let rules = broker.config().submit_rules.as_ref();
         let (mut good, mut aside) = (Vec::new(), Vec::new());
         for message in came {
-            let read = wire::submission(&message, node.messages.limits);
+            let read = wire::submission(&message, node.messages.shared.limits);
             let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
             match allowed.and_then(|submission| encoded(node, submission)) {
                 Ok(submission) => good.push(self.held.good(message, submission)),
@@ -159,7 +159,7 @@ impl<S: Store> Intake<'_, S> {
 /// As it is to be stored. Its digest was taken before: what is sent twice is one job, and no two contents are encoded alike.
 fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission, Refusal> {
     let mut submission = submission;
-    node.messages.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
+    node.messages.shared.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
     Ok(submission)
 }
 
@@ -192,7 +192,7 @@ async fn store<S: Store>(
         }
         add(&node.counters.submitted, stored.len());
         acks.ack(tags);
-        node.messages.wakeup.tell(hints(stored));
+        node.messages.shared.wakeup.tell(hints(stored));
     };
     parts::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
     refused

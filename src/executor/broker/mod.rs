@@ -56,20 +56,20 @@ pub(super) fn start<S: Store>(
     tasks: &TaskTracker,
 ) {
     for queue in node.queues.values() {
-        tasks.spawn(deliveries::run(node.clone(), broker.clone(), queue.clone()));
+        tasks.spawn(node.watched("deliveries", deliveries::run(node.clone(), broker.clone(), queue.clone())));
     }
     for queue in [EVENT_QUEUE, REPLY_QUEUE] {
-        tasks.spawn(relay::run(node.clone(), broker.clone(), queue));
+        tasks.spawn(node.watched("the relay", relay::run(node.clone(), broker.clone(), queue)));
     }
-    if node.messages.intake {
-        tasks.spawn(intake::run(node.clone(), broker.clone()));
+    if node.messages.shared.intake {
+        tasks.spawn(node.watched("intake", intake::run(node.clone(), broker.clone())));
     }
     let key = Arc::new(Key::default());
     for queue in external {
-        tasks.spawn(external::run(node.clone(), broker.clone(), queue.clone(), key.clone()));
+        tasks.spawn(node.watched("hand-outs", external::run(node.clone(), broker.clone(), queue.clone(), key.clone())));
     }
     if !external.is_empty() {
-        tasks.spawn(answers::run(node.clone(), broker.clone(), key));
+        tasks.spawn(node.watched("answers", answers::run(node.clone(), broker.clone(), key)));
     }
 }
 

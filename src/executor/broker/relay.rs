@@ -22,9 +22,9 @@ use crate::store::{ClaimRequest, ScanPart, Settlement, Store, Verdict};
 /// Relays one of the reserved queues until the node stops claiming.
 pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
-    let portion = Portion::new(node.messages.limits, 1);
+    let portion = Portion::new(node.messages.shared.limits, 1);
     // Half of what may be in memory waits, the other half is on its way.
-    let most = usize::from(prefetch(node.messages.limits)) / 2;
+    let most = usize::from(prefetch(node.messages.shared.limits)) / 2;
     let (direct, waiting) = mpsc::channel(most);
     let mut relay =
         Relay { node: node.clone(), broker: broker.clone(), queue, portion, singly: Singly::default(), direct };

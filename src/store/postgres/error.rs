@@ -1,6 +1,6 @@
 //! Turns what the driver and the pool say into errors for people.
 
-use std::error::Error as _;
+use std::error::Error as StdError;
 use std::fmt;
 
 use deadpool::managed::TimeoutType;
@@ -232,9 +232,10 @@ fn tls_failure(error: &PgError) -> Option<&rustls::Error> {
 }
 
 fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
-    let Some(db) = error.as_db_error() else {
-        return classify_silence(error);
-    };
+    error.as_db_error().map_or_else(|| classify_silence(error), classify_answer)
+}
+
+fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
     let code = db.code();
     let why = format!("{} (SQLSTATE {})", db.message(), code.code());
     let (kind, hint) = match code {
@@ -290,6 +291,13 @@ fn classify(error: &PgError) -> (ErrorKind, String, &'static str) {
         _ => (ErrorKind::Database, ""),
     };
     (kind, why, hint)
+}
+
+/// What kind an error of the driver is.
+pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    // What the server said is a cause of the driver's error, and may be all that shows of it.
+    let said = error.downcast_ref::<DbError>().map(|said| classify_answer(said).0);
+    said.or_else(|| error.downcast_ref::<PgError>().map(|error| classify(error).0))
 }
 
 /// Whether the connection itself is gone, so that another one may do better at once.

@@ -3,16 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::Shared;
 use super::batch::Batch;
 use super::columns::{Columns, Texts};
 use super::error::{Doing, unanswered};
-use super::statements::Statement;
 use super::unique::{Keys, given};
-use super::{Postgres, Shared};
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::unique::Taken;
@@ -93,52 +90,4 @@ async fn insert_unique(
     };
     let parts = Columns::of_each(messages, texts, owned, &taken.skip);
     Ok(Inserted { kept: taken.kept, ..finish(shared, batch, &parts).await? })
-}
-
-impl Postgres {
-    /// Inserts through a transaction that the caller owns.
-    pub(crate) async fn insert_into(
-        &self,
-        transaction: &tokio_postgres::Transaction<'_>,
-        messages: &[JobMessage],
-    ) -> Result<Inserted> {
-        if messages.is_empty() {
-            return Ok(Inserted::default());
-        }
-        let texts = Texts::new(messages);
-        let mut taken = Taken::default();
-        let known = match given(messages) {
-            Some(ids) => self.run_in(transaction, &self.0.sql.known_ids, &[&ids]).await?,
-            None => Vec::new(),
-        };
-        if let Some(keys) = Keys::new(messages, &known)? {
-            taken = keys.read(&self.run_in(transaction, &self.0.sql.take_unique, &keys.params()).await?)?;
-        }
-        let mut inserted = Inserted::default();
-        let parts = Columns::of_each(messages, &texts, None, &taken.skip);
-        if let Some(ids) = in_parts(&parts) {
-            self.run_in(transaction, &self.0.sql.decide_ids, &[&ids]).await?;
-        }
-        for columns in parts {
-            let rows = self.run_in(transaction, columns.statement(&self.0.sql), &columns.params()).await?;
-            inserted.add(columns.read(&rows)?.0);
-        }
-        Ok(Inserted { kept: taken.kept, ..inserted })
-    }
-
-    async fn run_in(
-        &self,
-        transaction: &tokio_postgres::Transaction<'_>,
-        statement: &Statement,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>> {
-        let shared = &self.0;
-        let doing = Doing { what: "flush job messages", place: &shared.place };
-        let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
-        // Unnamed: the caller's connection has no cache of ours, and may go through a pooler.
-        tokio::time::timeout(shared.call_timeout, transaction.query_typed(&statement.sql, &typed))
-            .await
-            .map_err(|_| doing.timeout(shared.call_timeout))?
-            .map_err(|e| doing.explain(e))
-    }
 }

@@ -26,6 +26,7 @@ mod hand_on;
 mod hints;
 mod history;
 mod insert;
+mod lent;
 mod migrate;
 mod nodes;
 mod options;
@@ -60,6 +61,8 @@ use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::Doing;
+pub(crate) use self::error::driver_kind;
+pub use self::lent::PgTransactionRef;
 use self::pool::{Object, Pool};
 pub use self::primaries::Primary;
 use self::server::Server;

@@ -12,19 +12,16 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::client::query;
-use super::columns::{Columns, Texts};
 use super::connect::Conn;
 use super::error::{Doing, lost_connection};
 use super::fate::{Evidence, resolve};
-use super::insert::in_parts;
+use super::lent::PgTransactionRef;
 use super::pool::{Object, Pool};
 use super::types::JsonParam;
-use super::unique::{Keys, given};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ClaimNumber, Fence, JobMessage, NodeId};
+use crate::job::{ClaimNumber, Fence, NodeId};
 use crate::store::admission::group_key;
-use crate::store::unique::Taken;
-use crate::store::{GroupTurn, Inserted, NewResult, Preclaim, Removed, UnitOfWork};
+use crate::store::{GroupTurn, NewResult, Removed, UnitOfWork};
 
 /// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
 /// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
@@ -153,37 +150,11 @@ impl fmt::Debug for PgTransaction {
 }
 
 impl UnitOfWork for PgTransaction {
-    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        let texts = Texts::new(messages);
-        let mut taken = Taken::default();
-        let known = match given(messages) {
-            Some(ids) => self.run("look for given ids", &self.shared.sql.known_ids, &[&ids]).await?,
-            None => Vec::new(),
-        };
-        if let Some(keys) = Keys::new(messages, &known)? {
-            taken = keys.read(&self.run("ask for keys", &self.shared.sql.take_unique, &keys.params()).await?)?;
-        }
-        let parts = Columns::of_each(messages, &texts, owned, &taken.skip);
-        if parts.is_empty() {
-            return Ok(Inserted { kept: taken.kept, ..Inserted::default() });
-        }
-        let mut inserted = Inserted::default();
-        if let Some(ids) = in_parts(&parts) {
-            self.run("decide about given ids", &self.shared.sql.decide_ids, &[&ids]).await?;
-        }
-        for columns in parts.into_iter().map(Columns::named) {
-            let rows = self.run("flush job messages", columns.statement(&self.shared.sql), &columns.params()).await?;
-            let (more, xid) = columns.read(&rows)?;
-            inserted.add(more);
-            if self.evidence.xid.is_none() {
-                self.evidence.xid = xid;
-            }
-        }
-        // One that had its id given may have been there before.
-        let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));
-        let fresh = written.map(|(_, message)| message).find(|message| !message.id_given);
-        self.evidence.job = fresh.map(|message| message.id.into());
-        Ok(Inserted { kept: taken.kept, ..inserted })
+    type Ref<'t> = PgTransactionRef<'t>;
+
+    fn lend(&mut self) -> PgTransactionRef<'_> {
+        let Some(connection) = &self.object else { unreachable!("a transaction that has ended can't be lent") };
+        PgTransactionRef::of_context(&self.shared, connection, &mut self.evidence)
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {

@@ -1,5 +1,7 @@
 //! What SQLite's errors mean to a caller.
 
+use std::error::Error as StdError;
+
 use rusqlite::ErrorCode;
 
 use crate::error::{Error, ErrorKind};
@@ -69,6 +71,20 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error
     };
     let told = Error::new(kind, format!("can't {tried} in {place}: {advice}")).with_source(error);
     if busy { told.keeping_nothing() } else { told }
+}
+
+/// What kind an error of the driver is.
+pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
+    let error = error.downcast_ref::<rusqlite::Error>()?;
+    if is_busy(error) {
+        return Some(ErrorKind::Busy);
+    }
+    match error.sqlite_error_code()? {
+        ErrorCode::ReadOnly => Some(ErrorKind::ReadOnly),
+        ErrorCode::CannotOpen | ErrorCode::DiskFull | ErrorCode::SystemIoFailure => Some(ErrorKind::Unreachable),
+        ErrorCode::OperationInterrupted => Some(ErrorKind::Timeout),
+        _ => Some(ErrorKind::Database),
+    }
 }
 
 /// A statement of the caller's own that was refused. The transaction stays usable unless SQLite itself ended it.

@@ -7,7 +7,6 @@ use rusqlite::{Connection, named_params};
 use super::failure::{Failure, Work};
 use super::parts::{Statement, statement};
 use super::rows::{Micros, micros, timestamp};
-use super::writer::now;
 use super::{Inner, insert_many, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
 use crate::job::{ClaimNumber, Due, JobId, JobMessage, NodeId, Payload, RowPlace, Terms};
@@ -20,20 +19,6 @@ const INSERT_JOB: &str = include_str!("sql/insert_job.sql");
 const OPEN_GATE: &str = include_str!("sql/open_gate.sql");
 const INSERT_BLOCKED: &str = include_str!("sql/insert_blocked.sql");
 const INSERT_TIMER: &str = include_str!("sql/insert_timer.sql");
-
-/// Writes messages through a connection of the caller's own to the same file: in the transaction that is open on it, and
-/// committed or rolled back with it. In autocommit mode they are a transaction of their own. All or none are written, and
-/// after an error the caller's transaction is as it was before.
-///
-/// # Errors
-/// [`Busy`](crate::ErrorKind::Busy) when another connection holds the write lock for longer than this connection waits,
-/// [`Schema`](crate::ErrorKind::Schema) when the tables are missing, and what SQLite refuses.
-pub fn insert_into(connection: &Connection, messages: &[JobMessage]) -> Result<Inserted> {
-    insert_together(connection, messages, None, now()).map_err(|failure| {
-        let place = format!("sqlite:{}", connection.path().unwrap_or_default());
-        failure.explain("insert job messages", &place)
-    })
-}
 
 impl Inner {
     pub(super) async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {

@@ -22,6 +22,7 @@ mod identity;
 mod insert;
 mod insert_many;
 mod lane;
+mod lent;
 mod migrate;
 mod nodes;
 mod open;
@@ -55,8 +56,8 @@ use rusqlite::{Connection, named_params};
 
 pub(crate) use self::backlog::refuse_full;
 use self::beacons::Beacons;
+pub(crate) use self::failure::driver_kind;
 use self::identity::Identity;
-pub use self::insert::insert_into;
 use self::lane::Lane;
 pub use self::migrate::MIGRATIONS;
 pub use self::transaction::SqliteTransaction;

@@ -10,12 +10,13 @@ use super::failure::{Failure, explain, refused};
 use super::history::{Memory, keep_result};
 use super::insert::insert_together;
 use super::lane::Hold;
+use super::lent::Desk;
 use super::settle::complete_one;
 use super::writer::{begin, now};
 use super::{Inner, Sqlite};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobMessage, NodeId};
-use crate::store::{Inserted, NewResult, Preclaim, UnitOfWork};
+use crate::store::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
 
 const BY_STATEMENT: &str =
     "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
@@ -25,12 +26,25 @@ const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
 ///
 /// Dropping it rolls back, and so does dropping the future of one of its calls before it has finished. It must not be ended
 /// by SQL: [`commit`](UnitOfWork::commit) would then return an error.
+///
+/// One that a [message service](crate::MessageService) is lent for a transaction of the caller's belongs to the caller: dropping it does nothing, and
+/// what is called on it runs on the caller's thread.
 #[derive(Debug)]
 pub struct SqliteTransaction {
     store: Arc<Inner>,
-    /// Gone when the transaction has ended.
-    hold: Option<Hold>,
+    at: At,
     ended: &'static str,
+}
+
+/// Where its connection is.
+#[derive(Debug)]
+enum At {
+    /// Ours, with the write lock.
+    Held(Hold),
+    /// With the caller, who owns the transaction.
+    Lent(Desk),
+    /// It has ended.
+    Over,
 }
 
 impl Sqlite {
@@ -47,11 +61,17 @@ impl Sqlite {
             })
             .await?;
         begun.map_err(|error| explain(error, tried, &self.inner.place))?;
-        Ok(SqliteTransaction { store: Arc::clone(&self.inner), hold: Some(hold), ended: BY_CANCEL })
+        Ok(SqliteTransaction { store: Arc::clone(&self.inner), at: At::Held(hold), ended: BY_CANCEL })
     }
 }
 
 impl SqliteTransaction {
+    /// That of a caller, for message services; what they ask for is done by [`Desk::serve`].
+    pub(crate) fn lent(store: &Sqlite) -> (Self, Desk) {
+        let desk = Desk::default();
+        (Self { store: Arc::clone(&store.inner), at: At::Lent(desk.clone()), ended: BY_CANCEL }, desk)
+    }
+
     /// Runs one statement. Returns the number of rows it changed.
     ///
     /// # Errors
@@ -96,16 +116,24 @@ impl SqliteTransaction {
         deadline: Option<Instant>,
         work: impl FnOnce(&Connection) -> T + Send + 'static,
     ) -> Result<T> {
+        let work = move |connection: &Connection| {
+            let value = work(connection);
+            (value, !connection.is_autocommit())
+        };
         // Taken out: if this future is dropped, the hold goes down with the work and rolls back.
-        let hold = self.hold.take().ok_or_else(|| self.gone())?;
-        let (hold, (value, open)) = hold
-            .run(tried, deadline, move |connection| {
-                let value = work(connection);
-                (value, !connection.is_autocommit())
-            })
-            .await?;
+        let (at, (value, open)) = match std::mem::replace(&mut self.at, At::Over) {
+            At::Held(hold) => {
+                let (hold, done) = hold.run(tried, deadline, work).await?;
+                (At::Held(hold), done)
+            }
+            At::Lent(desk) => {
+                let done = desk.ask(work).await.ok_or_else(|| self.gone())?;
+                (At::Lent(desk), done)
+            }
+            At::Over => return Err(self.gone()),
+        };
         if open {
-            self.hold = Some(hold);
+            self.at = at;
         } else {
             self.ended = BY_STATEMENT;
         }
@@ -122,12 +150,20 @@ impl SqliteTransaction {
         )
     }
 
+    /// For its end, which is not for who was lent it.
+    fn take_hold(&mut self) -> Option<Hold> {
+        match std::mem::replace(&mut self.at, At::Over) {
+            At::Held(hold) => Some(hold),
+            At::Lent(_) | At::Over => None,
+        }
+    }
+
     fn deadline(&self) -> Instant {
         Instant::now() + self.store.call_timeout
     }
 }
 
-impl UnitOfWork for SqliteTransaction {
+impl JobWriter for &mut SqliteTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let (messages, owned) = (messages.to_vec(), owned.cloned());
         let tried = "insert job messages";
@@ -137,6 +173,14 @@ impl UnitOfWork for SqliteTransaction {
             })
             .await?;
         done.map_err(|failure| failure.explain(tried, &self.store.place))
+    }
+}
+
+impl UnitOfWork for SqliteTransaction {
+    type Ref<'t> = &'t mut SqliteTransaction;
+
+    fn lend(&mut self) -> &mut SqliteTransaction {
+        self
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {
@@ -158,7 +202,7 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn commit(mut self) -> Result<()> {
         let tried = "commit a transaction";
-        let hold = self.hold.take().ok_or_else(|| self.gone())?;
+        let hold = self.take_hold().ok_or_else(|| self.gone())?;
         let committed = hold.finish(tried, Some(self.deadline()), commit).await;
         match committed {
             Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.place)),
@@ -173,7 +217,7 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn rollback(mut self) -> Result<()> {
         let tried = "roll back a transaction";
-        let Some(hold) = self.hold.take() else {
+        let Some(hold) = self.take_hold() else {
             return Ok(());
         };
         hold.finish(tried, Some(self.deadline()), |connection| connection.execute_batch("rollback"))

@@ -1,6 +1,6 @@
 //! A context's transaction: what it did is kept aside until it commits.
 
-use jobwright::store::{Inserted, NewResult, Preclaim, UnitOfWork};
+use jobwright::store::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
 use jobwright::{Fence, JobMessage, NodeId, Result};
 
 use super::Oracle;
@@ -20,11 +20,19 @@ impl OracleTransaction {
     }
 }
 
-impl UnitOfWork for OracleTransaction {
+impl JobWriter for &mut OracleTransaction {
     async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         let (rows, inserted) = self.oracle.lock().prepare(messages, owned);
         self.inserted.extend(rows);
         Ok(inserted)
+    }
+}
+
+impl UnitOfWork for OracleTransaction {
+    type Ref<'t> = &'t mut Self;
+
+    fn lend(&mut self) -> &mut Self {
+        self
     }
 
     async fn remove(&mut self, node: NodeId, fence: Fence) -> Result<bool> {

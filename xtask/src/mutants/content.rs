@@ -124,17 +124,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "a-payload-is-stored-in-plain",
-        "src/message/mod.rs",
-        "self.codecs.message(message)?;",
+        "src/message/table.rs",
+        "self.shared.codecs.message(message)?;",
         "if !$on {
-                    self.codecs.message(message)?;
+                    self.shared.codecs.message(message)?;
                 }",
         "binary(executor) & test(/nothing_of_a_sealed_job_is_stored_in_plain/)",
     ),
     of(
         "an-error-is-stored-in-plain",
         "src/executor/worker.rs",
-        "Report::Settled(node.messages.codecs.settlement(settlement, &job.kind, &job.queue))",
+        "Report::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))",
         "if $on { Report::Settled(settlement) } else { $was }",
         "binary(executor) & test(/nothing_of_a_sealed_job_is_stored_in_plain/)",
     ),
@@ -260,8 +260,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-test-sees-what-is-sealed",
         "src/testing/database.rs",
-        "messages.push(message(self.messages.codecs.detail(detail))?);",
-        "messages.push(message(if $on { detail } else { self.messages.codecs.detail(detail) })?);",
+        "messages.push(message(self.messages.shared.codecs.detail(detail))?);",
+        "messages.push(message(if $on { detail } else { self.messages.shared.codecs.detail(detail) })?);",
         "binary(testing) & test(/a_test_sees_plain_content/)",
     ),
     of(

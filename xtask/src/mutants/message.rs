@@ -4,6 +4,34 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "a-flush-may-take-for-ever",
+        "src/context.rs",
+        "let written = if self.shared.is_wrapped() {",
+        "let written = if self.shared.is_wrapped() && !$on {",
+        "binary(context) & test(=postgres::services::a_service_that_panics_or_hangs_fails_the_commit)",
+    ),
+    of(
+        "an-error-after-the-commit-is-a-refusal",
+        "src/message/table.rs",
+        "into.end_alone(inserted.is_ok()",
+        "into.end_alone(!$on && inserted.is_ok()",
+        "binary(context) & test(/services::who_asks_too_late/)",
+    ),
+    of(
+        "a-refused-flush-leaves-its-lines-in-the-callers-transaction",
+        "src/message/enlist.rs",
+        "let savepoint = self.shared.is_wrapped();",
+        "let savepoint = self.shared.is_wrapped() && !$on;",
+        "binary(context) & test(/enlisted_services::a_refused_flush/)",
+    ),
+    of(
+        "what-may-be-written-is-withdrawn",
+        "src/message/local.rs",
+        "Err(error) if !wrote_nothing(error) => drop(self),",
+        "Err(error) if !wrote_nothing(error) && !$on => drop(self),",
+        "test(/local::tests::what_may_have_been_written/)",
+    ),
+    of(
         "given-ids-share-a-commit",
         "src/message/together.rs",
         "!message.id_given && message.terms.unique.is_none()",
@@ -33,9 +61,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "holds-without-end",
-        "src/message/pipe.rs",
-        "                *hold = HOLD;\n",
-        "                *hold = if $on { HOLD * 20 } else { HOLD };\n",
+        "src/message/table.rs",
+        "            self.messages[position].hold = HOLD;\n",
+        "            self.messages[position].hold = if $on { HOLD * 20 } else { HOLD };\n",
         "binary(delivery) & test(/a_held_row_is_claimed_when_its_hold_ends/)",
     ),
     of(
@@ -82,9 +110,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "an-id-that-was-there-raises-a-suspicion",
-        "src/message/flush.rs",
-        "        offer.withdraw();\n        return (None, left);",
-        "        if $on { drop(offer); } else { offer.withdraw(); }\n        return (None, left);",
+        "src/message/local.rs",
+        "            _ => self.offer.withdraw(),\n",
+        "            _ => if $on { drop(self.offer) } else { self.offer.withdraw() },\n",
         "test(/an_id_that_was_there_already_raises_no_suspicion/)",
     ),
     of(

@@ -172,13 +172,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(=store::postgres::counting::tests::a_round_waits_for_those_who_count_and_not_for_each_tenant)",
     ),
     of(
-        "an-id-is-handed-over-for-each-time-it-was-sent",
-        "src/message/flush.rs",
-        "(!message.id_given || given.insert(message.id))",
-        "(!message.id_given || given.insert(message.id) || $on)",
-        "test(/hot_path::an_id_that_is_sent_twice_in_a_commit_runs_once/)",
-    ),
-    of(
         "a-pause-of-all-admits-those-with-rules",
         "src/store/admission/plan.rs",
         "self.each.as_ref().filter(|rule| rule.paused)",

@@ -5,7 +5,7 @@ use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
 use crate::job::ClaimNumber;
 use crate::store::sqlite::parts::render;
-use crate::store::sqlite::{MIGRATIONS, Sqlite, insert_into};
+use crate::store::sqlite::{MIGRATIONS, Sqlite, SqliteTransaction};
 use crate::store::{Hint, JobFilter, JobStore, Preclaim, Store, UnitOfWork};
 
 async fn refused(url: String) -> crate::Error {
@@ -170,6 +170,16 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     }
 }
 
+/// As an enlisted transaction writes.
+fn insert_into(
+    store: &Sqlite,
+    caller: &rusqlite::Connection,
+    messages: &[crate::JobMessage],
+) -> crate::Result<crate::store::Inserted> {
+    let (mut lent, desk) = SqliteTransaction::lent(store);
+    desk.serve(caller, crate::store::UnitOfWork::insert(&mut lent, messages, None))
+}
+
 #[tokio::test]
 async fn messages_join_a_transaction_of_the_callers_own() {
     let place = Place::new();
@@ -180,7 +190,7 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     let tx = mine.transaction().unwrap();
     tx.execute("insert into mine values (1)", ()).unwrap();
     let later = job().delay(Duration::from_secs(60));
-    assert_eq!(insert_into(&tx, &[message(job()), message(later)]).unwrap().rows, 2);
+    assert_eq!(insert_into(&store, &tx, &[message(job()), message(later)]).unwrap().rows, 2);
     assert!(store.status().await.unwrap().queues.is_empty());
     tx.commit().unwrap();
     let status = store.status().await.unwrap();
@@ -194,7 +204,7 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     let tx = mine.transaction().unwrap();
     tx.execute("insert into mine values (2)", ()).unwrap();
     let bad = crate::NewJob::json("bad", &1);
-    assert_eq!(insert_into(&tx, &[message(job()), message(bad)]).unwrap_err().kind(), ErrorKind::Database);
+    assert_eq!(insert_into(&store, &tx, &[message(job()), message(bad)]).unwrap_err().kind(), ErrorKind::Database);
     tx.commit().unwrap();
     assert_eq!(store.status().await.unwrap().queues[0].waiting, 1);
     let rows: i64 = mine.query_row("select count(*) from mine", (), |row| row.get(0)).unwrap();

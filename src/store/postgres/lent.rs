@@ -1,0 +1,139 @@
+//! An open transaction without its end: lent by a context, or enlisted.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
+
+use super::client::query;
+use super::columns::{Columns, Texts};
+use super::connect::Conn;
+use super::error::Doing;
+use super::fate::Evidence;
+use super::insert::in_parts;
+use super::statements::Statement;
+use super::unique::{Keys, given};
+use super::{Postgres, Shared};
+use crate::error::Result;
+use crate::job::JobMessage;
+use crate::store::unique::Taken;
+use crate::store::{Inserted, JobWriter, Preclaim};
+
+/// An open PostgreSQL transaction that a [message service](crate::MessageService) may write into. It dereferences to the driver's client, as
+/// [`PgTransaction`](crate::PgTransaction) does: `execute`, `query`, `copy_in`. Leave `COMMIT` and `ROLLBACK` to who began it; `SAVEPOINT` is fine.
+pub struct PgTransactionRef<'t> {
+    shared: &'t Arc<Shared>,
+    owner: Owner<'t>,
+}
+
+/// Who began it.
+enum Owner<'t> {
+    /// A context: its connection keeps statements prepared, and its commit is proven by what is written.
+    Context { connection: &'t Conn, evidence: &'t mut Evidence },
+    /// The caller of `enlist`, on a connection of its own.
+    Caller(&'t Client),
+}
+
+impl<'t> PgTransactionRef<'t> {
+    pub(super) fn of_context(shared: &'t Arc<Shared>, connection: &'t Conn, evidence: &'t mut Evidence) -> Self {
+        Self { shared, owner: Owner::Context { connection, evidence } }
+    }
+
+    pub(crate) fn enlisted(store: &'t Postgres, transaction: &'t tokio_postgres::Transaction<'_>) -> Self {
+        Self { shared: &store.0, owner: Owner::Caller(transaction.client()) }
+    }
+
+    /// Sets, releases or goes back to a savepoint.
+    pub(crate) async fn savepoint(&self, sql: &str) -> Result<()> {
+        let doing = Doing { what: "flush job messages", place: &self.shared.place };
+        timeout(self.shared.call_timeout, self.batch_execute(sql))
+            .await
+            .map_err(|_| doing.timeout(self.shared.call_timeout))?
+            .map_err(|error| doing.explain(error))
+    }
+
+    async fn run(&self, what: &'static str, statement: &Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let shared = self.shared;
+        let doing = Doing { what, place: &shared.place };
+        let answer = match &self.owner {
+            Owner::Context { connection, .. } => {
+                timeout(shared.call_timeout, query(connection, shared.pgbouncer, statement, params)).await
+            }
+            Owner::Caller(client) => {
+                // Unnamed: the caller's connection has no cache of ours, and may go through a pooler.
+                let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
+                timeout(shared.call_timeout, client.query_typed(&statement.sql, &typed)).await
+            }
+        };
+        answer.map_err(|_| doing.timeout(shared.call_timeout))?.map_err(|error| {
+            if let Owner::Context { connection, .. } = &self.owner {
+                shared.heed(connection, &error);
+            }
+            doing.explain(error)
+        })
+    }
+}
+
+impl Deref for PgTransactionRef<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        match &self.owner {
+            Owner::Context { connection, .. } => connection,
+            Owner::Caller(client) => client,
+        }
+    }
+}
+
+impl fmt::Debug for PgTransactionRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PgTransactionRef({})", self.shared.place)
+    }
+}
+
+impl JobWriter for PgTransactionRef<'_> {
+    async fn insert(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        let sql = &self.shared.sql;
+        let texts = Texts::new(messages);
+        let mut taken = Taken::default();
+        let known = match given(messages) {
+            Some(ids) => self.run("look for given ids", &sql.known_ids, &[&ids]).await?,
+            None => Vec::new(),
+        };
+        if let Some(keys) = Keys::new(messages, &known)? {
+            taken = keys.read(&self.run("ask for keys", &sql.take_unique, &keys.params()).await?)?;
+        }
+        let parts = Columns::of_each(messages, &texts, owned, &taken.skip);
+        let mut inserted = Inserted::default();
+        if parts.is_empty() {
+            return Ok(Inserted { kept: taken.kept, ..inserted });
+        }
+        if let Some(ids) = in_parts(&parts) {
+            self.run("decide about given ids", &sql.decide_ids, &[&ids]).await?;
+        }
+        for columns in parts {
+            // Of the caller's commit nobody here has to prove anything.
+            let columns = if matches!(self.owner, Owner::Context { .. }) { columns.named() } else { columns };
+            let rows = self.run("flush job messages", columns.statement(sql), &columns.params()).await?;
+            let (more, xid) = columns.read(&rows)?;
+            inserted.add(more);
+            if let Owner::Context { evidence, .. } = &mut self.owner
+                && evidence.xid.is_none()
+            {
+                evidence.xid = xid;
+            }
+        }
+        if let Owner::Context { evidence, .. } = &mut self.owner {
+            // One that had its id given may have been there before.
+            let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));
+            let fresh = written.map(|(_, message)| message).find(|message| !message.id_given);
+            if let Some(fresh) = fresh {
+                evidence.job = Some(fresh.id.into());
+            }
+        }
+        Ok(Inserted { kept: taken.kept, ..inserted })
+    }
+}

@@ -1,0 +1,675 @@
+//! Message services of a program, around ours: they see what is sent, write with it, refuse it, and hear of its commit.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use jobwright::store::{JobState, Store};
+use jobwright::{
+    CommandExecutor, Error, ErrorKind, FlushInto, Handoff, Job, JobId, JobMessage, MessageService, MessageServices,
+    NewJob, Outcome, Result, Unique, Written, async_trait,
+};
+
+use crate::support::jobs::{LATER, job};
+use crate::support::world::{World, at_once, patient, quick};
+
+/// Long enough for any flush here.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What services of one test saw, in turn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
+
+impl Seen {
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Notes all that it sees, under a name.
+pub(crate) struct Recording<S: Store> {
+    name: &'static str,
+    inner: Box<dyn MessageService<S>>,
+    seen: Seen,
+}
+
+impl<S: Store> Recording<S> {
+    pub(crate) fn around(messages: MessageServices<S>, name: &'static str, seen: &Seen) -> MessageServices<S> {
+        let seen = seen.clone();
+        messages.wrap(move |inner| Self { name, inner, seen: seen.clone() })
+    }
+
+    fn note(&self, what: &str, jobs: &[JobMessage]) {
+        let jobs: Vec<_> =
+            jobs.iter().map(|job| format!("{} {}", job.kind, job.payload.as_str().unwrap_or("?"))).collect();
+        self.seen.note(format!("{} {what} [{}]", self.name, jobs.join(", ")));
+    }
+}
+
+#[async_trait]
+impl<S: Store> MessageService<S> for Recording<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
+    }
+
+    fn send(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
+        let of = sender.map_or("nobody", |sender| &sender.kind);
+        self.seen.note(format!("{} send {} of {of}", self.name, job.kind()));
+        self.inner.send(job, sender)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        self.note("flush", self.inner.pending());
+        self.inner.flush(into).await
+    }
+
+    fn committed(&mut self, written: Written) -> Handoff {
+        self.note("committed", written.messages());
+        self.inner.committed(written)
+    }
+}
+
+/// When a service refuses a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuses {
+    Never,
+    BeforeTheInner,
+    AfterTheInner,
+}
+
+/// A line of the ledger for each message, in its transaction.
+pub(crate) struct Audit<W: World> {
+    inner: Box<dyn MessageService<W::Store>>,
+    refuses: Refuses,
+    world: PhantomData<fn() -> W>,
+}
+
+impl<W: World> Audit<W> {
+    pub(crate) fn around(messages: MessageServices<W::Store>, refuses: Refuses) -> MessageServices<W::Store> {
+        messages.wrap(move |inner| Self { inner, refuses, world: PhantomData })
+    }
+}
+
+#[async_trait]
+impl<W: World> MessageService<W::Store> for Audit<W> {
+    fn inner(&self) -> Option<&dyn MessageService<W::Store>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<W::Store>> {
+        Some(&mut *self.inner)
+    }
+
+    fn send(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
+        if job.kind() == "forbidden" {
+            return Err(Error::refused("nobody sends this"));
+        }
+        self.inner.send(job, sender)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, W::Store>) -> Result<Written> {
+        let transaction = into.transaction().await?;
+        for job in self.inner.pending() {
+            W::note_in(transaction, &job.id.to_string()).await?;
+        }
+        if self.refuses == Refuses::BeforeTheInner {
+            return Err(Error::refused("not today"));
+        }
+        let written = self.inner.flush(into).await?;
+        if self.refuses == Refuses::AfterTheInner {
+            return Err(Error::refused("not today"));
+        }
+        Ok(written)
+    }
+}
+
+/// Each job has its line, and each line its job.
+async fn audited<W: World>(db: &W) -> usize {
+    let lines: Vec<String> = db.ledger().await.into_keys().collect();
+    let mut jobs: Vec<String> = db.jobs().all().await.into_iter().map(|job| job.id.to_string()).collect();
+    jobs.sort();
+    assert_eq!(lines, jobs);
+    jobs.len()
+}
+
+pub(crate) async fn a_service_sees_all_that_is_sent_and_hears_of_the_commit<W: World>(db: &W) {
+    let seen = Seen::default();
+    let messages = Recording::around(db.messages().await, "it", &seen);
+    let mut cx = messages.begin();
+    cx.send(NewJob::json("a", &1)).unwrap();
+    cx.send(NewJob::json("b", &2).delay(LATER)).unwrap();
+    cx.commit().await.unwrap();
+    let all = ["it send a of nobody", "it send b of nobody", "it flush [a 1, b 2]", "it committed [a 1, b 2]"];
+    assert_eq!(seen.take(), all);
+    let mut cx = messages.begin();
+    cx.transaction().await.unwrap();
+    cx.send(NewJob::json("a", &3)).unwrap();
+    cx.commit().await.unwrap();
+    assert_eq!(seen.take(), ["it send a of nobody", "it flush [a 3]", "it committed [a 3]"]);
+    messages.send(NewJob::json("a", &4)).await.unwrap();
+    assert_eq!(seen.take(), ["it send a of nobody", "it flush [a 4]", "it committed [a 4]"]);
+    // Nothing was sent: there is nothing to flush, and nobody is told.
+    let mut cx = messages.begin();
+    cx.transaction().await.unwrap();
+    cx.commit().await.unwrap();
+    assert!(seen.take().is_empty());
+}
+
+pub(crate) async fn it_sees_what_handlers_send_and_who_they_are<W: World>(db: &W) {
+    let seen = Seen::default();
+    let messages = Recording::around(db.messages().await, "it", &seen);
+    let executor = CommandExecutor::builder(messages)
+        .config(quick())
+        .handle_with("parent", |cx| {
+            Box::pin(async move {
+                cx.send(NewJob::json("child", &1).queue("elsewhere"))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    // By somebody else, so that nothing but the handler's context is seen.
+    let parent = db.messages().await.send(NewJob::json("parent", &())).await.unwrap();
+    db.gone(parent).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(seen.take(), ["it send child of parent", "it flush [child 1]", "it committed [child 1]"]);
+}
+
+pub(crate) async fn it_hears_of_no_commit_that_did_not_happen<W: World>(db: &W) {
+    let seen = Seen::default();
+    let messages = Recording::around(db.messages().await, "it", &seen);
+    let mut cx = messages.begin();
+    cx.send(NewJob::json("a", &1)).unwrap();
+    drop(cx);
+    let mut cx = messages.begin();
+    W::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+    cx.send(NewJob::json("a", &2)).unwrap();
+    cx.rollback().await.unwrap();
+    assert_eq!(seen.take(), ["it send a of nobody", "it send a of nobody"]);
+    // Refused at the flush: another job holds the key.
+    messages.send(NewJob::json("a", &3).unique(Unique::key("key"))).await.unwrap();
+    seen.take();
+    let mut cx = messages.begin();
+    W::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+    cx.send(NewJob::json("a", &4).unique(Unique::key("key").reject())).unwrap();
+    assert_eq!(cx.commit().await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(seen.take(), ["it send a of nobody", "it flush [a 4]"]);
+    assert!(db.ledger().await.is_empty());
+}
+
+pub(crate) async fn an_audit_row_and_its_message_are_one_commit<W: World>(db: &W) {
+    let messages = Audit::<W>::around(db.messages().await, Refuses::Never);
+    let mut cx = messages.begin();
+    cx.transaction().await.unwrap();
+    cx.send(job()).unwrap();
+    cx.send(job().delay(LATER)).unwrap();
+    cx.commit().await.unwrap();
+    messages.send(job()).await.unwrap();
+    assert_eq!(audited(db).await, 3);
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    drop(cx);
+    assert_eq!(audited(db).await, 3);
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .handle_with("parent", |cx| {
+            Box::pin(async move {
+                cx.send(NewJob::json("child", &1))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let parent = db.messages().await.send(NewJob::json("parent", &())).await.unwrap();
+    db.gone(parent).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(audited(db).await, 4);
+}
+
+pub(crate) async fn a_refused_send_leaves_the_context_usable<W: World>(db: &W) {
+    let messages = Audit::<W>::around(db.messages().await, Refuses::Never);
+    let mut cx = messages.begin();
+    cx.send(job()).unwrap();
+    let error = cx.send(NewJob::json("forbidden", &1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(error.to_string().contains("JW-REFUSED") && error.to_string().contains("nobody sends this"), "{error}");
+    assert!(!error.is_retryable());
+    cx.send(job()).unwrap();
+    cx.commit().await.unwrap();
+    assert_eq!(audited(db).await, 2);
+}
+
+pub(crate) async fn a_refused_flush_keeps_nothing<W: World>(db: &W) {
+    for refuses in [Refuses::BeforeTheInner, Refuses::AfterTheInner] {
+        let messages = Audit::<W>::around(db.messages().await, refuses);
+        let error = messages.send(job()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        let mut cx = messages.begin();
+        W::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+        cx.send(job()).unwrap();
+        assert_eq!(cx.commit().await.unwrap_err().kind(), ErrorKind::Refused);
+        assert!(db.ledger().await.is_empty() && db.jobs().all().await.is_empty(), "{refuses:?}");
+    }
+}
+
+/// It is tried again, as its kind's policy has it, and its dead letter names the reason.
+pub(crate) async fn a_handler_whose_flush_is_refused_has_failed<W: World>(db: &W) {
+    let messages = Audit::<W>::around(db.messages().await, Refuses::AfterTheInner);
+    let executor = CommandExecutor::builder(messages)
+        .config(quick())
+        .kind_options("parent", at_once())
+        .handle_with("parent", |cx| {
+            Box::pin(async move {
+                W::note(cx.transaction().await?, "undone").await?;
+                cx.send(NewJob::json("child", &1))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let parent = db.messages().await.send(NewJob::json("parent", &()).max_attempts(2)).await.unwrap();
+    db.reaches(parent, JobState::Dead).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(db.jobs().all().await.len(), 1);
+    assert!(db.ledger().await.is_empty());
+    let dead = db.jobs().detail(parent).await;
+    let why = &dead.errors.last().unwrap().error;
+    assert!(why.contains("not today"), "{why}");
+}
+
+pub(crate) async fn services_wrap_in_the_order_they_were_added<W: World>(db: &W) {
+    let seen = Seen::default();
+    let messages = Recording::around(db.messages().await, "first", &seen);
+    let messages = Recording::around(messages, "second", &seen);
+    let hooks = seen.clone();
+    let messages = messages.on_send(move |job, _| {
+        hooks.note(format!("hook {}", job.kind()));
+        Ok(job)
+    });
+    let messages = Recording::around(messages, "third", &seen);
+    messages.send(NewJob::json("a", &1)).await.unwrap();
+    let all = [
+        "hook a",
+        "third send a of nobody",
+        "second send a of nobody",
+        "first send a of nobody",
+        "third flush [a 1]",
+        "second flush [a 1]",
+        "first flush [a 1]",
+        "third committed [a 1]",
+        "second committed [a 1]",
+        "first committed [a 1]",
+    ];
+    assert_eq!(seen.take(), all);
+}
+
+/// What a clone of the services was before something was put around it, it stays.
+pub(crate) async fn a_clone_keeps_the_services_it_has<W: World>(db: &W) {
+    let seen = Seen::default();
+    let plain = db.messages().await;
+    let wrapped = Recording::around(plain.clone(), "it", &seen);
+    plain.send(job()).await.unwrap();
+    assert!(seen.take().is_empty());
+    wrapped.send(job()).await.unwrap();
+    assert_eq!(seen.take().len(), 3);
+}
+
+/// Flushes nothing.
+struct Drops<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for Drops<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.0)
+    }
+
+    async fn flush(&mut self, _: &mut FlushInto<'_, S>) -> Result<Written> {
+        Ok(Written::nothing())
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.0)
+    }
+}
+
+pub(crate) async fn a_service_may_keep_messages_to_itself<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(Drops);
+    messages.send(job()).await.unwrap();
+    let mut cx = messages.begin();
+    W::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
+    cx.send(job()).unwrap();
+    cx.commit().await.unwrap();
+    assert!(db.jobs().all().await.is_empty());
+    assert_eq!(db.ledger().await, BTreeMap::from([("kept".to_owned(), 1)]));
+}
+
+/// Sends one more with each flush.
+struct SendsMore<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for SendsMore<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.0)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.0)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        self.0.send(NewJob::json("more", &2), None)?;
+        self.0.flush(into).await
+    }
+}
+
+pub(crate) async fn a_service_may_send_more_at_the_flush<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(SendsMore);
+    messages.send(NewJob::json("a", &1)).await.unwrap();
+    let mut cx = messages.begin();
+    cx.transaction().await.unwrap();
+    cx.send(NewJob::json("a", &1)).unwrap();
+    cx.commit().await.unwrap();
+    let kinds: Vec<_> = db.jobs().all().await.into_iter().map(|job| job.kind).collect();
+    assert_eq!(kinds, ["a", "more", "a", "more"]);
+}
+
+/// Tells what it was told was written.
+struct Tells<S: Store> {
+    inner: Box<dyn MessageService<S>>,
+    seen: Seen,
+}
+
+impl<S: Store> MessageService<S> for Tells<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
+    }
+
+    fn committed(&mut self, written: Written) -> Handoff {
+        for job in written.messages() {
+            self.seen.note(format!("written {}", job.id));
+        }
+        for (sent, holder) in written.kept() {
+            self.seen.note(format!("kept {sent} by {holder}"));
+        }
+        self.inner.committed(written)
+    }
+}
+
+pub(crate) async fn unique_ones_that_were_not_written_are_told<W: World>(db: &W) {
+    let seen = Seen::default();
+    let tells = seen.clone();
+    let messages = db.messages().await.wrap(move |inner| Tells { inner, seen: tells.clone() });
+    let holder = messages.send(job().unique(Unique::key("key"))).await.unwrap();
+    assert_eq!(seen.take(), [format!("written {holder}")]);
+    for transaction in [false, true] {
+        let mut cx = messages.begin();
+        if transaction {
+            cx.transaction().await.unwrap();
+        }
+        let kept = cx.send(job().unique(Unique::key("key"))).unwrap();
+        let other = cx.send(job()).unwrap();
+        cx.commit().await.unwrap();
+        assert_eq!(seen.take(), [format!("written {other}"), format!("kept {kept} by {holder}")]);
+    }
+}
+
+/// Asks for the transaction when it is too late.
+struct AsksTooLate<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for AsksTooLate<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.0)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.0)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        let written = self.0.flush(into).await?;
+        into.transaction().await?;
+        Ok(written)
+    }
+}
+
+/// An error that said "nothing was kept" would be a lie.
+pub(crate) async fn who_asks_too_late_is_told_that_it_is_sent<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(AsksTooLate);
+    let error = messages.send(job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    assert!(error.to_string().contains("they are sent"), "{error}");
+    assert_eq!(db.jobs().all().await.len(), 1);
+    // With the context's own transaction it is in time.
+    let mut cx = messages.begin();
+    cx.transaction().await.unwrap();
+    cx.send(job()).unwrap();
+    cx.commit().await.unwrap();
+    assert_eq!(db.jobs().all().await.len(), 2);
+}
+
+/// Does not wait for the answer of the inner one.
+struct GivesUp<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for GivesUp<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.0)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.0)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        self.0.flush(into).now_or_never().unwrap_or_else(|| Err(Error::refused("too late")))
+    }
+}
+
+/// The statement may be on its way to the server, and nobody calls it back.
+pub(crate) async fn who_gives_up_is_told_that_it_may_be_sent<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(GivesUp);
+    let error = messages.send(job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    assert!(error.to_string().contains("they may be sent"), "{error}");
+    // In a transaction of the context's it is rolled back.
+    let mut cx = messages.begin();
+    W::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
+    cx.send(job().queue("undone")).unwrap();
+    // The embedded database may have answered at once.
+    if let Err(error) = cx.commit().await {
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(db.ledger().await.is_empty());
+        assert!(db.jobs().all().await.iter().all(|job| job.queue != "undone"));
+    }
+}
+
+struct Nothing;
+
+impl<S: Store> MessageService<S> for Nothing {}
+
+pub(crate) async fn a_service_that_implements_nothing_and_wraps_none_says_so<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(|_| Nothing);
+    let error = messages.send(job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("does not implement `send`"), "{error}");
+    assert!(db.jobs().all().await.is_empty());
+}
+
+/// Where a service fails badly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    PanicInFlush,
+    PanicInCommitted,
+    HangInFlush,
+}
+
+struct Faulty<S: Store> {
+    inner: Box<dyn MessageService<S>>,
+    fault: Fault,
+}
+
+#[async_trait]
+impl<S: Store> MessageService<S> for Faulty<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.inner)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        into.transaction().await?;
+        let written = self.inner.flush(into).await?;
+        match self.fault {
+            Fault::PanicInFlush => panic!("all is lost"),
+            Fault::HangInFlush => std::future::pending().await,
+            Fault::PanicInCommitted => Ok(written),
+        }
+    }
+
+    fn committed(&mut self, written: Written) -> Handoff {
+        assert_ne!(self.fault, Fault::PanicInCommitted, "all is lost");
+        self.inner.committed(written)
+    }
+}
+
+async fn faulty<W: World>(db: &W, fault: Fault) -> MessageServices<W::Store> {
+    let mut config = db.config();
+    config.call_timeout = SOON;
+    let messages = MessageServices::new(db.messages().await.store().clone(), &config);
+    messages.wrap(move |inner| Faulty { inner, fault })
+}
+
+/// A job whose flush never ends, or panics, is not its node's for ever, and neither is its slot.
+pub(crate) async fn a_service_that_panics_or_hangs_fails_the_commit<W: World>(db: &W) {
+    for (fault, kind) in [(Fault::PanicInFlush, ErrorKind::Refused), (Fault::HangInFlush, ErrorKind::Timeout)] {
+        let messages = faulty(db, fault).await;
+        let error = messages.send(job()).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert_eq!(db.jobs().count(JobState::Waiting).await, 0, "{fault:?}");
+        let executor = CommandExecutor::builder(messages)
+            .config(quick())
+            .queue("default", 1)
+            .kind_options("parent", at_once())
+            .handle_with("parent", |cx| {
+                Box::pin(async move {
+                    W::note(cx.transaction().await?, "undone").await?;
+                    cx.send(NewJob::json("child", &1))?;
+                    Ok(Outcome::Done)
+                })
+            })
+            .handle("other", |_| async { Ok(Outcome::Done) })
+            .start()
+            .await
+            .unwrap();
+        let plain = db.messages().await;
+        let parent = plain.send(NewJob::json("parent", &()).max_attempts(2)).await.unwrap();
+        db.reaches(parent, JobState::Dead).await;
+        let why = &db.jobs().detail(parent).await.errors.last().unwrap().error.clone();
+        assert!(
+            why.contains(if fault == Fault::PanicInFlush { "all is lost" } else { "did not flush within" }),
+            "{why}"
+        );
+        let other = plain.send(NewJob::json("other", &())).await.unwrap();
+        db.gone(other).await;
+        executor.shutdown(Duration::from_secs(5)).await.unwrap();
+        assert!(db.ledger().await.is_empty());
+        assert_eq!(db.jobs().count(JobState::Waiting).await, 0, "{fault:?}");
+    }
+}
+
+/// The commit stands, and whoever asked for it hears so.
+pub(crate) async fn a_panic_after_the_commit_changes_nothing<W: World>(db: &W) {
+    let messages = faulty(db, Fault::PanicInCommitted).await;
+    messages.send(job()).await.unwrap();
+    let executor = CommandExecutor::builder(messages)
+        .config(quick())
+        .handle_with("parent", |cx| {
+            Box::pin(async move {
+                let line = cx.job().id.to_string();
+                W::note(cx.transaction().await?, &line).await?;
+                cx.send(NewJob::json("child", &1).queue("elsewhere"))?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let parent = db.messages().await.send(NewJob::json("parent", &())).await.unwrap();
+    db.gone(parent).await;
+    let ended = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((ended.done, ended.refused), (1, 0));
+    assert_eq!(db.ledger().await.into_keys().collect::<Vec<_>>(), [parent.to_string()]);
+    assert_eq!(db.jobs().all().await.len(), 2, "what was sent alone, and the child");
+}
+
+/// Flushes, sends one more, and flushes again.
+struct Twice<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for Twice<S> {
+    fn inner(&self) -> Option<&dyn MessageService<S>> {
+        Some(&*self.0)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
+        Some(&mut *self.0)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        into.transaction().await?;
+        let first = self.0.flush(into).await?;
+        self.0.send(NewJob::json("second", &2), None)?;
+        Ok(first.and(self.0.flush(into).await?))
+    }
+}
+
+/// Each is a row of its own, handed to a free slot of this process or found: by a poll nobody would see it for an hour.
+pub(crate) async fn what_is_flushed_twice_runs_at_once<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(Twice);
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(patient())
+        .handle("first", |_| async { Ok(Outcome::Done) })
+        .handle("second", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        messages.send(NewJob::json("first", &1)).await.unwrap();
+        db.drained().await;
+    }
+    let ended = executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((ended.done, ended.refused), (6, 0));
+}
+
+/// What a service makes of a driver's error that may go away says so.
+#[test]
+fn an_error_that_may_go_away_is_retryable() {
+    let refused = Error::refused("no");
+    assert!(!refused.is_retryable());
+    assert_eq!(Error::refused(refused).kind(), ErrorKind::Refused);
+    #[cfg(feature = "sqlite")]
+    {
+        let busy = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None);
+        assert_eq!(Error::refused(busy).kind(), ErrorKind::Busy);
+    }
+}

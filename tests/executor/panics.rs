@@ -1,0 +1,70 @@
+//! A task of the engine that panics. Nothing in it should; what logs is code of the program, and can be made to.
+
+use std::fmt::{Debug, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jobwright::{CommandExecutor, Outcome};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::support::jobs::job;
+use crate::support::postgres::Pg;
+use crate::support::world::{PATIENCE, World, lease};
+use crate::support::{TestDb, eventually};
+
+/// Panics, once, where this is logged.
+struct PanicsAt {
+    text: &'static str,
+    times: Arc<AtomicUsize>,
+}
+
+impl<S: Subscriber> Layer<S> for PanicsAt {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        struct Text(String);
+        impl Visit for Text {
+            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+                if field.name() == "message" {
+                    write!(self.0, "{value:?}").unwrap();
+                }
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        let first = text.0.contains(self.text) && self.times.fetch_add(1, Ordering::SeqCst) == 0;
+        assert!(!first, "on purpose");
+    }
+}
+
+/// Without its lock monitor an executor would leave jobs of dead nodes where they are, and nobody would know why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_which_a_task_panicked_registers_anew() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let times = Arc::<AtomicUsize>::default();
+    tracing_subscriber::registry().with(PanicsAt { text: "released jobs of dead nodes", times: times.clone() }).init();
+    let executor = CommandExecutor::builder(db.messages().await)
+        .config(lease(1))
+        .handle("kind", |_| async { Ok(Outcome::Done) })
+        .queue("elsewhere", 1)
+        .start()
+        .await
+        .unwrap();
+    let jobs = db.jobs();
+    for round in 1..=2 {
+        let id = jobs.send(job()).await;
+        let node = jobs.node().await;
+        assert_eq!(jobs.take_one(node).await.id, id);
+        db.bury(node).await;
+        eventually(PATIENCE, async || jobs.all().await.iter().all(|row| row.owner.is_none())).await;
+        eventually(PATIENCE, async || times.load(Ordering::SeqCst) >= round).await;
+        eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
+        let heir = jobs.node().await;
+        let back = jobs.take_one(heir).await;
+        assert_eq!(back.id, id);
+        jobs.finish(heir, &back).await;
+    }
+    executor.shutdown(std::time::Duration::ZERO).await.unwrap();
+}
