@@ -177,6 +177,8 @@ impl<S: Store> Dispatcher<S> {
         let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
         let limit = slots.num_permits();
         let look = group.scan.next(Instant::now(), limit);
+        // A hint or a poll says that some may be new, and whoever was not told finds out by a look from the start.
+        group.admitted |= look.is_from_start();
         let request = ClaimRequest {
             node: self.node.id,
             claim: self.node.next_claim(),
@@ -187,6 +189,7 @@ impl<S: Store> Dispatcher<S> {
             // Nothing is delivered at the moment, so nothing is kept back for it.
             held_too: self.node.cut_off(),
             counted: &counts,
+            admitted_too: group.admitted,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let ready = &mut self.ready;
@@ -213,6 +216,7 @@ impl<S: Store> Dispatcher<S> {
                 self.counted(index, &look, claimed.jobs, &allowed, limit, now)
             }
         };
+        self.start_with_others(index);
         let took = jobs.iter().filter(|job| !job.admitted).count();
         if written {
             for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
@@ -250,6 +254,8 @@ impl<S: Store> Dispatcher<S> {
         }
         // Who was admitted was looked for elsewhere.
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
+        // All there were, unless they took all slots.
+        self.groups[index].admitted &= jobs.len() >= limit;
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let fresh_count = fresh.len();
         let full = fresh_count >= allowed.jobs;
@@ -272,6 +278,17 @@ impl<S: Store> Dispatcher<S> {
             group.owe_a_claim();
         }
         (more && !group.bound, jobs)
+    }
+
+    /// A group that looked to the end of the queue need not see what died in it again and again, though it may never find a job of its own.
+    fn start_with_others(&mut self, index: usize) {
+        if !self.groups[index].scan.saw_all() {
+            return;
+        }
+        let (before, rest) = self.groups.split_at_mut(index);
+        if let Some((group, after)) = rest.split_first_mut() {
+            before.iter().chain(&*after).for_each(|other| group.scan.start_with(&other.scan));
+        }
     }
 
     /// If a group was refused: others that would be too need not ask. Whether something has ended meanwhile.

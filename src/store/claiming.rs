@@ -89,6 +89,9 @@ pub struct ClaimRequest<'a> {
     /// Limits that the claim counts by itself ([`Admitted::counted`](super::Admitted::counted)), of this queue or of the one kind that is asked
     /// for; empty: what is limited has to be admitted first. With these, `kinds` are named.
     pub counted: &'a [Counted<'a>],
+    /// With limits that are counted: also jobs that were admitted, from anywhere in the queue. Who knows that none can be new spares the look for them, which
+    /// walks over all that were ever admitted while somebody holds a snapshot.
+    pub admitted_too: bool,
 }
 
 /// A limit that a claim counts by itself.
@@ -127,7 +130,17 @@ pub struct Allowed {
 impl<'a> ClaimRequest<'a> {
     /// At most `limit` jobs of any kind, from anywhere in the queue, without those that are held.
     pub fn new(node: NodeId, claim: ClaimNumber, queue: &'a str, limit: usize) -> Self {
-        Self { node, claim, queue, kinds: None, limit, part: ScanPart::All, held_too: false, counted: &[] }
+        Self {
+            node,
+            claim,
+            queue,
+            kinds: None,
+            limit,
+            part: ScanPart::All,
+            held_too: false,
+            counted: &[],
+            admitted_too: true,
+        }
     }
 
     /// Only of these kinds.
@@ -141,6 +154,13 @@ impl<'a> ClaimRequest<'a> {
     #[must_use]
     pub fn part(mut self, part: ScanPart<'a>) -> Self {
         self.part = part;
+        self
+    }
+
+    /// Without a look for jobs that were admitted.
+    #[must_use]
+    pub fn admitted_too(mut self, admitted_too: bool) -> Self {
+        self.admitted_too = admitted_too;
         self
     }
 

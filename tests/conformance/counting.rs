@@ -131,6 +131,11 @@ pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
     assert_eq!(taken(&store, node, 10, 1).await, 0);
     assert_eq!(round(&store).await, 2);
+    // Who knows that none is new does not look for them.
+    let (kinds, limits) = (["kind".to_owned()], [limit(Scope::Kind, 1)]);
+    let request =
+        ClaimRequest::new(node, claim_number(), "default", 10).kinds(&kinds).counted(&limits).admitted_too(false);
+    assert!(store.claim(&request).await.unwrap().jobs.is_empty());
     let admitted = claim(&store, node, 10, &[limit(Scope::Kind, 1)]).await;
     assert_eq!(ids(&admitted.jobs), [tenants, other]);
     assert!(admitted.jobs.iter().all(|job| job.admitted));

@@ -13,11 +13,11 @@ const CLAIM: &str = include_str!("../../src/store/postgres/sql/claim.sql");
 const CLAIM_COUNTED: &str = include_str!("../../src/store/postgres/sql/claim_counted.sql");
 
 /// The types of its parameters.
-const COUNTED_TYPES: &str = "int8, text, int2[], int8[], int2[], int8[], text[], int8, int4, int8[], text[], text[], text[], int4[], bool, bool";
+const COUNTED_TYPES: &str = "int8, text, int2[], int8[], int2[], int8[], text[], int8, int4, int8[], text[], text[], text[], int4[], bool, bool, bool";
 
 /// A claim of ten from the whole queue, which counts under a limit of its kind.
 const COUNTED_ALL: &str = "1, 'default', '{-32768}', '{-9223372036854775808}', '{32767}', '{9223372036854775807}', '{kind}', 10, 1, \
-                           '{7}', '{k:kind}', '{kind}', '{kind}', '{0}', false, true";
+                           '{7}', '{k:kind}', '{kind}', '{kind}', '{0}', false, true, true";
 
 /// The types of its parameters.
 const CLAIM_TYPES: &str =

@@ -91,6 +91,7 @@ impl<S: Store> Relay<S> {
             part: ScanPart::All,
             held_too: true,
             counted: &[],
+            admitted_too: true,
         };
         let claiming = self.node.in_flight.claiming.clone().read_owned().await;
         let jobs = self.node.store.claim(&request).await?.jobs;

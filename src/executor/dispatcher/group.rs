@@ -39,6 +39,8 @@ pub(super) struct Group<S: Store> {
     ends: Vec<u64>,
     /// How soon after a refusal it asks again.
     patience: Duration,
+    /// Some may have been admitted since the last claim that looked for them.
+    pub(super) admitted: bool,
     pub(super) scan: Scan,
 }
 
@@ -59,6 +61,7 @@ impl<S: Store> Group<S> {
             timed: false,
             ends: Vec::new(),
             patience: REFUSED,
+            admitted: true,
             scan: Scan::new(Instant::now()),
         }
     }
@@ -66,6 +69,7 @@ impl<S: Store> Group<S> {
     /// Something may wait where it has not looked: it looks everywhere, whether it was refused or not.
     pub(super) fn owe(&mut self) {
         self.scan.owe();
+        self.admitted = true;
         self.again = None;
     }
 

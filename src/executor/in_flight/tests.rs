@@ -58,6 +58,7 @@ impl Node {
             part: ScanPart::All,
             held_too: false,
             counted: &[],
+            admitted_too: true,
         };
         (self.store.claim(&request).await.unwrap().jobs.remove(0), claim)
     }
@@ -109,6 +110,7 @@ async fn what_is_known_by_name_is_looked_for_twice_too() {
         part: ScanPart::All,
         held_too: false,
         counted: &[],
+        admitted_too: true,
     };
     assert_eq!(node.store.claim(&request).await.unwrap().jobs.len(), 1);
     sleep(STRAGGLER * 2).await;

@@ -21,6 +21,8 @@
 //! While a queue is flooded they wait for the next look from the start, like everything else waits its turn. When it is not, they are
 //! next: then a look starts where the scan was half a second to a second ago, which only longer transactions miss.
 //!
+//! Kinds that are claimed by themselves have looks of their own. When one took all there was for them, the next starts where those of the others would.
+//!
 //! Several processes that drain a queue together would each walk over what the others took. So while they are flooded they also share
 //! how far they have come ([`ScanFront`], by `flow.rs`).
 //!
@@ -82,6 +84,8 @@ pub(super) struct Scan {
     due_at: Instant,
     /// So many of them have failed since the last one that did not.
     failures: u32,
+    /// The last look went on to the end of the queue, and took all there was for it.
+    saw_all: bool,
 }
 
 /// One look.
@@ -111,7 +115,7 @@ impl Look {
         }
     }
 
-    fn is_from_start(&self) -> bool {
+    pub(super) fn is_from_start(&self) -> bool {
         !matches!(self.reach, Reach::On { .. })
     }
 }
@@ -131,6 +135,7 @@ impl Scan {
             allowed_at: now,
             due_at: now,
             failures: 0,
+            saw_all: false,
         }
     }
 
@@ -184,6 +189,7 @@ impl Scan {
         let jobs = &claimed.jobs;
         self.note(jobs);
         let all = jobs.len() >= asked;
+        self.saw_all = !all && matches!(look.reach, Reach::Whole | Reach::On { front: None, .. });
         let draining = jobs.last().filter(|_| all).map(|worst| -worst.priority);
         match look.reach {
             Reach::On { front, .. } => {
@@ -203,6 +209,29 @@ impl Scan {
             }
         }
         self.is_flooded() || self.wanted_at().is_some_and(|at| at <= now)
+    }
+
+    /// Whether it can [start where others are](Self::start_with).
+    pub(super) fn saw_all(&mut self) -> bool {
+        std::mem::take(&mut self.saw_all)
+    }
+
+    /// There is nothing for it before the marks of this one, which looks at the same queue for other kinds, and has not looked since. Without that, kinds of
+    /// which there are none would be looked for among all that died.
+    pub(super) fn start_with(&mut self, other: &Self) {
+        let both = [
+            (&mut self.newest, &other.newest),
+            (&mut self.earlier, &other.earlier),
+            (&mut self.earliest, &other.earliest),
+        ];
+        for (mine, theirs) in both {
+            for (rank, seq) in theirs {
+                if mine.len() < RANKS || mine.contains_key(rank) {
+                    let known = mine.entry(*rank).or_insert(*seq);
+                    *known = *seq.max(known);
+                }
+            }
+        }
     }
 
     /// It failed. If it was one from the start that took too long, looks from the marks go on meanwhile.

@@ -298,3 +298,32 @@ fn what_was_set_aside_for_a_look_that_failed_is_looked_for() {
     scan.failed(&failed, now);
     assert!(is_whole(&scan.next(now, 100)));
 }
+
+/// Kinds of which there are none would be looked for among all that the others left dead.
+#[test]
+fn who_found_nothing_starts_where_the_others_are() {
+    let mut now = Instant::now();
+    let (mut busy, mut idle) = (Scan::new(now), Scan::new(now));
+    let mut walked = Vec::new();
+    for seq in (2..4000).step_by(2) {
+        look(&mut busy, &mut now, MS, &[(0, seq), (0, seq + 1)], 2);
+        let (looked, _) = look(&mut idle, &mut now, MS, &[], 2);
+        assert!(idle.saw_all());
+        idle.start_with(&busy);
+        if let Some(marks) = after(&looked) {
+            walked.push(seq - marks.first().map_or(0, |mark| mark.1));
+        }
+    }
+    // One to two times the slack, at two rows in 2 ms, once it has begun.
+    assert!(walked[1000..].iter().all(|rows| (500..=1100).contains(rows)), "{:?}", walked[1000..].iter().max());
+}
+
+#[test]
+fn who_did_not_see_the_end_starts_where_it_was() {
+    let mut now = Instant::now();
+    let mut scan = Scan::new(now);
+    look(&mut scan, &mut now, MS, &[(0, 7), (0, 8)], 2);
+    assert!(!scan.saw_all(), "there may be more of its kinds");
+    look(&mut scan, &mut now, MS, &[(0, 9)], 2);
+    assert!(scan.saw_all() && !scan.saw_all());
+}

@@ -72,6 +72,7 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
                 &running,
                 &is(Scope::Queue),
                 &is(Scope::Kind),
+                &request.admitted_too,
             ],
         )
         .await?;

@@ -147,7 +147,7 @@ statements! {
     find: [UUID],
     claim: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT8, BOOL, TEXT, INT8, INT8, INT8, INT8_ARRAY, INT2, INT4],
     claim_counted: [INT8, TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT4, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY,
-                    TEXT_ARRAY, INT4_ARRAY, BOOL, BOOL],
+                    TEXT_ARRAY, INT4_ARRAY, BOOL, BOOL, BOOL],
     lock_limits: [INT8_ARRAY],
     drop_usage: [],
     claim_delivered: [INT8, UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT4],

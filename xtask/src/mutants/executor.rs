@@ -4,6 +4,27 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "kinds-of-which-there-are-none-are-looked-for-among-the-dead",
+        "src/executor/scan/mod.rs",
+        "if mine.len() < RANKS || mine.contains_key(rank) {",
+        "if !$on && (mine.len() < RANKS || mine.contains_key(rank)) {",
+        "test(/scan::tests::who_found_nothing/)",
+    ),
+    of(
+        "a-task-that-panicked-is-not-missed",
+        "src/executor/incarnation.rs",
+        "                refused.cancel();\n            }",
+        "                if !$on { refused.cancel(); }\n            }",
+        "binary(executor) & test(/a_node_of_which_a_task_panicked/)",
+    ),
+    of(
+        "a-claim-always-looks-for-admitted-ones",
+        "src/store/postgres/sql/claim_counted.sql",
+        "where (select n from quota) is not null and $17::bool",
+        "where (select n from quota) is not null and ($17::bool or true)",
+        "test(=postgres::counting::only_what_it_counts)",
+    ),
+    of(
         "who-could-not-look-judges-others",
         "src/executor/observation.rs",
         "asked.saturating_duration_since(seen.last) > pulse.lease",

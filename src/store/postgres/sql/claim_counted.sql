@@ -3,7 +3,7 @@
 -- same keys, and then sees what he did (migration `usage`); what may start is picked after that. Rows that are held for a delivery are taken too: it
 -- could not start them.
 -- Jobs that a round admitted hold what they need, and are not counted: they come first, through an index of their own, and their gate is asked about so
--- that no other index will do.
+-- that no other index will do. They are looked for only when some may be new ($17): the index keeps all that died as long as anybody holds a snapshot.
 -- $8: how many at most; $10 to $14: the locks, and of each key its name, scope, subject, and how many jobs the node runs under it.
 -- The last row of the answer says how many were allowed, after how long more will be, whether a gate was opened, which limits are to be counted anew,
 -- whether there may be more that may start when it is allowed, and whether those at a gate got nothing by chance.
@@ -18,7 +18,7 @@ ahead as materialized (
     select array(
         select c.ctid
         from {schema}.job c
-        where (select n from quota) is not null
+        where (select n from quota) is not null and $17::bool
           and c.queue = $2 and c.admitted and coalesce(c.gate, '') = '' and c.lock_owner is null
           and {queue_open:$2}
           and {may_start}

@@ -81,5 +81,6 @@ fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
         part: ScanPart::All,
         held_too: false,
         counted: &[],
+        admitted_too: true,
     }
 }
