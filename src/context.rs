@@ -64,9 +64,9 @@ impl<S: Store> Context<S> {
         self.result = Some(Box::new(result));
     }
 
-    /// Whether there is anything to commit but the end of the job.
+    /// Whether there may be anything to commit but the end of the job. Asks no service: one of the program may panic.
     pub(crate) fn is_used(&self) -> bool {
-        self.has_transaction() || self.result.is_some() || !self.pending().is_empty()
+        self.has_transaction() || self.result.is_some() || self.service.is_some()
     }
 
     /// Whether the transaction was opened.

@@ -208,19 +208,6 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
 async fn conclude<S: Store>(
     node: &Arc<Incarnation<S>>,
     kind: &Kind<S>,
-    run: (&Job, &Arc<Slots>, Instant),
-    context: Context<S>,
-    ending: Ending,
-    conflicts: u32,
-) -> Conclusion {
-    // Message services of the program take part, and a panic of theirs must not leave the job with this node for as long as it lives.
-    let concluded = catching_async(async { Ok(end(node, kind, run, context, ending, conflicts).await) }).await;
-    concluded.unwrap_or_else(|panic| Conclusion::Over(failure(node, kind, run.0, &panic, u32::MAX)))
-}
-
-async fn end<S: Store>(
-    node: &Arc<Incarnation<S>>,
-    kind: &Kind<S>,
     (job, slots, began): (&Job, &Arc<Slots>, Instant),
     context: Context<S>,
     ending: Ending,
@@ -230,12 +217,13 @@ async fn end<S: Store>(
     let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
     let report = match ending {
         Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
-            let committing = async {
-                match turn(node, job, slots, began.elapsed()) {
-                    Some(turn) => commit_in_turn(node, fence, context, turn).await,
-                    None => context.commit_job(node.id, fence).await.map(|accepted| (accepted, None)),
-                }
-            };
+            // Message services of the program take part, and a panic of theirs must not leave the job with this node for as long as it lives.
+            let committing = catching_async(async {
+                Ok(match turn(node, job, slots, began.elapsed()) {
+                    Some(turn) => commit_in_turn(node, fence, context, turn).await?,
+                    None => (context.commit_job(node.id, fence).await?, None),
+                })
+            });
             match Box::pin(committing).await {
                 Ok((accepted, turn)) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
@@ -249,7 +237,7 @@ async fn end<S: Store>(
                     return Conclusion::Over(turn.map(|turn| Report::InTurn(Vec::new(), turn)));
                 }
                 // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
-                Err(error) => failed(&JobError::from(error)),
+                Err(error) => failed(&error),
             }
         }
         Ending::Returned(ended) => {

@@ -215,8 +215,7 @@ async fn returned<S: Store>(
     context: Context<S>,
     results: Vec<Came>,
 ) -> Vec<Report> {
-    let used = context.has_transaction() || !context.pending().is_empty();
-    if !used {
+    if !context.is_used() {
         return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
