@@ -101,13 +101,14 @@ impl Hands {
         (waiting.came.max(self.moved) + STALLED).min(waiting.came + PATIENCE)
     }
 
-    /// Takes out what has waited for too long, and deliveries that were given back, if so many slots are free.
+    /// Takes out what has waited for too long, and deliveries that were given back, if so many slots are free. What these are for is taken next, and
+    /// stays, however long the claim took that it came beside.
     pub(super) fn over(&mut self, now: Instant, free: usize) -> Over {
         let mut over = Over::default();
         for waiting in std::mem::take(&mut self.rows) {
             if waiting.came + HOLD <= now {
                 over.free += 1;
-            } else if waiting.together && self.patience(&waiting) <= now {
+            } else if waiting.together && self.rows.len() >= free && self.patience(&waiting) <= now {
                 over.held.push(waiting.row.fence.id);
                 if self.given_back.is_empty() {
                     self.again = now + STALLED;
@@ -171,7 +172,7 @@ mod tests {
             hands.put(rows(4), now, tag(n));
         }
         let later = now + STALLED;
-        assert_eq!(hands.over(later, 1).tags, []);
+        assert_eq!(hands.over(later, 0).tags, []);
         assert!(!hands.is_idle(), "they are to be acked");
         assert_eq!(hands.until(), Some(later + STALLED));
         assert_eq!(hands.over(later + STALLED, 0).tags, [], "no slot is free");
@@ -195,6 +196,16 @@ mod tests {
         assert_eq!(hands.until(), Some(now + PATIENCE));
         let over = hands.over(now + PATIENCE, 0);
         assert_eq!((over.held.len(), over.tags), (28, vec![]));
+    }
+
+    /// The claim of the rows before them took long, and it is this node's own: nothing keeps them from the slots that are free.
+    #[test]
+    fn what_there_are_slots_for_is_not_left() {
+        let (mut hands, now) = (Hands::new(), Instant::now());
+        hands.put(rows(20), now, tag(1));
+        let over = hands.over(now + PATIENCE, 15);
+        assert_eq!((over.held.len(), hands.len()), (5, 15));
+        assert_eq!(taken(&mut hands, 15, now + PATIENCE), []);
     }
 
     #[test]

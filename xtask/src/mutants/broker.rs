@@ -4,6 +4,13 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "what-there-are-slots-for-is-left",
+        "src/executor/broker/hands.rs",
+        "waiting.together && self.rows.len() >= free && self",
+        "waiting.together && (self.rows.len() >= free || $on) && self",
+        "test(/hands::tests::what_there_are_slots_for/)",
+    ),
+    of(
         "a-nack-is-a-confirm",
         "src/broker/publisher.rs",
         "if confirmation.is_nack() { Published::Nacked } else { Published::Acked }",
