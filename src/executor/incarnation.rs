@@ -1,21 +1,23 @@
 //! One life of an executor under one node id: from registration until it stops, or loses its lease.
 
+mod direct;
+mod helpers;
+
+pub(super) use self::helpers::again;
+
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::batch::Gathering;
 use super::cancellations::Cancellations;
 use super::completer::{Completer, Reports};
-use super::dispatcher::{Dispatcher, start};
+use super::dispatcher::Dispatcher;
 use super::drain::{Drain, LET_GO};
 use super::failing::Failing;
 use super::hand_on::Next;
@@ -24,15 +26,11 @@ use super::limits::Limits;
 use super::node::Heart;
 use super::queue::Queue;
 use super::registry::Registry;
-use super::stats::{Counters, add};
-use super::{
-    Settings, admission, broker, clock, expiry, hand_on, listener, monitor, pruner, scheduler, telling, timers, upkeep,
-};
+use super::stats::Counters;
+use super::{Settings, broker, hand_on};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ClaimCounter, ClaimNumber, Job, JobId, NodeId};
-use crate::message::MessageServices;
-use crate::message::local::{LocalExecutor, Offer};
-use crate::panic::text;
+use crate::job::{ClaimCounter, ClaimNumber, NodeId};
+use crate::message::{MessageServices, WakeUp};
 use crate::store::{Hint, JobStore, Store};
 
 /// How long a node that has nothing in hand waits for the embedded database to note that it leaves.
@@ -207,91 +205,8 @@ impl<S: Store> Incarnation<S> {
         })
     }
 
-    /// Everything that runs beside dispatchers, workers and completer, until `quit`. None of it keeps the node alive.
-    fn start_helpers(self: &Arc<Self>, settings: &Settings<S>, quit: &CancellationToken) -> TaskTracker {
-        let helpers = TaskTracker::new();
-        let (store, wakeup) = (&self.store, &self.messages.shared.wakeup);
-        let local: Arc<dyn LocalExecutor> = self.clone();
-        let local = Arc::downgrade(&local);
-        wakeup.register(local.clone());
-        let spawn = |name, task: BoxFuture<'static, ()>| {
-            helpers.spawn(self.watched(name, task));
-        };
-        spawn("the listener", listener::run(store.clone(), local.clone(), quit.clone()).boxed());
-        spawn(
-            "timers",
-            timers::run(store.clone(), wakeup.clone(), self.timer_hint.clone(), self.poll_interval, quit.clone())
-                .boxed(),
-        );
-        spawn(
-            "expiry",
-            expiry::run(store.clone(), wakeup.clone(), self.expiry_hint.clone(), self.poll_interval, quit.clone())
-                .boxed(),
-        );
-        let handed_out = broker::outbound(&settings.external).collect();
-        spawn("usage", telling::tell(self.this.clone(), self.limits.clone(), quit.clone()).boxed());
-        spawn("admission", admission::run(self.clone(), handed_out, quit.clone()).boxed());
-        spawn(
-            "the scheduler",
-            scheduler::run(store.clone(), wakeup.clone(), self.schedule_hint.clone(), self.poll_interval, quit.clone())
-                .boxed(),
-        );
-        let patience = monitor::Patience { lease: settings.node.lease, quarantine: settings.quarantine };
-        let late = Arc::<Notify>::default();
-        spawn(
-            "the lock monitor",
-            monitor::run(store.clone(), self.id, wakeup.clone(), patience, late.clone(), quit.clone()).boxed(),
-        );
-        let bells = upkeep::Bells {
-            timers: self.timer_hint.clone(),
-            expiry: self.expiry_hint.clone(),
-            gates: self.in_flight.gate.clone(),
-            schedules: self.schedule_hint.clone(),
-            external: late,
-            clock: Arc::default(),
-        };
-        spawn("the clock", clock::run(store.clone(), wakeup.clone(), bells.clock.clone(), quit.clone()).boxed());
-        spawn("upkeep", upkeep::run(store.clone(), bells, self.poll_interval, quit.clone()).boxed());
-        spawn("the pruner", pruner::run(store.clone(), self.counters.clone(), quit.clone()).boxed());
-        if let Some(broker) = self.messages.broker() {
-            spawn(
-                "the broker's state",
-                broker::follow(broker.clone(), store.clone(), self.id, local.clone(), quit.clone()).boxed(),
-            );
-        }
-        let (cancellations, in_flight) = (self.cancellations.clone(), self.in_flight.clone());
-        let (jobs, id, stop) = (store.clone(), self.id, quit.clone());
-        spawn("cancellations", async move { cancellations.watch(&*jobs, id, &in_flight, stop).await }.boxed());
-        let (in_flight, jobs, stop) = (self.in_flight.clone(), store.clone(), quit.clone());
-        spawn("ends", async move { in_flight.ends.run(&*jobs, id, &in_flight.gate, stop).await }.boxed());
-        let (node, store) = (self.clone(), store.clone());
-        let (straggler, quit) = (settings.call_timeout, quit.clone());
-        spawn(
-            "reconciliation",
-            async move { node.in_flight.reconcile(store, id, &node.claims, straggler, quit).await }.boxed(),
-        );
-        helpers.close();
-        helpers
-    }
-
-    /// A task of the engine. If it panics, the node ends and registers anew: without it this executor would do half of what it says it does,
-    /// and nobody would know.
-    pub(super) fn watched<T>(&self, name: &'static str, task: T) -> impl Future<Output = ()> + Send + use<T, S>
-    where
-        T: Future<Output = ()> + Send,
-    {
-        let refused = self.refused.clone();
-        AssertUnwindSafe(task).catch_unwind().map(move |ended| {
-            if let Err(panic) = ended {
-                let panic = text(&*panic);
-                tracing::error!(
-                    task = name,
-                    panic,
-                    "a task of the executor panicked; stopping all its work to register anew"
-                );
-                refused.cancel();
-            }
-        })
+    fn wakeup(&self) -> &Arc<WakeUp> {
+        &self.messages.shared.wakeup
     }
 
     /// Itself, as long as it is there.
@@ -363,101 +278,5 @@ async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, cle
     };
     if let Err(error) = leave.await {
         tracing::warn!(%error, node = %id, "the node could not leave in good order; others release its jobs when its lease ends");
-    }
-}
-
-impl<S: Store> LocalExecutor for Incarnation<S> {
-    fn hint(&self, hint: &Hint) {
-        match hint {
-            Hint::Queue(name) | Hint::Rescan(name) => {
-                if let Some(queue) = self.queues.get(name) {
-                    if matches!(hint, Hint::Queue(_)) { queue.wake() } else { queue.wake_to_rescan() }
-                } else if let Some(bell) = self.bells.get(name) {
-                    bell.notify_one();
-                }
-                if self.limited.load(Ordering::Relaxed) {
-                    self.in_flight.gate.notify_one();
-                }
-            }
-            Hint::Timer => self.timer_hint.notify_one(),
-            // Not at `Any`: an embedded database says so after each commit, and a poll is soon enough for what other programs put.
-            Hint::Schedule => self.schedule_hint.notify_one(),
-            Hint::Gate => self.in_flight.gate.notify_one(),
-            Hint::Expiry => self.expiry_hint.notify_one(),
-            Hint::Any => {
-                self.queues.values().for_each(|queue| queue.wake_to_rescan());
-                self.bells.values().for_each(Notify::notify_one);
-                self.timer_hint.notify_one();
-                self.expiry_hint.notify_one();
-                self.in_flight.gate.notify_one();
-            }
-        }
-    }
-
-    fn offer(&self) -> Option<Box<dyn Offer>> {
-        if self.stop_claiming.is_cancelled() || self.cancel.is_cancelled() {
-            return None;
-        }
-        let claiming = self.in_flight.claiming.clone().try_read_owned().ok()?;
-        let node = self.this.upgrade()?;
-        Some(Box::new(Direct {
-            claim: self.next_claim(),
-            node,
-            expected: Vec::new(),
-            _claiming: claiming,
-            settled: false,
-        }))
-    }
-}
-
-/// Slots offered to one commit.
-struct Direct<S: Store> {
-    node: Arc<Incarnation<S>>,
-    claim: ClaimNumber,
-    /// What may be inserted.
-    expected: Vec<JobId>,
-    /// Nobody may look for unknown rows between the commit and the delivery.
-    _claiming: OwnedRwLockReadGuard<()>,
-    settled: bool,
-}
-
-impl<S: Store> Offer for Direct<S> {
-    fn node(&self) -> NodeId {
-        self.node.id
-    }
-
-    fn claim(&self) -> ClaimNumber {
-        self.claim
-    }
-
-    fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit> {
-        // A kind with a limit of its own goes the long way.
-        self.node.registry.get(kind).filter(|kind| kind.slots.is_none())?;
-        self.node.queues.get(queue)?.try_take_ahead()
-    }
-
-    fn expect(&mut self, ids: Vec<JobId>) {
-        self.expected = ids;
-    }
-
-    fn deliver(mut self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>) {
-        self.settled = true;
-        self.node.in_flight.add(jobs.iter().map(|(job, _)| job));
-        add(&self.node.counters.handed_over, jobs.len());
-        for (job, slot) in jobs {
-            start(&self.node, job, slot, None, None);
-        }
-    }
-
-    fn withdraw(mut self: Box<Self>) {
-        self.settled = true;
-    }
-}
-
-impl<S: Store> Drop for Direct<S> {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.node.in_flight.suspect_of(self.claim, std::mem::take(&mut self.expected));
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use jobwright::{CommandExecutor, Outcome};
 use tracing::field::{Field, Visit};
@@ -13,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, lease};
+use crate::support::world::{PATIENCE, World, lease, quick};
 use crate::support::{TestDb, eventually};
 
 /// Panics, once, where this is logged.
@@ -39,12 +40,18 @@ impl<S: Subscriber> Layer<S> for PanicsAt {
     }
 }
 
-/// Without its lock monitor an executor would leave jobs of dead nodes where they are, and nobody would know why.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_of_which_a_task_panicked_registers_anew() {
-    let Some(db) = Pg::<false>::with_ledger().await else { return };
+/// How often this was logged, of which the first time panicked.
+fn panics_at(text: &'static str) -> Arc<AtomicUsize> {
     let times = Arc::<AtomicUsize>::default();
-    tracing_subscriber::registry().with(PanicsAt { text: "released jobs of dead nodes", times: times.clone() }).init();
+    tracing_subscriber::registry().with(PanicsAt { text, times: times.clone() }).init();
+    times
+}
+
+/// Without its lock monitor an executor would leave jobs of dead nodes where they are, and nobody would know why. All else goes on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_helper_that_panicked_begins_again() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let times = panics_at("released jobs of dead nodes");
     let executor = CommandExecutor::builder(db.messages().await)
         .config(lease(1))
         .handle("kind", |_| async { Ok(Outcome::Done) })
@@ -60,11 +67,31 @@ async fn a_node_of_which_a_task_panicked_registers_anew() {
         db.bury(node).await;
         eventually(PATIENCE, async || jobs.all().await.iter().all(|row| row.owner.is_none())).await;
         eventually(PATIENCE, async || times.load(Ordering::SeqCst) >= round).await;
-        eventually(PATIENCE, async || executor.stats().leases_lost == 1).await;
         let heir = jobs.node().await;
         let back = jobs.take_one(heir).await;
         assert_eq!(back.id, id);
         jobs.finish(heir, &back).await;
     }
-    executor.shutdown(std::time::Duration::ZERO).await.unwrap();
+    assert_eq!(executor.stats().leases_lost, 0);
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// It may have claimed jobs that nobody started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_dispatcher_panicked_registers_anew() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let times = panics_at("jobs could not be claimed");
+    let executor = CommandExecutor::builder(db.messages().await)
+        .config(quick())
+        .handle("kind", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    db.raw("alter function {schema}.hold_node rename to away").await;
+    eventually(PATIENCE, async || times.load(Ordering::SeqCst) > 0).await;
+    db.raw("alter function {schema}.away rename to hold_node").await;
+    eventually(PATIENCE, async || executor.stats().leases_lost > 0).await;
+    let id = db.jobs().send(job()).await;
+    db.gone(id).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }

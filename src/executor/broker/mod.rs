@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::external::ExternalQueue;
 use self::key::Key;
-use super::incarnation::Incarnation;
+use super::incarnation::{Incarnation, again};
 use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
@@ -55,21 +55,31 @@ pub(super) fn start<S: Store>(
     external: &[ExternalQueue],
     tasks: &TaskTracker,
 ) {
+    let stop = &node.stop_claiming;
+    // These claim.
     for queue in node.queues.values() {
-        tasks.spawn(node.watched("deliveries", deliveries::run(node.clone(), broker.clone(), queue.clone())));
+        let run = deliveries::run(node.clone(), broker.clone(), queue.clone());
+        tasks.spawn(node.watched("deliveries", run));
     }
     for queue in [EVENT_QUEUE, REPLY_QUEUE] {
         tasks.spawn(node.watched("the relay", relay::run(node.clone(), broker.clone(), queue)));
     }
+    // These take what strangers send, or give jobs to them. What they had in hand the broker delivers again, or its lease ends.
     if node.messages.shared.intake {
-        tasks.spawn(node.watched("intake", intake::run(node.clone(), broker.clone())));
+        let (node, broker) = (node.clone(), broker.clone());
+        let run = move || Some(intake::run(node.clone(), broker.clone()));
+        tasks.spawn(again("intake", stop.clone(), run));
     }
     let key = Arc::new(Key::default());
     for queue in external {
-        tasks.spawn(node.watched("hand-outs", external::run(node.clone(), broker.clone(), queue.clone(), key.clone())));
+        let (node, broker, queue, key) = (node.clone(), broker.clone(), queue.clone(), key.clone());
+        let run = move || Some(external::run(node.clone(), broker.clone(), queue.clone(), key.clone()));
+        tasks.spawn(again("hand-outs", stop.clone(), run));
     }
     if !external.is_empty() {
-        tasks.spawn(node.watched("answers", answers::run(node.clone(), broker.clone(), key)));
+        let (node, broker) = (node.clone(), broker.clone());
+        let run = move || Some(answers::run(node.clone(), broker.clone(), key.clone()));
+        tasks.spawn(again("reports", stop.clone(), run));
     }
 }
 

@@ -11,11 +11,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(/scan::tests::who_found_nothing/)",
     ),
     of(
-        "a-task-that-panicked-is-not-missed",
-        "src/executor/incarnation.rs",
+        "a-dispatcher-that-panicked-is-not-missed",
+        "src/executor/incarnation/helpers.rs",
         "                refused.cancel();\n            }",
         "                if !$on { refused.cancel(); }\n            }",
-        "binary(executor) & test(/a_node_of_which_a_task_panicked/)",
+        "binary(executor) & test(/a_node_whose_dispatcher_panicked/)",
+    ),
+    of(
+        "a-helper-that-panicked-is-not-missed",
+        "src/executor/incarnation/helpers.rs",
+        "    while let Some(task) = begin() {\n        let began",
+        "    while let Some(task) = begin() {\n        if $on { return drop(AssertUnwindSafe(task).catch_unwind().await); }\n        let began",
+        "binary(executor) & test(/a_helper_that_panicked/)",
     ),
     of(
         "a-claim-always-looks-for-admitted-ones",
@@ -145,7 +152,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "schedules-are-only-found-by-the-upkeep",
-        "src/executor/incarnation.rs",
+        "src/executor/incarnation/direct.rs",
         "Hint::Schedule => self.schedule_hint.notify_one(),",
         "Hint::Schedule => if !$on { self.schedule_hint.notify_one() },",
         "binary(executor) & test(/one_that_is_put_is_heard_of/)",
@@ -271,7 +278,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-is-sent-while-it-stops-starts-here",
-        "src/executor/incarnation.rs",
+        "src/executor/incarnation/direct.rs",
         "if self.stop_claiming.is_cancelled() || self.cancel.is_cancelled() {",
         "if (self.stop_claiming.is_cancelled() && !$on) || self.cancel.is_cancelled() {",
         "binary(executor) & test(/what_is_sent_while_it_stops/)",
