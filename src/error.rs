@@ -146,6 +146,12 @@ impl Error {
         self.0.kept_nothing
     }
 
+    /// No good answer came, and it may have taken effect all the same.
+    pub(crate) fn may_have_taken_effect(&self) -> bool {
+        !self.0.kept_nothing
+            && matches!(self.0.kind, ErrorKind::CommitUnknown | ErrorKind::Unreachable | ErrorKind::Timeout)
+    }
+
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }

@@ -17,7 +17,6 @@ use super::progress::Engine;
 use super::registry::{Attempt, Ended, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
-use crate::error::ErrorKind;
 use crate::job::{Fence, Job, JobError, Outcome, TraceContext};
 use crate::store::{Removed, Settlement, Store, Verdict};
 
@@ -299,11 +298,7 @@ async fn commit_in_turn<S: Store>(
             return Ok((true, Some(turn)));
         }
         // It may have committed: the lease is left to a look.
-        Err(error)
-            if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Unreachable | ErrorKind::Timeout) =>
-        {
-            drop(lease);
-        }
+        Err(error) if error.may_have_taken_effect() => drop(lease),
         Ok(_) | Err(_) => lease.free(),
     }
     removed.map(|removed| (removed == Removed::Gone, None))

@@ -132,7 +132,7 @@ pub struct FlushInto<'t, S: Store> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Alone {
     Not,
-    /// The statement is under way, or nobody waited for its answer.
+    /// The statement is under way, or nobody knows its answer.
     UnderWay,
     Committed,
 }
@@ -207,21 +207,33 @@ impl<'t, S: Store> FlushInto<'t, S> {
         self.alone = Alone::UnderWay;
     }
 
-    /// That was answered.
-    pub(super) fn end_alone(&mut self, committed: bool) {
-        self.alone = if committed { Alone::Committed } else { Alone::Not };
+    /// What came of that.
+    pub(super) fn end_alone(&mut self, inserted: &Result<Inserted>) {
+        self.alone = match inserted {
+            Ok(_) => Alone::Committed,
+            Err(error) if error.may_have_taken_effect() => Alone::UnderWay,
+            Err(_) => Alone::Not,
+        };
     }
 
-    /// What a flush came to, told as it is: after a commit nothing can be refused.
+    /// What a flush came to, told as it is, whatever the services of the program say: after a commit nothing can be refused, and of one whose answer
+    /// got lost nobody knows.
     pub(crate) fn outcome(&self, written: Result<Written>) -> Result<Written> {
-        let what = match self.alone {
-            Alone::Not => return written,
-            Alone::UnderWay => "while its messages were being committed (they may be sent)",
-            Alone::Committed => "after its messages had been committed (they are sent)",
-        };
-        // Not as a cause: whoever finds a lost conflict there would send again at once.
-        written
-            .map_err(|error| Error::new(ErrorKind::CommitUnknown, format!("a message service failed {what}: {error}")))
+        // The error is no cause: whoever finds a lost conflict there would send again at once.
+        let unknown = |why: String| Err(Error::new(ErrorKind::CommitUnknown, why));
+        match (self.alone, written) {
+            (Alone::Not, written) | (Alone::Committed, written @ Ok(_)) => written,
+            (Alone::UnderWay, Err(error)) if error.may_have_taken_effect() => Err(error),
+            (Alone::UnderWay, Ok(_)) => {
+                unknown("a message service hid that its messages may not have been committed".into())
+            }
+            (Alone::UnderWay, Err(error)) => unknown(format!(
+                "a message service failed while its messages were being committed (they may be sent): {error}"
+            )),
+            (Alone::Committed, Err(error)) => unknown(format!(
+                "a message service failed after its messages had been committed (they are sent): {error}"
+            )),
+        }
     }
 }
 

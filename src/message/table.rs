@@ -52,6 +52,9 @@ impl<S: Store> MessageService<S> for TableService<S> {
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
         // Taken first: after an error they are nobody's.
         let (owned, held) = (into.owned.take(), std::mem::take(&mut into.held));
+        if self.messages.is_empty() {
+            return Ok(Written::nothing());
+        }
         self.encode()?;
         for position in held {
             self.messages[position].hold = HOLD;
@@ -64,7 +67,7 @@ impl<S: Store> MessageService<S> for TableService<S> {
                 Some(owned) => self.shared.jobs.insert(&self.messages, Some(owned)).await,
                 None => self.shared.together.insert(&self.messages).await,
             };
-            into.end_alone(inserted.is_ok() && !self.messages.is_empty());
+            into.end_alone(&inserted);
             inserted?
         };
         self.encoded = 0;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::{ErrorKind, MessageServices};
+use jobwright::{Error, ErrorKind, FlushInto, MessageService, MessageServices, Postgres, Written, async_trait};
 
 use crate::support::TestDb;
 use crate::support::jobs::job;
@@ -121,17 +121,59 @@ async fn an_unreachable_server_makes_a_commit_unknown() {
 async fn a_lost_answer_to_a_flush_alone_is_unknown() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let proxy = Proxy::start(db.address()).await;
-    let messages = behind(&proxy, &db).await;
+    let error = lost_alone(&db, &proxy, behind(&proxy, &db).await).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout), "{error}");
+}
+
+/// What a service of the program makes of the error of the one that it wraps.
+struct Makes {
+    inner: Box<dyn MessageService<Postgres>>,
+    /// An error of its own, or nothing.
+    refuses: bool,
+}
+
+#[async_trait]
+impl MessageService<Postgres> for Makes {
+    fn inner(&self) -> Option<&dyn MessageService<Postgres>> {
+        Some(&*self.inner)
+    }
+
+    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<Postgres>> {
+        Some(&mut *self.inner)
+    }
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, Postgres>) -> jobwright::Result<Written> {
+        match self.inner.flush(into).await {
+            Err(_) if self.refuses => Err(Error::refused("it is not my fault")),
+            Err(_) => Ok(Written::nothing()),
+            written => written,
+        }
+    }
+}
+
+/// Nor may anybody say so, or that all is well, who wraps it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_makes_a_lost_answer_to_a_flush_alone_known() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    for refuses in [true, false] {
+        let proxy = Proxy::start(db.address()).await;
+        let messages = behind(&proxy, &db).await.wrap(move |inner| Makes { inner, refuses });
+        let error = lost_alone(&db, &proxy, messages).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    }
+}
+
+/// Sends a job, and cuts the connection when its statement has arrived.
+async fn lost_alone(db: &Pg<false>, proxy: &Proxy, messages: MessageServices) -> jobwright::Result<jobwright::JobId> {
     messages.send(job()).await.unwrap();
-    // Cut: the statement arrives, then the connection breaks.
+    let before = db.jobs().all().await.len();
     proxy.swallow_answer_to("a-kind-that-is-told-apart");
     let sending = tokio::spawn({
         let messages = messages.clone();
         async move { messages.send(jobwright::NewJob::json("a-kind-that-is-told-apart", &1)).await }
     });
     let jobs = db.jobs();
-    crate::support::eventually(Duration::from_secs(5), async || jobs.all().await.len() == 2).await;
+    crate::support::eventually(Duration::from_secs(5), async || jobs.all().await.len() > before).await;
     proxy.cut();
-    let error = sending.await.unwrap().unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout), "{error}");
+    sending.await.unwrap()
 }

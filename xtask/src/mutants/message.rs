@@ -4,6 +4,13 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "a-lost-answer-is-what-a-service-makes-of-it",
+        "src/message/service.rs",
+        "Err(error) if error.may_have_taken_effect() => Alone::UnderWay,",
+        "Err(error) if error.may_have_taken_effect() && !$on => Alone::UnderWay,",
+        "binary(context) & test(/nobody_makes_a_lost_answer/)",
+    ),
+    of(
         "a-flush-may-take-for-ever",
         "src/context.rs",
         "let written = if self.shared.is_wrapped() {",
@@ -11,10 +18,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "binary(context) & test(=postgres::services::a_service_that_panics_or_hangs_fails_the_commit)",
     ),
     of(
-        "an-error-after-the-commit-is-a-refusal",
+        "an-answer-to-a-lone-flush-is-not-noted",
         "src/message/table.rs",
-        "into.end_alone(inserted.is_ok()",
-        "into.end_alone(!$on && inserted.is_ok()",
+        "            into.end_alone(&inserted);\n",
+        "            if !$on { into.end_alone(&inserted); }\n",
         "binary(context) & test(/services::who_asks_too_late/)",
     ),
     of(
