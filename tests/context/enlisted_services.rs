@@ -152,13 +152,7 @@ mod embedded {
 
     #[async_trait]
     impl MessageService<Sqlite> for Waits {
-        fn inner(&self) -> Option<&dyn MessageService<Sqlite>> {
-            Some(&*self.0)
-        }
-
-        fn inner_mut(&mut self) -> Option<&mut dyn MessageService<Sqlite>> {
-            Some(&mut *self.0)
-        }
+        wraps!(0: Sqlite);
 
         async fn flush(&mut self, into: &mut FlushInto<'_, Sqlite>) -> Result<Written> {
             let written = self.0.flush(into).await?;

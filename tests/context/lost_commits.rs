@@ -134,13 +134,7 @@ struct Makes {
 
 #[async_trait]
 impl MessageService<Postgres> for Makes {
-    fn inner(&self) -> Option<&dyn MessageService<Postgres>> {
-        Some(&*self.inner)
-    }
-
-    fn inner_mut(&mut self) -> Option<&mut dyn MessageService<Postgres>> {
-        Some(&mut *self.inner)
-    }
+    wraps!(inner: Postgres);
 
     async fn flush(&mut self, into: &mut FlushInto<'_, Postgres>) -> jobwright::Result<Written> {
         match self.inner.flush(into).await {

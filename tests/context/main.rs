@@ -5,6 +5,19 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+/// The service that one wraps, in this field.
+macro_rules! wraps {
+    ($field:tt: $store:ty) => {
+        fn inner(&self) -> Option<&dyn MessageService<$store>> {
+            Some(&*self.$field)
+        }
+
+        fn inner_mut(&mut self) -> Option<&mut dyn MessageService<$store>> {
+            Some(&mut *self.$field)
+        }
+    };
+}
+
 mod commits;
 mod enlisted;
 mod enlisted_services;
@@ -12,6 +25,7 @@ mod lost_commits;
 mod services;
 mod together;
 mod units;
+mod unusual_services;
 
 /// A test for each case, run against one kind of database.
 macro_rules! run {
@@ -65,6 +79,8 @@ cases! {
         a_handler_whose_flush_is_refused_has_failed
         services_wrap_in_the_order_they_were_added
         a_clone_keeps_the_services_it_has
+    }
+    unusual_services {
         a_service_may_keep_messages_to_itself
         a_service_may_send_more_at_the_flush
         unique_ones_that_were_not_written_are_told

@@ -15,14 +15,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/context.rs",
         "let written = if self.shared.is_wrapped() {",
         "let written = if self.shared.is_wrapped() && !$on {",
-        "binary(context) & test(=postgres::services::a_service_that_panics_or_hangs_fails_the_commit)",
+        "binary(context) & test(=postgres::unusual_services::a_service_that_panics_or_hangs_fails_the_commit)",
     ),
     of(
         "an-answer-to-a-lone-flush-is-not-noted",
         "src/message/table.rs",
         "            into.end_alone(&inserted);\n",
         "            if !$on { into.end_alone(&inserted); }\n",
-        "binary(context) & test(/services::who_asks_too_late/)",
+        "binary(context) & test(/unusual_services::who_asks_too_late/)",
     ),
     of(
         "a-refused-flush-leaves-its-lines-in-the-callers-transaction",
