@@ -25,6 +25,7 @@ mod groups;
 mod hint;
 mod history;
 pub mod migration;
+mod nodes;
 mod outage;
 pub mod postgres;
 mod progress;
@@ -37,6 +38,7 @@ pub(crate) mod steering;
 #[doc(hidden)]
 pub mod testing;
 pub(crate) mod unique;
+mod unit_of_work;
 pub(crate) mod unreadable;
 mod upkeep;
 pub(crate) mod weight;
@@ -64,6 +66,7 @@ pub use self::groups::{DeadGroup, DeadGroups, normalise};
 pub use self::hint::{Hint, HintStream};
 pub use self::history::{Ending, History, HistoryEntry, HistoryFilter, JobResult};
 pub use self::migration::{Migration, MigrationStatus};
+pub use self::nodes::{NodeInfo, Pulse, Released, ServerIdentity};
 pub(crate) use self::outage::InHand;
 pub use self::outage::Outage;
 pub use self::postgres::{Postgres, Primary};
@@ -73,10 +76,11 @@ pub use self::rules::{EACH, Rate, Rule, RuleEdit, Rules, Scope, ShareBy, Shares}
 pub use self::schedules::Schedules;
 pub use self::settle::{Settlement, Verdict, clip};
 pub use self::steering::{Action, AuditEntry, AuditFilter, Change, Due, Note, Order, Steering};
+pub use self::unit_of_work::{Inserted, JobWriter, NewResult, OwnedInsert, Preclaim, TransactionRef, UnitOfWork};
 pub use self::unreadable::RowFault;
 pub use self::upkeep::{Upkeep, UpkeepDue};
 use crate::error::Result;
-use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, RowPlace, Submission};
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
 
 /// A database that can keep jobs, with the transaction type of its driver.
 pub trait Store: Clone + Send + Sync + 'static {
@@ -102,203 +106,6 @@ pub(crate) fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<crate
         }
         postgres::driver_kind(error)
     })
-}
-
-/// An open transaction of a store, as message services get it: whoever began it, and will end it.
-pub type TransactionRef<'t, S> = <<S as Store>::Transaction as UnitOfWork>::Ref<'t>;
-
-/// Writes messages into an open transaction.
-pub trait JobWriter: Send {
-    /// Inserts the messages with one statement, however many they are. See [`JobStore::insert`].
-    fn insert(
-        &mut self,
-        messages: &[JobMessage],
-        owned: Option<&Preclaim>,
-    ) -> impl Future<Output = Result<Inserted>> + Send;
-}
-
-/// What a context does with its open transaction. Dropping it rolls back.
-pub trait UnitOfWork: Send + 'static {
-    /// The transaction without its end: what it is lent as, and what one that somebody else owns looks like.
-    type Ref<'t>: JobWriter;
-
-    /// Lends it to who writes into it.
-    fn lend(&mut self) -> Self::Ref<'_>;
-
-    /// Inserts messages. See [`JobWriter::insert`].
-    fn insert(
-        &mut self,
-        messages: &[JobMessage],
-        owned: Option<&Preclaim>,
-    ) -> impl Future<Output = Result<Inserted>> + Send {
-        async move { self.lend().insert(messages, owned).await }
-    }
-
-    /// Removes the job whose handler used this transaction. `false`: the claim is no longer current, and the transaction must
-    /// be rolled back.
-    fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
-
-    /// The same for a job of an exclusive group, with which this node may go on: if others wait for the group, it holds that by a lease from the
-    /// commit on, as by [`hand_on`](JobStore::hand_on). A store without leases frees the group.
-    fn remove_and_lease(
-        &mut self,
-        node: NodeId,
-        fence: Fence,
-        _turn: &GroupTurn,
-        _claim: ClaimNumber,
-    ) -> impl Future<Output = Result<Removed>> + Send {
-        async move { Ok(if self.remove(node, fence).await? { Removed::Gone } else { Removed::NotOwned }) }
-    }
-
-    /// The same for jobs whose handler took them together. `false`: not all claims are current. No job may be named twice.
-    fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> impl Future<Output = Result<bool>> + Send {
-        async move {
-            for fence in fences {
-                if !self.remove(node, *fence).await? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-    }
-
-    /// Keeps the result of the job that was removed, for this long. See [`History::result`].
-    fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
-
-    /// Commits and proves it: returns `Ok` only if the server really committed.
-    fn commit(self) -> impl Future<Output = Result<()>> + Send;
-
-    /// Rolls back, waiting for it.
-    fn rollback(self) -> impl Future<Output = Result<()>> + Send;
-}
-
-/// What a handler returned, to be kept with the end of its job.
-#[derive(Clone, Debug)]
-pub struct NewResult {
-    /// Whose.
-    pub id: JobId,
-    /// The job's kind.
-    pub kind: String,
-    /// The result.
-    pub payload: Box<serde_json::value::RawValue>,
-    /// For how long.
-    pub retention: Duration,
-}
-
-/// Asks for messages to be inserted as already owned: the hot path of a process that has a free slot for them.
-#[derive(Clone, Debug)]
-pub struct Preclaim {
-    /// The owner. If it is not alive the rows are inserted as waiting.
-    pub node: NodeId,
-    /// What tells this claim from all others of that node.
-    pub claim: ClaimNumber,
-    /// The messages (by position) for which a slot is reserved. Only jobs due now can be owned.
-    pub positions: Vec<usize>,
-}
-
-/// What an insert did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inserted {
-    /// Rows written. Less than the number of messages when a given id existed already.
-    pub rows: u64,
-    /// The jobs that are now owned by the node of the [`Preclaim`].
-    pub owned: Vec<OwnedInsert>,
-    /// Unique messages that were not written, because another job holds their key: their id, and that of the other.
-    pub kept: Vec<(JobId, JobId)>,
-}
-
-impl Inserted {
-    /// What a further statement did.
-    fn add(&mut self, more: Self) {
-        self.rows += more.rows;
-        self.owned.extend(more.owned);
-        self.kept.extend(more.kept);
-    }
-}
-
-/// A job inserted as already owned, with what only the database knows about it. Its attempt is 1, its claim that of the
-/// [`Preclaim`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedInsert {
-    /// Which.
-    pub id: JobId,
-    /// Its place in the order.
-    pub seq: i64,
-    /// When, by the database's clock.
-    pub created_at: jiff::Timestamp,
-    /// Where its row is.
-    pub place: RowPlace,
-}
-
-/// How a node presents itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeInfo {
-    /// A name for people, such as `billing` or `host:pid`. Need not be unique.
-    pub name: String,
-    /// Host name.
-    pub host: String,
-    /// Process id.
-    pub pid: u32,
-    /// How long a heartbeat lasts. At least 1 s.
-    pub lease: Duration,
-}
-
-impl NodeInfo {
-    /// A node of process `pid` on `host`.
-    pub fn new(name: impl Into<String>, host: impl Into<String>, pid: u32, lease: Duration) -> Self {
-        Self { name: name.into(), host: host.into(), pid, lease }
-    }
-
-    /// With another lease.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-}
-
-/// Which server answers, and since when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerIdentity {
-    /// The server, and which of its histories: another one after a failover or a restore. What was committed on the one before it may have
-    /// forgotten.
-    pub history: String,
-    /// When it was started. One that crashed may have forgotten commits that did not wait for the disk.
-    pub started: jiff::Timestamp,
-}
-
-/// A node's heartbeat, as a monitor sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pulse {
-    /// Whose.
-    pub node: NodeId,
-    /// Its number: another one after each heartbeat.
-    pub beat: i64,
-    /// How long the node may be silent.
-    pub lease: Duration,
-    /// Its process is known to have ended: nobody need wait for its silence.
-    pub ended: bool,
-    /// It was declared dead and is not forgotten yet.
-    pub dead: bool,
-}
-
-/// What became of a dead node's job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Released {
-    /// Back to waiting.
-    pub waiting: u64,
-    /// Out of attempts: dead letters now.
-    pub dead: u64,
-    /// Handlers of cancelled jobs that nobody will hear of any more: what they held is free.
-    pub ended: u64,
-}
-
-impl Released {
-    /// How many rows were released altogether.
-    pub fn total(self) -> u64 {
-        self.waiting + self.dead
-    }
 }
 
 /// What a promotion of due timers did.
