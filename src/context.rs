@@ -134,7 +134,7 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Aborted`](crate::ErrorKind::Aborted) when the server rolled back (an earlier statement failed, a conflict was lost);
     /// [`CommitUnknown`](crate::ErrorKind::CommitUnknown) or [`Timeout`](crate::ErrorKind::Timeout) when the answer got lost
-    /// and the server could not be asked; or when a message service of the program failed after its messages had been committed;
+    /// and the server could not be asked; or when a message service of the program failed while its messages were being committed, or after that;
     /// [`Conflict`](crate::ErrorKind::Conflict) when a unique job is to be rejected; [`Full`](crate::ErrorKind::Full) when a queue is;
     /// [`Refused`](crate::ErrorKind::Refused) when a message service of the program refuses. In all other cases nothing was kept.
     pub async fn commit(self) -> Result<()> {

@@ -35,8 +35,8 @@ pub enum ErrorKind {
     /// The transaction was rolled back by the server or lost a conflict (`JW-ABORTED`). Nothing of it was kept.
     Aborted,
     /// `COMMIT` was sent and the answer got lost, and the server could not be asked afterwards; or somebody ended its wait for a
-    /// synchronous standby, so that it may stand on this server only; or a message service of the program failed after its messages had been
-    /// committed: they are sent (`JW-COMMIT-UNKNOWN`).
+    /// synchronous standby, so that it may stand on this server only; or a message service of the program failed while its messages were
+    /// being committed, or after that (`JW-COMMIT-UNKNOWN`).
     CommitUnknown,
     /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
     Conflict,
