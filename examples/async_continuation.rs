@@ -1,8 +1,8 @@
-//! Asynchronous continuations, as jBPM 3 has them: a token moves through a graph; where a node or an action is marked
-//! asynchronous, the transaction ends there and a job message carries on.
+//! Asynchronous continuations, as in jBPM 3: a token moves through a graph. Where a node or an action is marked asynchronous, the
+//! transaction ends and a job message carries on.
 //!
-//! The token's row moves in the transaction of the job that moves it. So a node that fails is tried again with the token
-//! still where it was, and no step is ever applied twice.
+//! The token's row moves in the transaction of the job that moves it. So a node that fails is retried with the token still where it was,
+//! and no step is ever applied twice.
 //!
 //! ```text
 //!  start ──▶ pack ──▶ ⧗ charge ──▶ ⧗ ship ──▶ end            ⧗ asynchronous node: a transaction of its own
@@ -27,10 +27,10 @@ use serde::{Deserialize, Serialize};
 use sql::{SqlError, Value::Number, Value::Text, execute, texts};
 use support::Result;
 
-/// A place in the graph.
+/// A node of the graph.
 struct Node {
     name: &'static str,
-    /// Entering it ends the transaction.
+    /// Whether entering it ends the transaction.
     is_async: bool,
     /// What happens when a token enters it.
     on_enter: Option<Action>,
@@ -52,11 +52,11 @@ const ORDER: [Node; 5] = [
 ];
 
 fn node(name: &str) -> Result<&'static Node, JobError> {
-    // No attempt will find a node that is not in the graph.
+    // No further attempt will find a node that is not in the graph.
     ORDER.iter().find(|node| node.name == name).ok_or_else(|| JobError::fatal(format!("there is no node {name:?}")))
 }
 
-/// One move of a token within one transaction: how far it came, and the jobs that carry on from there.
+/// One move of a token within one transaction: how far it came, and the jobs that continue from there.
 #[derive(Default)]
 struct Move {
     path: Vec<String>,
@@ -64,7 +64,7 @@ struct Move {
 }
 
 impl Move {
-    /// Takes the token from one node to the next, and on, until it has to wait.
+    /// Moves the token from node to node until it has to wait.
     async fn leave(&mut self, tx: &mut AnyTransaction, token: i64, from: &Node) -> Result<(), JobError> {
         let mut from = from;
         while let Some(next) = from.next {
@@ -93,7 +93,7 @@ impl Move {
         Ok(())
     }
 
-    /// The behaviour of a node. Here all of them write down that they ran.
+    /// The behaviour of a node. In this example every node records that it ran.
     async fn execute(&mut self, tx: &mut AnyTransaction, token: i64, node: &Node) -> Result<(), SqlError> {
         self.path.push(node.name.to_owned());
         record(tx, token, node.name).await
@@ -105,7 +105,7 @@ async fn record(tx: &mut AnyTransaction, token: i64, step: &str) -> Result<(), S
     execute(tx, "insert into step (token, name) values ($1, $2)", &[Number(token), Text(step)]).await.map(drop)
 }
 
-/// Carries on where a token waits before an asynchronous node.
+/// Continues where a token waits before an asynchronous node.
 #[derive(Serialize, Deserialize)]
 struct ExecuteNodeJob {
     token: i64,
@@ -124,7 +124,7 @@ impl Command<AnyStore> for ExecuteNodeJob {
         let attempt = cx.job().attempt;
         let here = node(&self.node)?;
         let tx = cx.transaction().await?;
-        // Locks the token, where that is possible: two jobs must not move it at the same time.
+        // Locks the token where the database can: two jobs must not move it at the same time.
         let lock = if matches!(tx, AnyTransaction::Postgres(_)) { "for update" } else { "" };
         let at = texts(tx, &format!("select node from token where id = $1 {lock}"), &[Number(self.token)]).await?;
         if at != [here.name] {
@@ -145,7 +145,7 @@ impl Command<AnyStore> for ExecuteNodeJob {
     }
 }
 
-/// Executes an action that the token did not wait for.
+/// Executes an action for which the token did not wait.
 #[derive(Serialize, Deserialize)]
 struct ExecuteActionJob {
     token: i64,

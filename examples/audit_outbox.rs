@@ -1,5 +1,5 @@
-//! A message service of one's own: an audit outbox. Each job that is sent leaves a line in a table of the application, in the same
-//! transaction, whoever sends it and how; and once that has committed, somebody is told.
+//! A custom message service: an audit outbox. Each job that is sent leaves a line in a table of the application, in the same transaction,
+//! however it is sent. Once that has committed, a listener is notified.
 //!
 //! ```sh
 //! cargo run --example audit_outbox                                               # on the embedded database
@@ -13,7 +13,7 @@ mod support;
 use std::time::Duration;
 
 use jobwright::{
-    AnyStore, AnyTransactionRef, CommandExecutor, Config, Error, FlushInto, Handoff, Job, JobId, MessageService,
+    AnyStore, AnyTransactionRef, CommandExecutor, CommitReceipt, Config, Error, FlushInto, Job, JobId, MessageService,
     MessageServices, NewJob, Outcome, Written, async_trait,
 };
 use sql::{execute, texts};
@@ -23,10 +23,10 @@ use tokio_postgres::types::ToSql;
 
 const INSERT: &str = "insert into audit_outbox (job_id, kind, payload, sender) values ($1, $2, $3, $4)";
 
-/// One for each unit of work. What it has nothing to say about goes to the inner service.
+/// One instance for each unit of work. Methods that it does not override go to the inner service.
 struct AuditOutbox {
     inner: Box<dyn MessageService<AnyStore>>,
-    /// The job whose handler sends, for each message.
+    /// For each message, the job whose handler sent it.
     senders: Vec<String>,
     committed: UnboundedSender<String>,
 }
@@ -51,7 +51,7 @@ impl MessageService<AnyStore> for AuditOutbox {
     }
 
     async fn flush(&mut self, into: &mut FlushInto<'_, AnyStore>) -> jobwright::Result<Written> {
-        // A context that has opened no transaction gets one here, so the lines and the jobs are one commit.
+        // A context that has opened no transaction gets one here, so that lines and jobs commit together.
         let transaction = into.transaction().await?;
         for (job, sender) in self.inner.pending().iter().zip(&self.senders) {
             let payload = job.payload.as_str().unwrap_or("(bytes)");
@@ -69,9 +69,9 @@ impl MessageService<AnyStore> for AuditOutbox {
         self.inner.flush(into).await
     }
 
-    fn committed(&mut self, written: Written) -> Handoff {
+    fn committed(&mut self, written: Written) -> CommitReceipt {
         for job in written.messages() {
-            // Whoever listens may look: the line is there.
+            // A listener may look it up now: the line is committed.
             let _ = self.committed.send(job.kind.clone());
         }
         self.inner.committed(written)
@@ -93,7 +93,7 @@ async fn tour(config: Config) -> Result {
     execute(cx.transaction().await?, table, &[]).await?;
     cx.commit().await?;
 
-    // A unit of work with a transaction, one without, and one that is given up.
+    // A unit of work with a transaction, one without, and one that is dropped.
     let mut cx = messages.begin();
     cx.transaction().await?;
     cx.send(NewJob::json("with", &1))?;
@@ -103,14 +103,14 @@ async fn tour(config: Config) -> Result {
     cx.send(NewJob::json("given-up", &3))?;
     drop(cx);
 
-    // A refused job: the context goes on without it.
+    // A refused job: the context continues without it.
     let mut cx = messages.begin();
     if let Err(why) = cx.send(NewJob::json("forbidden", &4)) {
         println!("refused: {why}");
     }
     cx.commit().await?;
 
-    // What a handler sends commits, with its line, with the end of its job.
+    // A job that a handler sends commits with its line and with the end of the handler's job.
     let executor = CommandExecutor::builder(messages.clone())
         .handle_with("with", |cx| {
             Box::pin(async move {

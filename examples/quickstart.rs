@@ -1,4 +1,4 @@
-//! An order and its invoice: a change of your data and the job it causes commit together, or not at all.
+//! An order and its invoice: a change to your data and the job it causes commit together, or not at all.
 //!
 //! ```sh
 //! cargo run --example quickstart                                               # on the embedded database
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sql::{Value::Number, Value::Text, execute, texts};
 use support::Result;
 
-/// A command: a payload that knows how to execute. It runs on whatever database the configuration names, hence `AnyStore`.
+/// A command: a payload with its handler. It runs on any database that the configuration names, hence `AnyStore`.
 #[derive(Serialize, Deserialize)]
 struct SendInvoice {
     order: i64,
@@ -39,13 +39,13 @@ impl Command<AnyStore> for SendInvoice {
     }
 }
 
-/// What the application gives to its handlers.
+/// State that the application gives to its handlers.
 struct Printer {
-    /// Attempts that fail.
+    /// Number of attempts that fail.
     jams: u32,
 }
 
-/// A command that writes nothing needs no particular database: it is implemented for all of them.
+/// A command without database writes needs no particular store, so it is implemented for all of them.
 #[derive(Serialize, Deserialize)]
 struct SendMail {
     order: i64,
@@ -84,14 +84,14 @@ async fn tour(config: Config) -> Result {
     cx.commit().await?;
     println!("order 1 and job {id}: committed together");
 
-    // Another one, which is given up: neither the order nor its job was ever there.
+    // Another one, which is dropped: neither the order nor its job ever exists.
     let mut cx = messages.begin();
     execute(cx.transaction().await?, insert, &[Number(2), Text("Bob")]).await?;
     cx.send(SendInvoice { order: 2 })?;
     drop(cx);
     println!("order 2 and its job: rolled back together\n");
 
-    // Usually in another process: whoever has the handlers runs the jobs.
+    // Usually in another process: any process with the handlers can run the jobs.
     println!("the executor starts");
     let executor = CommandExecutor::builder(messages.clone())
         .command::<SendInvoice>()

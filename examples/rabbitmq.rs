@@ -1,5 +1,5 @@
-//! Jobs over RabbitMQ: a producer, a consumer and a listener in one program. The rows are in the database as always; the broker
-//! carries deliveries of them, an event, and nothing it could lose.
+//! Jobs over RabbitMQ: a producer, a consumer and a listener in one program. The rows are in the database as always. The broker carries
+//! deliveries of them and an event, and nothing is lost if the broker loses them.
 //!
 //! ```sh
 //! AMQP_URL=amqp://guest:guest@localhost/%2F cargo run --example rabbitmq       # DATABASE_URL=postgres://… for PostgreSQL
@@ -27,7 +27,7 @@ async fn tour(mut config: Config) -> Result {
         println!("AMQP_URL is not set: nothing to show");
         return Ok(());
     };
-    // A prefix of its own, so that nothing else at the broker is touched. `required`: this tour makes no sense without it.
+    // A separate prefix, so that nothing else at the broker is touched. `required`: this example makes no sense without a broker.
     let prefix = format!("jobwright_example_{}", std::process::id());
     config.broker = BrokerConfig::url(url).prefix(prefix).required(true).intake(false);
 
@@ -35,10 +35,10 @@ async fn tour(mut config: Config) -> Result {
     let producer = MessageServices::connect(&config).await?;
     producer.migrate().await?;
     let consumer = MessageServices::connect(&config).await?;
-    // A task of its own, so that a failed assertion does not skip the cleaning up.
+    // A separate task, so that a failed assertion does not skip the cleanup.
     let ended = tokio::spawn(exchange(producer.clone(), consumer.clone())).await;
 
-    // The consumer first, so that no subscription declares its queue anew.
+    // The consumer first, so that no subscription declares its queue again.
     if let (Some(theirs), Some(ours)) = (consumer.broker(), producer.broker()) {
         theirs.close(Duration::from_secs(5)).await;
         ours.remove(&[QUEUE.to_owned()], &[]).await?;
@@ -82,7 +82,7 @@ async fn exchange(
     for number in 1..=JOBS {
         cx.send(NewJob::json("add", &number).queue(QUEUE))?;
     }
-    // An event: published when its row has committed, for whoever has bound a queue; removed once the broker has it.
+    // An event: published when its row has committed, for all bound queues, and removed once the broker has it.
     cx.send(NewJob::event("numbers-sent", &JOBS))?;
     cx.commit().await?;
     producer.wake_ups_sent().await;
@@ -99,7 +99,7 @@ async fn exchange(
         stats.done, stats.delivered, stats.stale, stats.relayed
     );
     assert_eq!(sum.load(Ordering::Relaxed), JOBS * (JOBS + 1) / 2, "each job ran once");
-    // An event is a row too, and done when it has been relayed.
+    // An event is a row too, and is done when it has been relayed.
     assert_eq!((stats.done, stats.relayed), (JOBS + 1, 1));
     assert!(stats.delivered > 0, "something came through the broker");
     Ok(())

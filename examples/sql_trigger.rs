@@ -1,4 +1,4 @@
-//! Jobs sent by plain SQL, from a trigger (`examples/sql/trigger.sql`), and run here. Needs PostgreSQL.
+//! Jobs sent by plain SQL from a trigger (`examples/sql/trigger.sql`), and run here. Needs PostgreSQL.
 //!
 //! ```sh
 //! DATABASE_URL=postgres://user@host/db cargo run --example sql_trigger
@@ -12,7 +12,7 @@ use jobwright::{CommandExecutor, Config, JobContext, JobError, MessageServices, 
 use serde::Deserialize;
 use support::Result;
 
-/// What the trigger sends. No command is needed to read it: the sender knows only SQL.
+/// The payload that the trigger sends. No command is needed to read it: the sender knows only SQL.
 #[derive(Deserialize)]
 struct OrderPlaced {
     order: i64,
@@ -30,7 +30,7 @@ async fn main() -> Result {
 }
 
 async fn tour(config: Config) -> Result {
-    // Known to be PostgreSQL, so a context's transaction is the driver's own.
+    // The database is known to be PostgreSQL, so a context's transaction is the driver's own.
     let messages = MessageServices::postgres(&config.database).await?;
     messages.migrate().await?;
     let schema = &config.database.schema;
@@ -38,7 +38,7 @@ async fn tour(config: Config) -> Result {
     run_sql(&messages, &trigger).await?;
     run_sql(&messages, "create table parcel (n bigint generated always as identity, label text not null)").await?;
 
-    // The sender knows nothing of jobs. Any connection will do, of any language.
+    // The sender knows nothing of jobs. Any connection will do, from any language.
     run_sql(&messages, "insert into orders (customer) values ('Ada'), ('Bob')").await?;
     run_sql(&messages, "insert into orders (customer, express) values ('Cleo', true)").await?;
     let mut cx = messages.begin();
@@ -79,7 +79,7 @@ async fn pack(cx: &mut JobContext<'_>) -> Result<Outcome, JobError> {
     Ok(Outcome::Done)
 }
 
-/// Statements in a transaction of their own.
+/// Runs statements in a transaction of their own.
 async fn run_sql(messages: &MessageServices, sql: &str) -> Result {
     let mut cx = messages.begin();
     cx.transaction().await?.batch_execute(sql).await?;

@@ -1,4 +1,4 @@
-//! The management API: what stands behind every command for operators.
+//! The management API behind every operator command.
 
 use std::sync::Arc;
 
@@ -7,17 +7,16 @@ use crate::error::{Error, Result};
 use crate::job::{JobId, NodeId};
 use crate::message::WakeUp;
 use crate::store::{
-    Action, AuditEntry, AuditFilter, Change, DeadGroups, Hint, HistoryEntry, HistoryFilter, JobDetail, JobFilter,
-    JobProgress, JobResult, JobStore, JobSummary, NodeStatus, Order, Page, QueueStatus, Released, RetryOptions, Rule,
-    Scope, StatusReport, Steered,
+    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry, HistoryFilter,
+    JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus, OperatorOptions, Page, QueueStatus,
+    Released, RetryOptions, Rule, Scope, StatusReport,
 };
 
-/// Looks at jobs and steers them, on behalf of somebody. What a [codec](crate::codec) made is shown decoded; what it can't decode, as it
-/// is stored. Got from [`MessageServices::admin`](crate::MessageServices::admin); cheap to
-/// clone.
+/// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
+/// is shown as stored. Obtained from [`MessageServices::admin`](crate::MessageServices::admin); cheap to clone.
 ///
-/// Every method that changes something takes effect on all nodes, wakes the executors that may have more to do, and leaves an entry in
-/// the audit if somebody is named ([`by`](Self::by)).
+/// Every method that changes something takes effect on all nodes and wakes the executors that may have more to do. It leaves an entry in
+/// the audit log if an operator is named ([`by`](Self::by)).
 ///
 /// ```no_run
 /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
@@ -50,30 +49,31 @@ impl Admin {
         Self { jobs, wakeup, codecs, by: None, dry_run: false }
     }
 
-    /// Who does what follows, for the audit. At most 200 bytes.
+    /// Names the operator of the following calls, for the audit log. At most 200 bytes.
     #[must_use]
     pub fn by(mut self, name: impl Into<String>) -> Self {
         self.by = Some(name.into());
         self
     }
 
-    /// The same operator, but what is done to jobs is only counted. Rules and nodes are refused: there is nothing to count.
+    /// Returns the same operator in dry-run mode: operations on jobs only count them. Operations on rules and nodes are refused, because
+    /// they have nothing to count.
     #[must_use]
     pub fn dry_run(&self) -> Self {
         Self { dry_run: true, ..self.clone() }
     }
 
-    // -- looking
+    // -- inspecting
 
-    /// Counts, nodes and ages.
+    /// Returns counts, nodes and ages.
     ///
     /// # Errors
-    /// As every method here: when the database does not answer, or its schema is not the one this build needs.
+    /// As for every method here: when the database does not answer, or its schema is not the one this build needs.
     pub async fn status(&self) -> Result<StatusReport> {
         self.jobs.status().await
     }
 
-    /// Queues that hold something, with their counts.
+    /// Returns the queues that hold jobs, with their counts.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -81,7 +81,7 @@ impl Admin {
         Ok(self.jobs.status().await?.queues)
     }
 
-    /// Nodes that are alive, or dead and not yet cleared.
+    /// Returns the nodes that are alive, and the dead ones that are not cleared yet.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -89,8 +89,8 @@ impl Admin {
         Ok(self.jobs.status().await?.nodes)
     }
 
-    /// A page of the jobs that match, the first sent first. Pages are found by indexes, however many jobs there are; what makes one
-    /// slow is a filter (kind, error, tenant, running among many waiting) that hardly any job passes.
+    /// Returns a page of the matching jobs, those sent first first. Pages are found by indexes, however many jobs there are. A page is slow
+    /// only when its filter (kind, error, tenant, running among many waiting) matches hardly any job.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -102,7 +102,7 @@ impl Admin {
         Ok(jobs)
     }
 
-    /// Everything known about one job; `None` = it is in no state any more.
+    /// Returns everything known about one job; `None` if it is in no state any more.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -110,7 +110,7 @@ impl Admin {
         Ok(self.jobs.show(id).await?.map(|detail| self.codecs.detail(detail)))
     }
 
-    /// How far a job has got, and what its next attempt goes on from; `None` = its handler has said nothing.
+    /// Returns how far a job has got, and the checkpoint from which its next attempt continues; `None` if its handler has reported nothing.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -125,7 +125,7 @@ impl Admin {
         Ok(progress)
     }
 
-    /// What a job's handler left when it was done, for as long as that is kept.
+    /// Returns the result that a job's handler left, for as long as it is kept.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -133,15 +133,16 @@ impl Admin {
         self.jobs.result(id).await?.map(|result| self.codecs.result(result)).transpose()
     }
 
-    /// What dead letters died of, at most `limit` groups. Those whose errors a codec has made are one group for each kind and queue.
+    /// Groups dead letters by cause, in at most `limit` groups. Dead letters whose errors are encoded by a codec form one group for each
+    /// kind and queue.
     ///
     /// # Errors
     /// As [`status`](Self::status).
-    pub async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        self.jobs.dead_groups(filter, limit).await
+    pub async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        self.jobs.dead_letter_groups(filter, limit).await
     }
 
-    /// How attempts and jobs ended, the newest first, as far as history is kept.
+    /// Returns how attempts and jobs ended, newest first, as far as history is kept.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -153,7 +154,7 @@ impl Admin {
         Ok(entries)
     }
 
-    /// What operators did, the newest first.
+    /// Returns what operators did, newest first.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -163,94 +164,94 @@ impl Admin {
 
     // -- jobs
 
-    /// Does something to the jobs that match. The other methods about jobs are shorthand for it.
+    /// Applies an action to the matching jobs. The other methods about jobs are shorthand for it.
     ///
     /// # Errors
-    /// When the action or the operator's name makes no sense; then nothing changed. When the database fails half-way: what was done
-    /// stays, and is in the audit.
-    pub async fn steer(&self, filter: &JobFilter, action: &Action) -> Result<Steered> {
-        let order = Order { dry_run: self.dry_run, by: self.by.as_deref() };
-        let steered = self.jobs.steer(filter, action, order).await;
+    /// When the action or the operator's name is invalid; then nothing changed. When the database fails half-way: the changes made until
+    /// then stay, and are in the audit log.
+    pub async fn operate(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
+        let operator = OperatorOptions { dry_run: self.dry_run, by: self.by.as_deref() };
+        let affected = self.jobs.operate(filter, action, operator).await;
         if !self.dry_run {
-            // Also after an error: a part may be done.
-            self.wakeup.tell([match action {
-                Action::Suspend | Action::Cancel | Action::Delete => Hint::Gate,
+            // Also after an error: some of it may be done.
+            self.wakeup.notify([match action {
+                Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
                 _ => Hint::Any,
             }]);
         }
-        steered
+        affected
     }
 
     /// Makes dead letters and timers wait again; a dead letter starts with no attempts spent.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn retry(&self, filter: &JobFilter) -> Result<Steered> {
+    /// As [`operate`](Self::operate).
+    pub async fn retry(&self, filter: &JobFilter) -> Result<AffectedJobs> {
         self.retry_with(filter, &RetryOptions::default()).await
     }
 
-    /// The same for some of them, or for all but not all at once.
+    /// Retries some of them, or all of them spread over a time.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+    /// As [`operate`](Self::operate).
+    pub async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<AffectedJobs> {
         let RetryOptions { dry_run, limit, spread } = *options;
         let who = if dry_run { self.dry_run() } else { self.clone() };
-        who.steer(filter, &Action::Retry { limit, spread }).await
+        who.operate(filter, &Action::Retry { limit, spread }).await
     }
 
-    /// Removes live jobs. Handlers of running ones are told within about a second, may tidy up for
+    /// Removes live jobs. Handlers of running ones are notified within about a second, may clean up for
     /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace), and commit nothing.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn cancel(&self, filter: &JobFilter) -> Result<Steered> {
-        self.steer(filter, &Action::Cancel).await
+    /// As [`operate`](Self::operate).
+    pub async fn cancel(&self, filter: &JobFilter) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Cancel).await
     }
 
-    /// Removes jobs for good, dead letters too; running ones are left alone.
+    /// Removes jobs for good, including dead letters; running ones are left alone.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn delete(&self, filter: &JobFilter) -> Result<Steered> {
-        self.steer(filter, &Action::Delete).await
+    /// As [`operate`](Self::operate).
+    pub async fn delete(&self, filter: &JobFilter) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Delete).await
     }
 
-    /// Sets aside what does not run. To keep back what is sent later too, put a rule that pauses.
+    /// Suspends the jobs that are not running. To stop jobs that are sent later as well, set a rule that pauses.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn suspend(&self, filter: &JobFilter) -> Result<Steered> {
-        self.steer(filter, &Action::Suspend).await
+    /// As [`operate`](Self::operate).
+    pub async fn suspend(&self, filter: &JobFilter) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Suspend).await
     }
 
-    /// Makes suspended jobs wait again, for their due date if that is ahead.
+    /// Makes suspended jobs wait again, until their due date if that is in the future.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn resume(&self, filter: &JobFilter) -> Result<Steered> {
-        self.steer(filter, &Action::Resume).await
+    /// As [`operate`](Self::operate).
+    pub async fn resume(&self, filter: &JobFilter) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Resume).await
     }
 
-    /// Makes timers and suspended jobs wait to be run at once.
+    /// Makes timers and suspended jobs due now.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn run_now(&self, filter: &JobFilter) -> Result<Steered> {
-        self.steer(filter, &Action::RunNow).await
+    /// As [`operate`](Self::operate).
+    pub async fn run_now(&self, filter: &JobFilter) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::RunNow).await
     }
 
-    /// Changes jobs that do not run.
+    /// Changes jobs that are not running.
     ///
     /// # Errors
-    /// As [`steer`](Self::steer).
-    pub async fn change(&self, filter: &JobFilter, change: &Change) -> Result<Steered> {
-        self.steer(filter, &Action::Change(change.clone())).await
+    /// As [`operate`](Self::operate).
+    pub async fn change(&self, filter: &JobFilter, change: &Change) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Change(change.clone())).await
     }
 
     // -- rules
 
-    /// All rules, by scope and name.
+    /// Returns all rules, ordered by scope and name.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -258,7 +259,7 @@ impl Admin {
         self.jobs.rules().await
     }
 
-    /// The rule of this scope and name, or one that asks for nothing.
+    /// Returns the rule of this scope and name, or an empty one.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -267,21 +268,20 @@ impl Admin {
         Ok(rules.find(|rule| rule.scope == scope && rule.name == name).unwrap_or_else(|| Rule::new(scope, name)))
     }
 
-    /// Sets a rule; one that asks for nothing is removed. It holds at once, on all nodes.
+    /// Sets a rule; an empty one is removed. It takes effect at once, on all nodes.
     ///
     /// # Errors
-    /// When the rule makes no sense; then nothing changed.
+    /// When the rule is invalid; then nothing changed.
     pub async fn put_rule(&self, rule: &Rule) -> Result<()> {
         self.meant("set a rule")?;
-        crate::store::steering::check_name(self.by.as_deref())?;
+        crate::store::job_operations::check_name(self.by.as_deref())?;
         let put = self.jobs.put_rule_by(rule, self.by.as_deref()).await;
-        self.wakeup.tell([Hint::Any]);
+        self.wakeup.notify([Hint::Any]);
         put
     }
 
-    /// Changes what is given of a rule, or of one that asks for nothing yet, and returns what it is then. Two who do so at the same
-    /// moment don't undo each other, as they would with [`rule`](Self::rule) and [`put_rule`](Self::put_rule). All admission waits
-    /// while `edit` runs.
+    /// Edits a rule (an empty one, if there is none yet) and returns the result. Concurrent edits don't overwrite each other, as they would
+    /// with [`rule`](Self::rule) and [`put_rule`](Self::put_rule). All admission waits while `edit` runs.
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
@@ -292,13 +292,13 @@ impl Admin {
         edit: impl FnOnce(&mut Rule) + Send + 'static,
     ) -> Result<Rule> {
         self.meant("set a rule")?;
-        crate::store::steering::check_name(self.by.as_deref())?;
+        crate::store::job_operations::check_name(self.by.as_deref())?;
         let changed = self.jobs.change_rule(scope, name, Box::new(edit), self.by.as_deref()).await;
-        self.wakeup.tell([Hint::Any]);
+        self.wakeup.notify([Hint::Any]);
         changed
     }
 
-    /// Lets nothing of a queue start, on all nodes, also what is sent later. What runs goes on. Its other rules stay.
+    /// Stops the jobs of a queue from starting, on all nodes, including jobs sent later. Running jobs go on. The queue's other rules stay.
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
@@ -316,16 +316,16 @@ impl Admin {
 
     // -- nodes
 
-    /// Declares a node dead and releases what it owns, each job at the cost of its attempt: when its machine is known to be gone and its
-    /// lease is long. A node that lives after all commits nothing more, and starts anew under another id. `None` = there is no such
-    /// node.
+    /// Declares a node dead and releases what it owns; each of its jobs loses an attempt. It is meant for a node whose machine is known to
+    /// be gone but whose lease is long. A node that turns out to be alive commits nothing more, and starts again under another id. `None`
+    /// means that there is no such node.
     ///
     /// # Errors
     /// As [`status`](Self::status).
-    pub async fn condemn(&self, node: NodeId) -> Result<Option<Released>> {
+    pub async fn evict(&self, node: NodeId) -> Result<Option<Released>> {
         self.meant("declare a node dead")?;
-        let released = self.jobs.condemn(node, self.by.as_deref()).await;
-        self.wakeup.tell([Hint::Any]);
+        let released = self.jobs.evict(node, self.by.as_deref()).await;
+        self.wakeup.notify([Hint::Any]);
         released
     }
 

@@ -1,14 +1,14 @@
-//! Delays between attempts to reach a server again.
+//! Delays between attempts to reconnect to a server.
 //!
-//! The only place that knows the `backoff` crate. It is unmaintained (RUSTSEC-2025-0012) but was asked for; `backon` is the
-//! replacement, and swapping it is a change to this file alone. Delays between attempts of a *job* are something else:
-//! they are kept in the database and come from [`RetryPolicy`](crate::RetryPolicy).
+//! This is the only file that uses the `backoff` crate. The crate is unmaintained (RUSTSEC-2025-0012) but was asked for. `backon` is its
+//! replacement, and swapping it changes this file alone. Delays between attempts of a *job* are different: they are stored in the database
+//! and come from [`RetryPolicy`](crate::RetryPolicy).
 
 use std::time::Duration;
 
 use backoff::backoff::Backoff as _;
 
-/// Exponential delays with jitter, without an end: 100 ms, doubling to `max`.
+/// Endless exponential delays with jitter: 100 ms, doubling to `max`.
 pub(crate) struct Reconnect(backoff::ExponentialBackoff);
 
 impl Reconnect {

@@ -1,5 +1,4 @@
-//! What can be set. Plain values that `serde` can read; where they come from (file, environment, flags) is the caller's
-//! business.
+//! The library's settings: plain values that `serde` can read. Where they come from (file, environment, flags) is up to the caller.
 
 mod broker;
 mod history;
@@ -19,19 +18,19 @@ pub use self::submit::{SubmitRule, SubmitRules};
 use crate::error::{Error, Result};
 use crate::job::parse_duration;
 
-/// So many of its errors a job keeps; more deaths than that could not be counted.
+/// Number of errors that a job keeps; more deaths than that could not be counted.
 const ERRORS_KEPT: u32 = 10;
 
-/// Everything that can be set for the library. Unknown keys are refused.
+/// All settings of the library. Unknown keys are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
     /// Where jobs are kept.
     pub database: DatabaseConfig,
-    /// How jobs are run.
+    /// How jobs run.
     pub executor: ExecutorConfig,
-    /// What is remembered of jobs that ended.
+    /// What is remembered of jobs that have ended.
     pub history: HistoryConfig,
     /// The broker that deliveries go through, if there is one.
     pub broker: BrokerConfig,
@@ -46,7 +45,7 @@ pub struct Config {
 /// assert_eq!(config.max_connections, 16);
 /// ```
 ///
-/// More can be added to it in any version, so it is not written out field by field:
+/// New fields may be added in any version, so it can't be built as a struct literal:
 ///
 /// ```compile_fail,E0639
 /// use jobwright::DatabaseConfig;
@@ -57,19 +56,19 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DatabaseConfig {
-    /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default
-    /// `sqlite:jobwright.db`. What is special in user and password is percent-encoded.
+    /// `postgres://user:password@host,host/database?option=value`, or `sqlite:FILE` for the embedded store. Default `sqlite:jobwright.db`.
+    /// Special characters in user and password are percent-encoded.
     pub url: Secret,
     /// PostgreSQL schema of the tables; letters, digits and `_`, at most 40 bytes. Default `jobwright`.
     pub schema: String,
-    /// Connections for contexts. The engine has three of its own beside these. Default 8.
+    /// Connections for contexts. The engine has three more of its own. Default 8.
     pub max_connections: usize,
-    /// Connect through a pgbouncer in transaction mode: no named statements, no session settings, polling instead of LISTEN.
+    /// Whether connections go through a pgbouncer in transaction mode: no named statements, no session settings, polling instead of LISTEN.
     pub pgbouncer: bool,
-    /// Deadline for one call: getting a connection, a statement of ours, a commit. Default 30 s.
+    /// Deadline for one call: getting a connection, one of the engine's statements, a commit. Default 30 s.
     #[serde(deserialize_with = "duration")]
     pub call_timeout: Duration,
-    /// Deadline for making a connection to one server; `connect_timeout` in the URL wins. Default 5 s.
+    /// Deadline for connecting to one server; `connect_timeout` in the URL takes precedence. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
     /// Largest payload in bytes. Default 1 MiB.
@@ -77,7 +76,7 @@ pub struct DatabaseConfig {
     /// What may be done to an embedded database when it is opened. Default [`Access::Create`].
     #[serde(skip)]
     pub access: Access,
-    /// What is remembered of jobs that end through these connections. In a file it is a section of its own ([`Config::history`]).
+    /// What is remembered of jobs that end through these connections. In a file it has its own section ([`Config::history`]).
     #[serde(skip)]
     pub history: HistoryConfig,
 }
@@ -99,12 +98,12 @@ impl Default for DatabaseConfig {
 }
 
 impl DatabaseConfig {
-    /// The defaults with this URL.
+    /// Returns the defaults with this URL.
     pub fn url(url: impl Into<String>) -> Self {
         Self { url: Secret(url.into()), ..Self::default() }
     }
 
-    /// Which store the URL names.
+    /// Returns the store that the URL names.
     ///
     /// # Errors
     /// When it names none.
@@ -116,7 +115,7 @@ impl DatabaseConfig {
                 "" | ":memory:" => Err(Error::config(
                     "the embedded database needs a file that other connections can open: use `sqlite:FILE`",
                 )),
-                // SQLite would read these as URIs where it is told to. Here they would be files of those names.
+                // SQLite reads these as URIs where that is enabled. Here they would be files of those names.
                 path if path.starts_with("file:") => Err(Error::config(
                     "the embedded database is named by its path, not by a `file:` URI: use `sqlite:FILE`",
                 )),
@@ -130,7 +129,7 @@ impl DatabaseConfig {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") || words {
             return Ok(Backend::Postgres(url));
         }
-        // Nothing else of it: what stands in front may be a password in the wrong place.
+        // The error shows nothing else of the URL: text before `://` may be a misplaced password.
         let scheme = match url.split_once("://") {
             Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_lowercase()) => format!("the scheme {scheme:?}"),
             _ => "no scheme".to_owned(),
@@ -138,7 +137,7 @@ impl DatabaseConfig {
         Err(Error::config(format!("the database URL has {scheme}; use `postgres://…` or `sqlite:FILE`")))
     }
 
-    /// Checks what a store relies on.
+    /// Checks the values that a store relies on.
     pub(crate) fn validate(&self) -> Result<()> {
         let name = &self.schema;
         let good = !name.is_empty()
@@ -161,56 +160,55 @@ impl DatabaseConfig {
     }
 }
 
-/// What may be done to an embedded database when it is opened. It says nothing about a server.
+/// What may be done to an embedded database when it is opened. It has no effect on a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// A file that is not there is made.
+    /// A missing file is created.
     #[default]
     Create,
-    /// There has to be a file, and the tables in it, which are brought up to date.
-    Use,
-    /// As [`Use`](Self::Use), but nothing is changed: neither tables nor the journal mode. The file may be anybody's.
-    Look,
+    /// The file and its tables must exist; the tables are migrated.
+    Existing,
+    /// As [`Existing`](Self::Existing), but nothing is changed: neither the tables nor the journal mode. The file may be another program's.
+    ReadOnly,
 }
 
-/// Which store a URL names.
+/// The store that a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend<'a> {
-    /// A PostgreSQL server, by its connection string.
+    /// A PostgreSQL server, given by its connection string.
     Postgres(&'a str),
-    /// An embedded database, by its file.
+    /// An embedded database, given by its file.
     Sqlite(&'a str),
 }
 
-/// How jobs are run.
+/// How jobs run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ExecutorConfig {
     /// Name of this node for people. Default `host:pid`.
     pub name: Option<String>,
-    /// How long a node's heartbeat lasts: after the death of a node its jobs run elsewhere within about one and a half
-    /// leases. 1 s or more; default 30 s.
+    /// How long a node's heartbeat is valid. After the death of a node, its jobs run elsewhere within about one and a half leases. 1 s or
+    /// more; default 30 s.
     #[serde(deserialize_with = "duration")]
     pub lease: Duration,
-    /// How long a shutdown waits for running handlers before it cancels them. Default 30 s. For programs to pass on: the
-    /// library is told by [`CommandExecutor::shutdown`](crate::CommandExecutor::shutdown).
+    /// How long a shutdown waits for running handlers before it cancels them. Default 30 s. The library does not read it; programs pass it
+    /// to [`CommandExecutor::shutdown`](crate::CommandExecutor::shutdown).
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
-    /// How long a handler may go on after its job was cancelled, to tidy up, before it is dropped. 0 to 1 h; default 5 s.
+    /// How long a handler may go on after its job was cancelled, to clean up, before it is dropped. 0 to 1 h; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub cancel_grace: Duration,
-    /// Longest time between two looks at the tables when nothing wakes the executor. 10 ms or more; default 5 s.
+    /// Longest time between two polls of the tables when nothing wakes the executor. 10 ms or more; default 5 s.
     #[serde(deserialize_with = "duration")]
     pub poll_interval: Duration,
-    /// How often a handler that lost a conflict in the database is run again at once, within its attempt. Default 3; 0 makes a
-    /// conflict an ordinary failure.
+    /// How often a handler that lost a conflict in the database runs again at once, within its attempt. Default 3; 0 makes a conflict an
+    /// ordinary failure.
     pub conflict_retries: u32,
-    /// A job whose node died this often while it ran becomes a dead letter, whatever attempts remain: it may be what kills them.
-    /// 1 to 10; default 3. 0 = never; for nodes that die for reasons of their own, such as machines that may be taken away at any
-    /// time.
+    /// How often a job's node may die while the job runs. Then the job becomes a dead letter, whatever attempts remain, because it may be
+    /// the cause. 1 to 10; default 3. 0 = never, for nodes that die for other reasons, such as preemptible machines.
     pub quarantine_after: u32,
 }
 
@@ -249,7 +247,7 @@ impl ExecutorConfig {
     }
 }
 
-/// A text that is never shown: only its harmless parts are, if it is a URL.
+/// A text that is never shown in full. Of a URL, only the harmless parts are shown.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -260,12 +258,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself.
+    /// Returns the text itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Hosts, ports and the name of the database or vhost, if it is a URL that can be read; no part of it otherwise.
+    /// Returns hosts, ports and the name of the database or vhost if the text is a readable URL, and no part of it otherwise.
     pub fn redacted(&self) -> String {
         url::redacted(&self.0)
     }

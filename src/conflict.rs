@@ -1,4 +1,4 @@
-//! Which errors say that a transaction lost a conflict: nothing is wrong with it, and run again it may succeed at once.
+//! Recognizes errors that mean a lost conflict: nothing is wrong with the transaction, and a second try may succeed at once.
 
 use std::error::Error as StdError;
 
@@ -7,8 +7,8 @@ use tokio_postgres::error::{DbError, SqlState};
 /// Whether an error, or one of its causes, is a lost conflict: `serialization_failure` or `deadlock_detected` of PostgreSQL,
 /// "busy" or "locked" of SQLite.
 ///
-/// Not `lock_not_available`: who set a `lock_timeout` has waited for as long as it wished, and who wrote `nowait` asked to be
-/// told rather than to come back at once.
+/// `lock_not_available` does not count. A caller that sets a `lock_timeout` has waited as long as it wanted, and one that writes `nowait`
+/// wants an error rather than an immediate retry.
 pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -21,7 +21,8 @@ pub(crate) fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
 }
 
 fn postgres(error: &(dyn StdError + 'static)) -> bool {
-    // What the server said is a cause of the driver's error, and may be all that shows of it: `anyhow` hides the type of the first in the chain.
+    // The server's message is a cause of the driver's error, and may be all that is visible: `anyhow` hides the type of the first error in
+    // the chain.
     let said = error.downcast_ref::<DbError>().map(DbError::code);
     said.or_else(|| error.downcast_ref::<tokio_postgres::Error>().and_then(tokio_postgres::Error::code))
         .is_some_and(|code| *code == SqlState::T_R_SERIALIZATION_FAILURE || *code == SqlState::T_R_DEADLOCK_DETECTED)
@@ -30,7 +31,7 @@ fn postgres(error: &(dyn StdError + 'static)) -> bool {
 #[cfg(feature = "sqlite")]
 fn sqlite(error: &(dyn StdError + 'static)) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
-    // As above: SQLite's own code is a cause of the driver's error.
+    // As above: SQLite's code is a cause of the driver's error.
     let said = error.downcast_ref::<rusqlite::ffi::Error>().map(|error| error.code);
     said.or_else(|| error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code))
         .is_some_and(|code| matches!(code, DatabaseBusy | DatabaseLocked))
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn other_errors_are_none() {
         assert!(!is_conflict(&sqlite_error(rusqlite::ffi::SQLITE_CONSTRAINT)));
-        // No connection in time: whoever waited for that long need not come back at once.
+        // No connection in time: a caller that waited that long need not retry at once.
         assert!(!is_conflict(&Error::new(ErrorKind::Busy, "no connection became free")));
     }
 }

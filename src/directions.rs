@@ -1,8 +1,8 @@
-//! Which part of the crate may use which: imports run in one direction.
+//! Which modules may use which: imports go in one direction.
 
 use std::path::{Path, PathBuf};
 
-/// A part, and what it must not name.
+/// A module, and the modules that it must not name.
 const UPWARD: [(&str, &[&str]); 6] = [
     ("job", &["admin", "broker", "codec", "config", "context", "executor", "message", "store"]),
     ("codec", &["admin", "broker", "config", "context", "executor", "message"]),

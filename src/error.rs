@@ -1,8 +1,7 @@
-//! The one error type of the library.
+//! The library's one error type.
 //!
-//! An [`Error`] says what was tried, on what, why it failed and what to do, in one sentence for a person;
-//! programs ask it with predicates ([`Error::is_retryable`], [`Error::is_invalid`] …) or by [`Error::kind`].
-//! No message ever carries a password or a payload.
+//! The message of an [`Error`] says in one sentence for people what was tried, on what, why it failed and what to do. Programs use its
+//! predicates ([`Error::is_retryable`], [`Error::is_invalid`] …) or [`Error::kind`]. No message ever contains a password or a payload.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -12,53 +11,55 @@ use std::sync::Arc;
 /// Result with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Any error: what a send hook may refuse a job with, or a codec a content. `"no tenant".into()` makes one of a text.
+/// Any error, such as the reason of a send hook for refusing a job, or of a codec for refusing content. `"no tenant".into()` makes one from
+/// a text.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What kind of thing went wrong. Stable; new kinds may be added.
+/// The kind of an error. Stable; new kinds may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller's input was refused (`JW-INVALID`). Nothing was changed, and what it was given to stays usable.
+    /// The caller's input was refused (`JW-INVALID`). Nothing was changed, and the called object stays usable.
     Invalid,
     /// The configuration can't be used (`JW-CONFIG`).
     Config,
     /// The database or broker can't be reached, or the connection was lost (`JW-UNREACHABLE`). Retrying may help.
     Unreachable,
-    /// A deadline passed (`JW-TIMEOUT`). Whether the call took effect is not known, unless the text says so.
+    /// A deadline passed (`JW-TIMEOUT`). Whether the call took effect is unknown, unless the message says so.
     Timeout,
-    /// No connection became free in time, another writer held the embedded database, or the server is out of a resource such as its disk
-    /// (`JW-BUSY`). Nothing was kept.
+    /// No connection became free in time, another writer locked the embedded database, or the server is out of a resource such as disk
+    /// space (`JW-BUSY`). Nothing was kept.
     Busy,
-    /// The server accepts no writes, for instance a standby after a failover (`JW-READ-ONLY`).
+    /// The server accepts no writes, for example a standby after a failover (`JW-READ-ONLY`).
     ReadOnly,
-    /// The transaction was rolled back by the server or lost a conflict (`JW-ABORTED`). Nothing of it was kept.
+    /// The server rolled the transaction back, or it lost a conflict (`JW-ABORTED`). Nothing of it was kept.
     Aborted,
-    /// `COMMIT` was sent and the answer got lost, and the server could not be asked afterwards; or somebody ended its wait for a
-    /// synchronous standby, so that it may stand on this server only; or a message service of the program failed while its messages were
-    /// being committed, or after that (`JW-COMMIT-UNKNOWN`).
+    /// The outcome of a commit is unknown (`JW-COMMIT-UNKNOWN`): `COMMIT` was sent, the answer was lost, and the server could not be asked
+    /// afterwards. Or the wait for a synchronous standby was cancelled, so the commit may exist on this server only. Or a custom message
+    /// service failed while its messages were being committed, or after that.
     CommitUnknown,
-    /// A job was sent that must be unique, and another one holds its key (`JW-CONFLICT`). Nothing was written.
+    /// A job that must be unique was sent, and another one holds its key (`JW-CONFLICT`). Nothing was written.
     Conflict,
     /// A queue holds as many waiting jobs as its rule allows (`JW-FULL`). Nothing was written. Retrying may help.
     Full,
-    /// A message service of the program refused a send or a flush (`JW-REFUSED`). Nothing was kept.
+    /// A custom message service refused a send or a flush (`JW-REFUSED`). Nothing was kept.
     Refused,
     /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
     Database,
-    /// A node that wants to claim is not known to the database, or was declared dead there (`JW-LEASE-LOST`). An executor registers anew.
+    /// The database does not know the node that wants to claim, or the node was declared dead (`JW-LEASE-LOST`). An executor registers
+    /// again.
     LeaseLost,
-    /// The file of an embedded database was moved, removed or replaced while it was open (`JW-REPLACED`). What is written from here on is lost:
-    /// stop, and open it anew.
+    /// The file of an embedded database was moved, removed or replaced while it was open (`JW-REPLACED`). Writes from here on are lost:
+    /// stop, and open the file again.
     Replaced,
-    /// The broker refused what was asked: rights, a queue that is missing or was declared otherwise (`JW-BROKER`).
+    /// The broker refused a request: missing rights, or a queue that is missing or declared differently (`JW-BROKER`).
     Broker,
 }
 
 impl ErrorKind {
-    /// The stable code of this kind, as printed in front of the message.
+    /// Returns the stable code of this kind, as printed in front of the message.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Invalid => "JW-INVALID",
@@ -98,18 +99,24 @@ struct Inner {
     kind: ErrorKind,
     message: Cow<'static, str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// It is part of an outage that the log tells of anyway.
-    told: bool,
+    /// The error is part of an outage that is logged anyway.
+    already_logged: bool,
     /// It is known that nothing was kept.
     kept_nothing: bool,
 }
 
-/// What went wrong, for people and for programs.
+/// An error, for people and for programs.
 pub struct Error(Box<Inner>);
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), source: None, told: false, kept_nothing: false }))
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            source: None,
+            already_logged: false,
+            kept_nothing: false,
+        }))
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -117,36 +124,36 @@ impl Error {
         self
     }
 
-    /// The same for somebody else who is hit by it too.
+    /// Copies the error for another caller that it affects.
     pub(crate) fn for_another(&self) -> Self {
-        let Inner { kind, message, source, told, kept_nothing } = &*self.0;
-        let (kind, told, kept_nothing) = (*kind, *told, *kept_nothing);
-        Self(Box::new(Inner { kind, message: message.clone(), source: source.clone(), told, kept_nothing }))
+        let Inner { kind, message, source, already_logged, kept_nothing } = &*self.0;
+        let (kind, already_logged, kept_nothing) = (*kind, *already_logged, *kept_nothing);
+        Self(Box::new(Inner { kind, message: message.clone(), source: source.clone(), already_logged, kept_nothing }))
     }
 
-    /// Marks it as part of an outage that the log tells of, once for all that it hits.
-    pub(crate) fn told(mut self) -> Self {
-        self.0.told = true;
+    /// Marks the error as part of an outage, which is logged once for everything that it affects.
+    pub(crate) fn already_logged(mut self) -> Self {
+        self.0.already_logged = true;
         self
     }
 
-    /// The log tells of it anyway: see [`warn_of`].
-    pub(crate) fn is_told(&self) -> bool {
-        self.0.told
+    /// Whether the error is logged anyway. See [`warn_of`].
+    pub(crate) fn is_already_logged(&self) -> bool {
+        self.0.already_logged
     }
 
-    /// Marks it as an answer of the database after which nothing of what was asked for stands.
+    /// Marks the error as an answer of the database that proves that nothing was kept.
     pub(crate) fn keeping_nothing(mut self) -> Self {
         self.0.kept_nothing = true;
         self
     }
 
-    /// It is known that nothing of what was asked for was kept. Otherwise it may have been.
+    /// Whether it is known that nothing was kept. Otherwise something may have been.
     pub(crate) fn kept_nothing(&self) -> bool {
         self.0.kept_nothing
     }
 
-    /// No good answer came, and it may have taken effect all the same.
+    /// Whether the call may have taken effect although no good answer came.
     pub(crate) fn may_have_taken_effect(&self) -> bool {
         !self.0.kept_nothing
             && matches!(self.0.kind, ErrorKind::CommitUnknown | ErrorKind::Unreachable | ErrorKind::Timeout)
@@ -160,24 +167,24 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The stable code, for instance `JW-TIMEOUT`.
+    /// Returns the stable code, for example `JW-TIMEOUT`.
     pub fn code(&self) -> &'static str {
         self.0.kind.code()
     }
 
-    /// The caller's input was refused; nothing was changed.
+    /// Whether the caller's input was refused; nothing was changed.
     pub fn is_invalid(&self) -> bool {
         self.0.kind == ErrorKind::Invalid
     }
 
-    /// The same call may succeed later without any change by the caller: outages, deadlines, conflicts.
+    /// Whether the same call may succeed later without any change by the caller: outages, deadlines, conflicts.
     ///
-    /// After a [`ErrorKind::Timeout`] or [`ErrorKind::CommitUnknown`] the first try may have taken effect.
+    /// After an [`ErrorKind::Timeout`] or [`ErrorKind::CommitUnknown`], the first try may have taken effect.
     pub fn is_retryable(&self) -> bool {
         self.0.kind.is_retryable()
     }
@@ -207,10 +214,10 @@ impl StdError for Error {
     }
 }
 
-/// Warns of an error; quietly, if it is part of an outage that the log tells of once for all that it hits (`store/outage.rs`).
+/// Logs a warning of an error, or only a debug message if the error is part of an outage that is logged once for all (`store/outage.rs`).
 macro_rules! warn_of {
     ($error:expr, $($rest:tt)+) => {
-        if $error.is_told() {
+        if $error.is_already_logged() {
             tracing::debug!(error = %$error, $($rest)+)
         } else {
             tracing::warn!(error = %$error, $($rest)+)

@@ -1,13 +1,13 @@
 //! A transactional message service and job executor, on PostgreSQL or embedded SQLite.
 //!
-//! A *job* is a row: a kind, a payload, and where and how it is to run. It is sent through a [`Context`], a unit of work
-//! that collects messages and flushes them in the same transaction as your own writes. So a job exists if, and only if,
-//! the change that caused it was committed: there is no window in which one is there without the other.
+//! A *job* is a row: a kind, a payload, and options that say where and how it runs. Jobs are sent through a [`Context`], a unit of work
+//! that collects messages and flushes them in the same transaction as your own writes. So a job exists if, and only if, the change that
+//! caused it was committed. There is no window in which one exists without the other.
 //!
-//! A [`CommandExecutor`] claims jobs in batches, runs their handlers, and records how they ended. A handler that uses its
-//! context's transaction commits its own writes, the messages it sent and the removal of its job together. Every claim
-//! gives out a new fencing token, and every outcome has to name the current one: an executor that was paused, cut off or
-//! declared dead may still run, but commits nothing.
+//! A [`CommandExecutor`] claims jobs in batches, runs their handlers, and records the outcomes. A handler that uses its context's
+//! transaction commits three things together: its own writes, the messages it sent, and the removal of its job. Every claim issues a new
+//! fencing token, and every outcome must name the current one. An executor that was paused, partitioned or declared dead may still run, but
+//! it commits nothing.
 //!
 //! ```no_run
 //! use jobwright::{Command, CommandExecutor, DatabaseConfig, JobContext, JobError, MessageServices, Outcome};
@@ -47,28 +47,28 @@
 //! |---|---|
 //! | connecting, sending, migrating | [`MessageServices`], [`DatabaseConfig`] |
 //! | units of work, and transactions that you own | [`Context`], [`MessageServices::enlist`] |
-//! | what is sent | [`NewJob`], [`Payload`], [`Command`] |
-//! | what runs it, and how it may end | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
+//! | jobs and their payloads | [`NewJob`], [`Payload`], [`Command`] |
+//! | running jobs, and their outcomes | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
-//! | repeating jobs | [`Schedule`], [`NewSchedule`], by way of [`MessageServices::schedules`] |
-//! | looking at jobs and steering them | [`JobStore`], by way of [`MessageServices::jobs`] |
-//! | what can go wrong | [`Error`], [`ErrorKind`] |
-//! | tests of a program that uses it | [`testing`] |
-//! | payloads encrypted or compressed | [`codec`] |
-//! | the seams: message services, stores | [`message`], [`store`] |
+//! | repeating jobs | [`Schedule`], [`NewSchedule`], through [`MessageServices::schedules`] |
+//! | inspecting and operating jobs | [`JobStore`], through [`MessageServices::jobs`] |
+//! | errors | [`Error`], [`ErrorKind`] |
+//! | testing a program that uses jobwright | [`testing`] |
+//! | encrypted or compressed payloads | [`codec`] |
+//! | the extension points: message services, stores | [`message`], [`store`] |
 //!
 //! # Which database
 //!
-//! Contexts, commands and executors are typed by their store, [`Postgres`] unless said otherwise, so a transaction is the
-//! driver's own. `Sqlite` is the embedded one (feature `sqlite`, on by default). [`AnyStore`] is chosen by the URL when
-//! the program runs ([`MessageServices::connect`]).
+//! Contexts, commands and executors are generic over their store, with [`Postgres`] as the default, so a transaction is the driver's own.
+//! `Sqlite` is the embedded store (feature `sqlite`, on by default). [`AnyStore`] is chosen by the URL at run time
+//! ([`MessageServices::connect`]).
 //!
 //! # What to rely on
 //!
-//! * Committed is kept: a job runs until it is done, cancelled, or a dead letter with its reason. No crash removes it.
-//! * Rolled back is nothing: no row, and no wake-up, before the transaction has really committed; a commit that the server
-//!   turned into a rollback is an error.
-//! * Handlers run at least once and commit once. What one does outside its transaction can happen again.
+//! * What is committed is kept: a job runs until it is done, cancelled, or a dead letter with its reason. No crash removes it.
+//! * What is rolled back leaves no trace: there is no row and no wake-up before the transaction has really committed. A commit that the
+//!   server turned into a rollback is an error.
+//! * Handlers run at least once and commit once. What a handler does outside its transaction can happen again.
 //! * Every wait has a deadline.
 
 mod admin;
@@ -105,15 +105,15 @@ pub use executor::{
 };
 pub use job::*;
 pub use message::{
-    Awaited, BoxError, Enlisted, FlushInto, Flushed, Handoff, MessageService, MessageServices, ScheduleService, WentTo,
-    WhenFull, Written,
+    Awaited, BoxError, CommitReceipt, Enlisted, FlushInto, Flushed, MessageService, MessageServices, RouteCounts,
+    ScheduleService, WhenFull, Written,
 };
 pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
 pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, JobStore, Rule, Scope, Store, TransactionRef};
 
-/// The code in the documents compiles.
+/// Compiles the code in the documents.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

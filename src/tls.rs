@@ -1,4 +1,4 @@
-//! What every connection with TLS has in common: rustls with ring, where trust comes from, and who we say we are.
+//! Shared parts of all TLS connections: rustls with ring, the trusted roots, and the client certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use rustls::{CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruc
 
 use crate::error::{Error, Result};
 
-/// Given explicitly everywhere: two providers in a dependency tree must not matter.
+/// Returns the crypto provider. It is given explicitly everywhere, so that two providers in a dependency tree do no harm.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The certificates this machine trusts; may be empty.
+/// Returns the certificates that this machine trusts; may be empty.
 pub(crate) fn native_roots() -> RootCertStore {
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     store
 }
 
-/// The certificates of a file in PEM form. `option` is what named it.
+/// Reads the certificates of a PEM file. `option` is the option that named the file.
 pub(crate) fn roots_of(option: &str, file: &Path) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(option, file)? {
@@ -55,7 +55,7 @@ fn unusable(option: &str, file: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::config(format!("the file {} of {option} can't be used: {why}", file.display()))
 }
 
-/// Checks the chain at most; never the name. Signatures of the handshake are always checked.
+/// Checks at most the chain, never the name. Signatures of the handshake are always checked.
 #[derive(Debug)]
 pub(crate) struct Lenient {
     pub(crate) provider: Arc<CryptoProvider>,

@@ -16,7 +16,7 @@ Usage: jobwright-bench core|amqp|engine|degradation|peers [--runs N] [--quick] [
   --short           seconds instead of minutes for what is held that long, with all counts: for development
   --only CASE,…     core: drain, enqueue, send, latency, idle, transaction, sqlite
                     amqp: publish, commit, confirmed, end-to-end, latency, external, celery
-                    engine: plain, terms, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
+                    engine: plain, options, blocked, groups, hot-group, limit, shares, rate, rate-binds, unique, history
                     degradation: backlog, owned, queues, payload, network, processes, pinned, gated-blocked, gated-hot,
                       gated-keys, gated-processes, gated-queues, gated-pinned
                     peers: graphile-npm, graphile-npm-1, pg-boss, graphile-rust, apalis, awa, underway, procrastinate,
@@ -32,18 +32,29 @@ amqp://user:password@host:5672/vhost.
 
 const NAMES: &str = "`core`, `amqp`, `engine`, `degradation` and `peers`";
 
-/// The measurements, in the order they are taken.
+/// The measurements, in the order in which they run.
 pub(crate) const CASES: [&str; 7] = ["drain", "enqueue", "send", "latency", "idle", "transaction", "sqlite"];
 
-/// What groups, limits, uniqueness and history cost.
-pub(crate) const ENGINE_CASES: [&str; 11] =
-    ["plain", "terms", "blocked", "groups", "hot-group", "limit", "shares", "rate", "rate-binds", "unique", "history"];
+/// The cost of groups, limits, uniqueness and history.
+pub(crate) const ENGINE_CASES: [&str; 11] = [
+    "plain",
+    "options",
+    "blocked",
+    "groups",
+    "hot-group",
+    "limit",
+    "shares",
+    "rate",
+    "rate-binds",
+    "unique",
+    "history",
+];
 
 /// The same over RabbitMQ.
 pub(crate) const AMQP_CASES: [&str; 7] =
     ["publish", "commit", "confirmed", "end-to-end", "latency", "external", "celery"];
 
-/// Difficulties, of plain jobs and of gated ones.
+/// Difficulties, for plain jobs and for those of groups and limits.
 pub(crate) const DEGRADATION_CASES: [&str; 13] = [
     "backlog",
     "owned",
@@ -117,16 +128,16 @@ impl Default for Args {
 }
 
 impl Args {
-    pub(crate) fn wants(&self, case: &str) -> bool {
+    pub(crate) fn demand(&self, case: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == case)
     }
 
-    /// How long something is held.
+    /// Returns how long a snapshot is held.
     pub(crate) fn held(&self, seconds: u64) -> Duration {
         Duration::from_secs(if self.quick || self.short { seconds.min(20) } else { seconds })
     }
 
-    /// A number of jobs, or what is enough for a look.
+    /// Returns the number of jobs: the full one, or few for a quick run.
     pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
@@ -170,7 +181,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
     Ok(command(core))
 }
 
-/// A median of less than three says nothing.
+/// Parses the number of runs. A median of fewer than three says nothing.
 fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (3..=1000).contains(n)).ok_or_else(|| format!("--runs is {text:?}; use 3 to 1000"))
 }
@@ -202,7 +213,7 @@ mod tests {
     fn options_are_read() {
         let args = core(&["core", "--runs=3", "--only", "drain,send", "--quick", "--json", "x.json"]).unwrap();
         assert_eq!((args.runs, args.quick, args.check), (3, true, false));
-        assert!(args.wants("send") && !args.wants("idle"));
+        assert!(args.demand("send") && !args.demand("idle"));
         assert_eq!(args.json, Some("x.json".into()));
     }
 
@@ -214,7 +225,7 @@ mod tests {
         assert_eq!((args.held(600).as_secs(), args.count(9, 1)), (20, 9));
     }
 
-    /// What `--only` takes and what the help says are the same.
+    /// The help names the same cases that `--only` accepts.
     #[test]
     fn each_case_is_in_the_help() {
         for (name, cases) in [

@@ -1,4 +1,4 @@
-//! The ratios as a picture: one row a line of the table, on a logarithmic scale, with the limit at 1.
+//! A chart of the ratios: one row per line of the table, on a logarithmic scale, with the limit at 1.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const FIGURES: f64 = 80.0;
 const TOP: f64 = 34.0;
 const TEXT: &str = "font-family=\"system-ui, sans-serif\" font-size=\"12\"";
 
-/// SVG, without anything that a viewer would have to fetch. Neutral colours: it is seen on light and on dark pages.
+/// Returns SVG without external resources. The colours are neutral, for light and dark pages.
 pub(crate) fn svg(report: &Report) -> String {
     let rows: Vec<(String, Spread, Option<f64>)> = report.lines.iter().filter_map(row).collect();
     let scale = Scale::of(&rows);
@@ -97,7 +97,7 @@ impl Scale {
         LABELS + PLOT * share.clamp(0.0, 1.0)
     }
 
-    /// Not more than fit.
+    /// Returns no more ticks than fit.
     fn ticks(&self) -> impl Iterator<Item = i32> {
         let step = (self.high - self.low) / 9 + 1;
         let (low, high) = (self.low, self.high);

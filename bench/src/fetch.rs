@@ -1,4 +1,4 @@
-//! Fetching what ours is compared with, from where its own users get it.
+//! Downloads the software that ours is compared with, from where its own users get it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::Result;
 
-/// A Python of its own in that folder, with packages from the index that pip is set up for. Gives the interpreter.
+/// Creates a Python environment in that folder, with packages from pip's configured index. Returns the interpreter.
 pub(crate) async fn venv<P: AsRef<OsStr>>(folder: &Path, packages: &[P]) -> Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     succeeds(Command::new("python3").args(["-m", "venv"]).arg(folder), 60).await?;
@@ -17,7 +17,7 @@ pub(crate) async fn venv<P: AsRef<OsStr>>(folder: &Path, packages: &[P]) -> Resu
     Ok(python)
 }
 
-/// Runs a program to its end, and gives its last complaint if it fails.
+/// Runs a program to its end; the error has its last message.
 pub(crate) async fn succeeds(command: &mut Command, seconds: u64) -> Result<()> {
     let what = command.as_std().get_program().display().to_string();
     let running = command.kill_on_drop(true).output();

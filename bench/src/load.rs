@@ -1,4 +1,4 @@
-//! The jobs that are measured: all alike, 100 bytes of JSON each.
+//! The measured jobs: all alike, 100 bytes of JSON each.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ pub(crate) fn job(payload: &RawValue) -> NewJob {
     NewJob::json(KIND, payload).queue(QUEUE)
 }
 
-/// What becomes of the job of that number before it is sent.
+/// Configures the job of this number before it is sent.
 pub(crate) type Make = fn(usize, NewJob) -> NewJob;
 
 pub(crate) fn plain(_: usize, job: NewJob) -> NewJob {
     job
 }
 
-/// Groups that share the jobs, by turns.
+/// The number of groups that share the jobs in turn.
 pub(crate) const GROUPS: usize = 1_000;
 
 pub(crate) fn grouped(n: usize, job: NewJob) -> NewJob {
@@ -47,7 +47,7 @@ pub(crate) fn raw_payload() -> Result<Box<RawValue>> {
     Ok(RawValue::from_string(payload())?)
 }
 
-/// Sends so many jobs the way programs do, 1,000 in a context.
+/// Sends this many jobs as programs do, 1,000 in a context.
 pub(crate) async fn send(services: &MessageServices, jobs: usize, make: impl Fn(usize) -> NewJob) -> Result<()> {
     for first in (0..jobs).step_by(SEND_BATCH) {
         let mut context = services.begin();
@@ -59,7 +59,7 @@ pub(crate) async fn send(services: &MessageServices, jobs: usize, make: impl Fn(
     Ok(())
 }
 
-/// Inserts many jobs with one statement, the bare way: the columns a send fills, from arrays.
+/// Inserts many jobs with one bare statement: the columns that a send fills, from arrays.
 pub(crate) struct Inserter {
     sql: String,
     kinds: Vec<&'static str>,
@@ -107,9 +107,9 @@ impl Inserter {
     }
 }
 
-/// Fills a fresh job table and leaves it as after a quiet moment.
-/// The checkpoint comes before the rows: their pages then count as new, and no full page images of the measured work are
-/// written, neither for the limit nor for ours. Jobs of a busy queue are younger than a checkpoint, too.
+/// Fills a fresh job table and leaves it as after an idle while.
+/// The checkpoint comes before the rows: their pages then count as new, so that the measured work writes no full page images, neither for the limit
+/// nor for ours. Jobs of a busy queue are younger than a checkpoint, too.
 pub(crate) async fn fill(server: &Server, client: &Client, schema: &Schema, jobs: usize) -> Result<()> {
     server.checkpoint().await;
     let mut missing = jobs;
@@ -119,17 +119,17 @@ pub(crate) async fn fill(server: &Server, client: &Client, schema: &Schema, jobs
         missing -= missing.min(SEND_BATCH);
     }
     client.batch_execute(&format!("vacuum (analyze) {}", schema.table())).await?;
-    // What the server does on its own after a load.
+    // Time for background work of the server after a load.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Ok(())
 }
 
-/// Rows that are left; the proof that a drain is over.
+/// Returns how many rows are left, which proves that a drain is over.
 pub(crate) async fn left(client: &Client, schema: &Schema) -> Result<i64> {
     Ok(client.query_one(&format!("select count(*) from {}", schema.table()), &[]).await?.get(0))
 }
 
-/// The same for jobs of a queue, whatever they wait for.
+/// The same for jobs of a queue, in all states.
 pub(crate) async fn gated_left(client: &Client, schema: &Schema, queue: &str) -> Result<i64> {
     let sql = format!("select count(*) from {}.jobs where queue = $1", schema.name);
     Ok(client.query_one(&sql, &[&queue]).await?.get(0))

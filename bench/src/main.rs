@@ -86,7 +86,7 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
         measured = cases => measured,
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into).and(Err("interrupted".into())),
     };
-    // Also after a failure: nothing of ours stays on the server.
+    // Also after a failure: nothing stays on the server.
     let closed = bench.close().await;
     report.finish();
     print!("{}", table::markdown(&report));
@@ -101,7 +101,7 @@ async fn measure(args: &Args, command: &Command) -> Result<Report> {
     Ok(report)
 }
 
-/// An error with its causes: the driver's own text often says no more than "db error".
+/// Returns an error with its causes: the driver's own text is often only "db error".
 fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,11 +1,11 @@
-//! What was measured.
+//! The results.
 
 use serde_json::{Value, json};
 
 use crate::server;
 use crate::stats::{Spread, spread};
 
-/// How a figure is written.
+/// The format of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// More is better.
@@ -26,7 +26,7 @@ impl Unit {
     }
 }
 
-/// What a line must reach.
+/// The requirement of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Required {
     /// The ratio to the limit.
@@ -61,7 +61,7 @@ impl Line {
         self
     }
 
-    /// Ours against the limit of the same run: 1 is as good as the limit, more is better, whatever the unit.
+    /// Returns ours relative to the limit of the same run: 1 is as good as the limit, more is better, whatever the unit.
     pub(crate) fn ratio(&self) -> Option<Spread> {
         let (_, limit) = self.limit.as_ref()?;
         let ratios: Vec<f64> = self
@@ -95,16 +95,16 @@ impl Line {
     }
 }
 
-/// All lines, and what they depend on.
+/// All lines, and the conditions of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// What ours stands beside, as the table calls it.
+    /// The table's name for what ours is compared with.
     pub(crate) beside: &'static str,
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) lines: Vec<Line>,
-    /// What a reader of the table has to know.
+    /// Notes for readers of the table.
     pub(crate) notes: Vec<String>,
-    /// Everything that was measured and is in no line.
+    /// All measurements that are in no line.
     raw: Vec<Value>,
 }
 
@@ -151,7 +151,7 @@ impl Report {
         self.facts.push(("load after".to_owned(), server::load()));
     }
 
-    /// Names of the lines that are below what is required.
+    /// Returns the names of the lines that miss their requirement.
     pub(crate) fn missed(&self) -> Vec<&str> {
         self.lines.iter().filter(|line| line.missed()).map(|line| line.name.as_str()).collect()
     }

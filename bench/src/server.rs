@@ -1,4 +1,4 @@
-//! What the work cost: counters of the server, and of the processes on this machine.
+//! The cost of the work: counters of the server, and of the processes on this machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::Result;
 /// Clock ticks a second in `/proc/*/stat`: fixed by Linux's ABI.
 const TICKS: f64 = 100.0;
 
-/// The server, as seen from connections that do nothing else.
+/// The server, seen through connections that do nothing else.
 pub(crate) struct Server {
-    /// In the database of the work.
+    /// Connected to the database of the work.
     inside: Client,
-    /// In another one if there is one, so that watching is not counted as work.
+    /// Connected to another database if there is one, so that watching does not count as work.
     outside: Client,
     database: String,
     /// The process whose children serve the connections, if the server runs on this machine.
@@ -22,7 +22,7 @@ pub(crate) struct Server {
     has_statements: bool,
 }
 
-/// Counters at one moment.
+/// Counters at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     wal: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Snapshot {
     own_cpu: Option<f64>,
 }
 
-/// The difference of two moments.
+/// The difference of two snapshots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// Bytes.
@@ -50,7 +50,7 @@ pub(crate) struct Usage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) statements: f64,
-    /// Pages that were looked at, in the cache or not.
+    /// Pages that were accessed, in the cache or not.
     pub(crate) pages: f64,
     /// Bytes, of the whole server.
     pub(crate) wal: f64,
@@ -91,7 +91,7 @@ impl Server {
         Ok(Self { inside, outside, database, postmaster, has_statements })
     }
 
-    /// For what prepares and cleans up.
+    /// Returns a client for preparation and cleanup.
     pub(crate) fn client(&self) -> &Client {
         &self.inside
     }
@@ -117,7 +117,7 @@ impl Server {
         Ok(self.outside.query_one("select current_setting($1)", &[&name]).await?.get(0))
     }
 
-    /// Waits until nobody else of this program is connected: only then has each backend handed in its counters.
+    /// Waits until this program has no other connections: only then has each backend reported its counters.
     pub(crate) async fn settle(&self) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         let others = "select count(*) from pg_stat_activity \
@@ -144,7 +144,7 @@ impl Server {
             )
             .await?;
         let statements = if self.has_statements {
-            // It counts itself only at the next look, and is left out there.
+            // It counts itself only at the next call, and is excluded there.
             let calls = "select coalesce(sum(calls), 0)::float8 from pg_stat_statements \
                          where dbid = (select oid from pg_database where datname = $1) and query not like '%pg_stat_%' \
                          and query not like '%pg_backend_pid%'";
@@ -166,7 +166,8 @@ impl Server {
         self.has_statements
     }
 
-    /// Without notifications: how many are sent together is a matter of time. Complete at any moment, unlike a [`snapshot`](Self::snapshot); asks in the other database, so that it does not count itself.
+    /// Reads the counts without notifications, because how many are sent together depends on timing. They are complete at any time, unlike a
+    /// [`snapshot`](Self::snapshot). The query runs in the other database, so that it does not count itself.
     #[cfg(test)]
     pub(crate) async fn counted(&self) -> Result<Counted> {
         let sql = "select coalesce(sum(calls), 0)::float8, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, \
@@ -177,7 +178,7 @@ impl Server {
         Ok(Counted { statements: row.get(0), pages: row.get(1), wal: row.get(2) })
     }
 
-    /// Share of the updates of a table that stayed within their page.
+    /// Returns the share of a table's updates that stayed within their page.
     pub(crate) async fn hot_ratio(&self, schema: &str) -> Result<Option<f64>> {
         let row = self
             .inside
@@ -190,7 +191,7 @@ impl Server {
         Ok(row.get(0))
     }
 
-    /// Writes dirty pages out, so that no checkpoint falls into a measurement. Not everyone may.
+    /// Writes dirty pages out, so that no checkpoint falls into a measurement. Not every role may do that.
     pub(crate) async fn checkpoint(&self) {
         let _ = self.inside.batch_execute("checkpoint").await;
     }
@@ -209,12 +210,12 @@ impl Snapshot {
     }
 }
 
-/// What `/proc/PID/stat` says of one process.
+/// The fields of `/proc/PID/stat` for one process.
 struct Cpu {
     name: String,
     parent: u32,
     own: f64,
-    /// Of children that have ended.
+    /// Those of children that have ended.
     children: f64,
 }
 
@@ -228,19 +229,18 @@ fn cpu(file: &Path) -> Option<Cpu> {
     Some(Cpu { name, parent: fields.get(1)?.parse().ok()?, own: seconds(11)?, children: seconds(13)? })
 }
 
-/// The processor time of a program and of its children that have ended, in seconds.
+/// Returns the processor time of a program and of its ended children, in seconds.
 pub(crate) fn process_cpu(pid: u32) -> Option<f64> {
     cpu(Path::new(&format!("/proc/{pid}/stat"))).map(|process| process.own + process.children)
 }
 
 fn parent_of_postgres(pid: u32) -> Option<u32> {
-    // The server may be elsewhere, and this number somebody else's.
+    // The server may be on another machine, and this PID may belong to another process.
     let process = cpu(Path::new(&format!("/proc/{pid}/stat")))?;
     (process.name == "postgres").then_some(process.parent)
 }
 
-/// All processes of a server: those that live, and those that have ended. A process that ends while they are added up would be
-/// in neither sum, so that is done again.
+/// Adds up all processes of a server, live and ended ones. A process that ends meanwhile would be in neither sum, so the sum is then repeated.
 fn cpu_of_family(postmaster: u32) -> Option<f64> {
     let head = || cpu(Path::new(&format!("/proc/{postmaster}/stat")));
     for _ in 0..20 {
@@ -267,23 +267,23 @@ fn living_children(postmaster: u32) -> Option<f64> {
     Some(sum)
 }
 
-/// Load averages of this machine: above the number of its cores before the start, the figures are not worth much.
+/// Returns the load averages of this machine: above the number of its cores before the start, the figures are not worth much.
 pub(crate) fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Forgets the largest memory this process had, so that the next [`peak_memory`] is of what comes.
+/// Resets the peak memory of this process, so that the next [`peak_memory`] covers only what follows.
 pub(crate) fn reset_peak_memory() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The largest resident memory of this process, in bytes.
+/// Returns the peak resident memory of this process, in bytes.
 pub(crate) fn peak_memory() -> Option<f64> {
     memory_of("self", "VmHWM:")
 }
 
-/// A process's memory as the system keeps it, in bytes: `VmRSS:` now, `VmHWM:` at most.
+/// Returns a process's memory as the system reports it, in bytes: `VmRSS:` now, `VmHWM:` at most.
 pub(crate) fn memory_of(process: &str, field: &str) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;

@@ -1,4 +1,4 @@
-//! A database of our own if the role may create one, and a fresh schema for each run.
+//! A separate database if the role may create one, and a fresh schema for each run.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,18 +11,18 @@ use crate::Result;
 use crate::args::Args;
 use crate::server::Server;
 
-/// What all cases work with.
+/// The context of all cases.
 pub(crate) struct Bench<'a> {
     pub(crate) args: &'a Args,
     pub(crate) server: Server,
     url: String,
-    /// The database made for this run of the harness, and the URL of the one it was made from.
+    /// The database created for this run of the harness, and the URL of the one it was created from.
     own: Option<(String, String)>,
     schemas: AtomicU32,
     databases: AtomicU32,
 }
 
-/// A database for somebody else's tables.
+/// A database for a peer's tables.
 pub(crate) struct Database {
     name: String,
     pub(crate) url: String,
@@ -45,7 +45,7 @@ impl Schema {
         format!("{}.job", self.name)
     }
 
-    /// All tables there are, as after a quiet moment.
+    /// Vacuums all tables, which leaves them as after an idle while.
     pub(crate) async fn vacuum(&self, client: &Client) -> Result<()> {
         let sql =
             "select string_agg(format('%I.%I', schemaname, tablename), ', ') from pg_tables where schemaname = $1";
@@ -53,7 +53,7 @@ impl Schema {
         Ok(client.batch_execute(&format!("vacuum (analyze) {tables}")).await?)
     }
 
-    /// Message services with connections of their own.
+    /// Returns message services with separate connections.
     pub(crate) async fn services(&self) -> Result<MessageServices> {
         Ok(MessageServices::postgres(&self.config).await?)
     }
@@ -70,7 +70,7 @@ impl<'a> Bench<'a> {
         let url = std::env::var("DATABASE_URL")
             .map_err(|_| "DATABASE_URL is not set: name a PostgreSQL server as postgres://user@host:5432/database")?;
         let first = connect(&url).await?;
-        // Then the counters of the database count our work only. The name says whose it is if it is ever left behind.
+        // The counters of the database then count our work only. The name identifies its creator if it is ever left behind.
         let name = format!("jobwright_bench_{}", std::process::id());
         let own = match first.batch_execute(&format!("create database {name}")).await {
             Ok(()) => Some((name.clone(), url.clone())),
@@ -84,7 +84,7 @@ impl<'a> Bench<'a> {
         Ok(Self { args, server, url, own, schemas: AtomicU32::new(0), databases: AtomicU32::new(0) })
     }
 
-    /// What the figures depend on.
+    /// Returns the conditions that the figures depend on.
     pub(crate) async fn describe(&self) -> Result<Vec<(String, String)>> {
         let mut facts = self.server.describe().await?;
         let own = if self.own.is_some() { "own" } else { "shared" };
@@ -103,15 +103,14 @@ impl<'a> Bench<'a> {
         connect(&self.url).await
     }
 
-    /// A connection for a bare loop, with the settings the library's own have: its statements use their indexes whatever the
-    /// statistics say.
+    /// Opens a connection for a bare loop, with the library's settings: its statements use their indexes whatever the statistics say.
     pub(crate) async fn connect_bare(&self) -> Result<Client> {
         let client = self.connect().await?;
         client.batch_execute("set enable_seqscan = off; set enable_bitmapscan = off; set jit = off").await?;
         Ok(client)
     }
 
-    /// Where the work is done.
+    /// Returns the URL of the database in which the work is done.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -130,7 +129,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// A new database on the same server.
+    /// Creates a new database on the same server.
     pub(crate) async fn database(&self) -> Result<Database> {
         let n = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = database_name(n);
@@ -139,7 +138,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) async fn drop_database(&self, database: Database) -> Result<()> {
-        // Connections to it that were just closed take a moment to end.
+        // Connections to it that were just closed need a little time to end.
         for _ in 0..20 {
             let sql = format!("drop database if exists {}", database.name);
             if self.server.client().batch_execute(&sql).await.is_ok() {
@@ -147,12 +146,12 @@ impl<'a> Bench<'a> {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        // FORCE: programs that were killed may still have some.
+        // FORCE: programs that were killed may still have connections.
         let sql = format!("drop database if exists {} with (force)", database.name);
         Ok(self.server.client().batch_execute(&sql).await?)
     }
 
-    /// Removes what is left on the server.
+    /// Removes everything left on the server.
     pub(crate) async fn close(self) -> Result<()> {
         for n in 0..self.databases.load(Ordering::Relaxed) {
             let sql = format!("drop database if exists {} with (force)", database_name(n));
@@ -193,7 +192,7 @@ async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// The same server, another database.
+/// Returns the URL of another database on the same server.
 fn with_database(url: &str, name: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         // Keywords and values: the last one counts.
@@ -208,7 +207,7 @@ fn with_database(url: &str, name: &str) -> String {
     format!("{scheme}://{}/{name}{query}", &rest[..end])
 }
 
-/// The same URL with another host and port, so that something can stand in between.
+/// Returns the URL with another host and port, such as those of a proxy.
 pub(crate) fn with_address(url: &str, address: SocketAddr) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return format!("{url} host={} port={}", address.ip(), address.port());

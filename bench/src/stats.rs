@@ -1,6 +1,6 @@
 //! Medians and percentiles of few values.
 
-/// The middle value, with the smallest and the largest beside it.
+/// The median, with the smallest and the largest value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,

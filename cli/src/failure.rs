@@ -1,4 +1,4 @@
-//! Why a command did not succeed, and which exit code says so.
+//! Why a command failed, and its exit code.
 
 use std::error::Error as _;
 use std::fmt;
@@ -9,20 +9,20 @@ use jobwright::ErrorKind;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What the library said.
+    /// An error of the library.
     Library(jobwright::Error),
     /// The command line or the configuration can't be used.
     Usage(String),
-    /// It was tried and did not work.
+    /// The command ran and failed.
     Failed(String),
-    /// All went well, and there are jobs left that nothing lets run.
+    /// The command succeeded, but jobs are left that can't run.
     Left(String),
-    /// Whoever read our output has gone (`jobwright jobs list | head`): no failure at all.
+    /// The reader of the output has gone (`jobwright jobs list | head`), which is no failure.
     OutputClosed,
 }
 
 impl Failure {
-    /// 0 done, 1 failed, 2 usage, 3 not reachable, 4 jobs are left.
+    /// Returns 0 done, 1 failed, 2 usage, 3 not reachable, 4 jobs are left.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::OutputClosed => 0,
@@ -43,7 +43,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Library(error) => {
                 write!(f, "{error}")?;
-                // A cause that says nothing new is left out.
+                // A cause that adds nothing new is left out.
                 let text = error.to_string();
                 let cause = error
                     .source()

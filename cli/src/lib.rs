@@ -1,4 +1,4 @@
-//! The command line of jobwright: `jobwright --help`. A library only so that what it reads can be tested from outside.
+//! The command line of jobwright: `jobwright --help`. It is a library only so that its parsers can be tested from outside.
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "comments of arguments are their help: `[default: 1]` is no link")]
 
@@ -29,7 +29,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::say;
 
-/// The program.
+/// Runs the program.
 pub fn main() -> ExitCode {
     if let Some(code) = handlers::leash::enter() {
         return code;
@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(run(cli));
-    // Not a plain drop, which would wait for a read of the terminal that nobody answers.
+    // Not a plain drop, which would wait for a pending read of the terminal.
     runtime.shutdown_timeout(Duration::from_millis(500));
     match ended {
         Ok(code) => code,
@@ -60,7 +60,7 @@ pub fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let load = || Settings::load(cli.config.as_deref(), cli.database_url.clone(), cli.amqp_url.clone());
     match cli.command {
-        // Only servers that were named on purpose: the tour must not end up in one that is in use.
+        // Only servers that were named on purpose: the demo must not run on one that is in use.
         Command::Demo(args) => demo::run(args, cli.database_url, cli.amqp_url).await,
         Command::Migrate(args) => migrate::run(&load()?, &args).await,
         Command::Worker(args) => worker::run(&load()?, &args).await,
@@ -71,20 +71,18 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Queues(command) => queues::run(&load()?, command).await,
         Command::Rules(command) => rules::run(&load()?, command).await,
         Command::Nodes(command) => nodes::run(&load()?, command).await,
-        Command::Locks(command) => nodes::locks(&load()?, command).await,
         Command::Audit(command) => audit::run(&load()?, command).await,
         Command::Broker(command) => broker::run(&load()?, &command).await,
-        // It says by its code what it found.
+        // Its exit code says what it found.
         Command::Doctor(args) => return doctor::run(load(), &args).await,
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs go to stderr. A worker says what it does; the others say only what is wrong; the demo and the doctor
-/// explain themselves.
+/// Logs go to stderr. A worker logs what it does; other commands log only what is wrong. The demo and the doctor explain themselves.
 fn start_logging(cli: &Cli) {
     let default = match (&cli.command, cli.quiet, cli.verbose) {
-        // What `status` and `broker` show says it.
+        // The output of `status` and `broker show` says it.
         (_, true, _) | (Command::Status(_) | Command::Broker(_), _, 0) => "error",
         (Command::Demo(_) | Command::Doctor(_), _, 0) => "off",
         (Command::Worker(_), _, 0) => "info",
@@ -95,7 +93,7 @@ fn start_logging(cli: &Cli) {
     let filter = if cli.quiet || cli.verbose > 0 {
         EnvFilter::new(if cli.verbose > 1 { default.to_owned() } else { format!("{default},lapin=off") })
     } else {
-        // Not the AMQP client's own log: it calls it an error when a queue that was looked for is not there.
+        // Without the AMQP client's own log, which reports a missing queue as an error even when a check expects it.
         let asked = std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|asked| !asked.trim().is_empty());
         asked
             .and_then(|asked| EnvFilter::try_new(asked).ok())
@@ -109,6 +107,6 @@ fn start_logging(cli: &Cli) {
         // Its complaint about a closed stderr would be a panic.
         .log_internal_errors(false)
         .finish();
-    // Fails only if there is one already.
+    // Fails only if a subscriber is set already.
     let _ = tracing::subscriber::set_global_default(logging);
 }

@@ -1,4 +1,4 @@
-//! The program `jobwright`; all of it is in the library beside it.
+//! The program `jobwright`. All of its code is in the library beside it.
 
 use std::process::ExitCode;
 

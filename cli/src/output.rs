@@ -1,4 +1,4 @@
-//! Data on stdout, words on stderr. Neither panics when its reader has gone.
+//! Data goes to stdout, messages to stderr. Neither panics when its reader has gone.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// How listings are written.
+/// Format of listings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Columns for people.
@@ -23,7 +23,7 @@ pub(crate) enum Format {
 /// Writes data to stdout.
 ///
 /// # Errors
-/// [`Failure::OutputClosed`] when nobody reads any more.
+/// [`Failure::OutputClosed`] when the reader has gone.
 pub(crate) fn print(data: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(data.as_ref()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
@@ -37,7 +37,7 @@ pub(crate) fn line(text: impl AsRef<str>) -> Result<(), Failure> {
     print(format!("{}\n", text.as_ref()))
 }
 
-/// Writes a line to stderr; a closed stderr is nobody's problem.
+/// Writes a line to stderr; a closed stderr is ignored.
 pub(crate) fn say(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
 }
@@ -56,7 +56,7 @@ pub(crate) fn json_line<T: Serialize>(value: &T) -> Result<(), Failure> {
     line(plain(&text))
 }
 
-/// JSON lets through what steers some terminals, or turns the order of letters about; none of it stands outside of a text.
+/// Escapes characters that JSON allows but that control some terminals or reverse the text. They only occur inside of strings.
 fn plain(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut out, c| {
         if c != '\n' && is_harmful(c) {
@@ -69,13 +69,13 @@ fn plain(json: &str) -> String {
     })
 }
 
-/// Control characters, and those that override the direction of writing.
+/// Whether it is a control character, or overrides the direction of writing.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Lays rows out in columns. No frames, so that `awk` and `cut` can read it too.
+/// Lays out rows in columns, without frames, so that `awk` and `cut` can read them too.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
@@ -88,7 +88,7 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// A text in one line of at most `width` characters, harmless to a terminal.
+/// Returns a text as one line of at most `width` characters, harmless to a terminal.
 pub(crate) fn one_line(text: &str, width: usize) -> String {
     let text = harmless(text).replace(['\n', '\t'], " ");
     if text.chars().count() <= width {
@@ -97,7 +97,7 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Control characters and overrides of the direction are shown, not sent: the stderr of a failed program may hold anything.
+/// Escapes control characters and direction overrides: the stderr of a failed program may contain anything.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         if is_harmful(c) && c != '\n' && c != '\t' {
@@ -109,12 +109,12 @@ pub(crate) fn harmless(text: &str) -> String {
     })
 }
 
-/// A value, or a dash where there is none.
+/// Returns a value, or a dash if there is none.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A moment, to the millisecond.
+/// Formats a time, to the millisecond.
 pub(crate) fn time(at: Timestamp) -> String {
     format!("{at:.3}")
 }
@@ -132,7 +132,7 @@ mod tests {
     fn what_programs_wrote_can_not_steer_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\r\n\t"), "a\\u{1b}[31mb\\r\n\t");
         assert_eq!(one_line("first\nsecond third", 12), "first secon…");
-        // Nor show letters in another order than they are in.
+        // The order of letters can't be changed either.
         assert_eq!(harmless("a\u{202e}b\u{2066}\u{200f}\u{61c}ä"), "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}ä");
     }
 

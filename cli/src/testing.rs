@@ -1,4 +1,4 @@
-//! For this project's own tests: not part of any API.
+//! Helpers for this project's own tests; not part of any API.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -7,21 +7,21 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _};
 use crate::args::Cli;
 use crate::config::Settings;
 
-/// Reads a configuration file of this text, and variables of the environment. Gives what is said if it is refused.
+/// Reads a configuration file with this text, and environment variables.
 ///
 /// # Errors
-/// With the text for people.
+/// When they are refused, with the message for people.
 pub fn settings(file: &str, variables: &[(String, String)]) -> Result<(), String> {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
     Settings::from_text(file, variables).map(drop).map_err(|failure| failure.to_string())
 }
 
-/// Reads the words of a command line, and looks at what they mean as far as that can be done without a database.
+/// Parses a command line, and checks it as far as that is possible without a database.
 ///
 /// # Errors
-/// With the text for people.
+/// When it is refused, with the message for people.
 pub fn words(words: &[String]) -> Result<(), String> {
-    // Built once, and not copied: either takes longer than to read the words.
+    // Built once and not cloned: either takes longer than parsing.
     static COMMAND: LazyLock<Mutex<Command>> = LazyLock::new(|| {
         let mut command = Cli::command();
         command.build();

@@ -1,4 +1,4 @@
-//! Real input, real programs, real crashes: the checksums of many files, with the worker killed twice in between.
+//! Real input, real programs, real crashes: the checksums of many files, while the worker is killed twice.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -6,23 +6,23 @@ mod common;
 
 use std::process::Command;
 
-use common::{Place, on_both_stores, until};
+use common::{Sandbox, on_both_stores, until};
 
 const FILES: usize = 400;
 
 on_both_stores!(faults_two_kills_change_nothing);
 
-/// Handlers run at least once, so each writes a file of its own, named by the job: a second run replaces it by the same.
-fn faults_two_kills_change_nothing(place: &Place) {
-    let directory = place.file("in");
-    let out = place.file("out");
+/// Handlers run at least once, so each writes a separate file, named by the job: a second run replaces it with the same content.
+fn faults_two_kills_change_nothing(sandbox: &Sandbox) {
+    let directory = sandbox.file("in");
+    let out = sandbox.file("out");
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::create_dir_all(&out).unwrap();
     for n in 0..FILES {
         let name = if n % 3 == 0 { format!("a file with spaces {n}") } else { format!("ö'\"${n}") };
         std::fs::write(directory.join(name), "x".repeat(n)).unwrap();
     }
-    place.configure(
+    sandbox.configure(
         r#"
         [handlers.checksum]
         command = ["sh", "-c", """
@@ -32,8 +32,8 @@ fn faults_two_kills_change_nothing(place: &Place) {
         "#,
     );
 
-    let found = Command::new("find").args(["in", "-type", "f"]).current_dir(place.path()).output().unwrap().stdout;
-    let sent = place.run_with(&["send", "--lines", "checksum"], &found).success();
+    let found = Command::new("find").args(["in", "-type", "f"]).current_dir(sandbox.path()).output().unwrap().stdout;
+    let sent = sandbox.run_with(&["send", "--lines", "checksum"], &found).success();
     assert!(sent.stderr.contains(&format!("sent {FILES} jobs in ")), "{sent:?}");
 
     let finished = || {
@@ -41,17 +41,17 @@ fn faults_two_kills_change_nothing(place: &Place) {
         names.filter(|path| path.extension().is_none()).collect::<Vec<_>>()
     };
     for enough in [FILES / 5, FILES / 2] {
-        let worker = place.worker(&["--drain"]);
+        let worker = sandbox.worker(&["--drain"]);
         until("some of the files", || finished().len() >= enough);
         worker.kill_9();
     }
     assert!(finished().len() < FILES, "the kills came too late to mean anything");
-    place.run(&["worker", "--drain"]).success();
-    assert!(place.list(&[]).is_empty(), "nothing is left");
+    sandbox.run(&["worker", "--drain"]).success();
+    assert!(sandbox.list(&[]).is_empty(), "nothing is left");
 
     let mut indirect: Vec<String> = finished().iter().flat_map(|path| lines(std::fs::read(path).unwrap())).collect();
     let names = String::from_utf8(found).unwrap();
-    let direct = Command::new("sha256sum").args(names.lines()).current_dir(place.path()).output().unwrap();
+    let direct = Command::new("sha256sum").args(names.lines()).current_dir(sandbox.path()).output().unwrap();
     assert!(direct.status.success());
     let mut direct = lines(direct.stdout);
     indirect.sort_unstable();

@@ -7,7 +7,7 @@ mod common;
 use jobwright::Postgres;
 use std::process::Stdio;
 
-use common::{Done, Place, until};
+use common::{Done, Sandbox, until};
 
 fn check(done: &Done) {
     for text in [
@@ -24,23 +24,23 @@ fn check(done: &Done) {
 
 #[test]
 fn embedded() {
-    let place = Place::without_file();
-    // Its database is a temporary file; what is configured is not touched.
-    let mut command = place.command(&["demo", "--jobs", "1000"]);
-    let done = Done::from(command.env("TMPDIR", place.path()).output().unwrap()).success();
+    let sandbox = Sandbox::without_file();
+    // Its database is a temporary file; the configured one is not touched.
+    let mut command = sandbox.command(&["demo", "--jobs", "1000"]);
+    let done = Done::from(command.env("TMPDIR", sandbox.path()).output().unwrap()).success();
     check(&done);
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(sandbox.path()).unwrap().count(), 0, "something was left behind");
 }
 
 #[test]
 fn on_a_server() {
-    let Some(place) = Place::postgres() else { return };
+    let Some(sandbox) = Sandbox::postgres() else { return };
     let url = std::env::var("DATABASE_URL").unwrap();
-    let done = place.run(&["--database-url", &url, "demo", "--jobs", "1000"]).success();
+    let done = sandbox.run(&["--database-url", &url, "demo", "--jobs", "1000"]).success();
     check(&done);
     let schema = done.stdout.split("(schema ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
     let migrations = Postgres::migrations(schema).matches("-- migration ").count();
-    let mut status = place.command(&["migrate", "--status"]);
+    let mut status = sandbox.command(&["migrate", "--status"]);
     Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap())
         .code(1)
         .says(&format!("{migrations} missing"));
@@ -48,13 +48,14 @@ fn on_a_server() {
 
 #[test]
 fn stopped_early() {
-    let place = Place::without_file();
-    let mut command = place.command(&["demo"]);
-    let mut child = command.env("TMPDIR", place.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the database", || std::fs::read_dir(place.path()).unwrap().count() > 0);
+    let sandbox = Sandbox::without_file();
+    let mut command = sandbox.command(&["demo"]);
+    let mut child =
+        command.env("TMPDIR", sandbox.path()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the database", || std::fs::read_dir(sandbox.path()).unwrap().count() > 0);
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
     until("the end", || child.try_wait().unwrap().is_some());
     Done::from(child.wait_with_output().unwrap()).code(1).says("stopped by SIGTERM");
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(sandbox.path()).unwrap().count(), 0, "something was left behind");
 }

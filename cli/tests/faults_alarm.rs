@@ -1,4 +1,4 @@
-//! The broker is low on memory: it answers all questions, and takes no message.
+//! The broker is low on memory: it answers all queries, and accepts no message.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -7,17 +7,17 @@ mod common;
 #[path = "../../tests/support/private_rabbit.rs"]
 mod private_rabbit;
 
-use common::{Place, until};
+use common::{Sandbox, until};
 use private_rabbit::PrivateRabbit;
 use serde_json::Value;
 
-/// For names of the server's folder.
+/// Returns a name for the server's folder.
 fn unique(prefix: &str) -> String {
     format!("{prefix}{}", common::uuid())
 }
 
-fn alarm(place: &Place) -> (String, String) {
-    let said = place.run(&["doctor", "--output", "json"]).success().stdout;
+fn alarm(sandbox: &Sandbox) -> (String, String) {
+    let said = sandbox.run(&["doctor", "--output", "json"]).success().stdout;
     let all: Vec<Value> = serde_json::from_str(&said).unwrap();
     let one = all.iter().find(|one| one["check"] == "broker alarm").unwrap_or_else(|| panic!("{said}"));
     (one["state"].as_str().unwrap().to_owned(), one["found"].as_str().unwrap().to_owned())
@@ -29,26 +29,26 @@ fn faults_an_alarm_is_seen_by_who_only_looks() {
         return;
     }
     let server = PrivateRabbit::start();
-    let place = Place::sqlite().with_broker(&server.url());
-    place.run(&["broker", "apply"]).success();
-    assert_eq!(alarm(&place), ("ok".to_owned(), "none".to_owned()));
+    let sandbox = Sandbox::sqlite().with_broker(&server.url());
+    sandbox.run(&["broker", "apply"]).success();
+    assert_eq!(alarm(&sandbox), ("ok".to_owned(), "none".to_owned()));
 
-    // Nobody publishes, so the broker has told nobody.
+    // No client publishes, so the broker has notified none.
     server.alarm();
     let mut status = String::new();
-    // The broker looks at its memory now and then.
+    // The broker checks its memory only at intervals.
     until("the alarm", || {
-        status = place.run(&["status"]).success().stdout;
+        status = sandbox.run(&["status"]).success().stdout;
         status.contains("takes no messages")
     });
     assert!(status.contains("DB-only: broker") && status.contains("takes no messages"), "{status}");
-    assert!(status.contains(&place.rabbit().name("q.default")), "its queues can be looked at: {status}");
-    let (state, found) = alarm(&place);
+    assert!(status.contains(&sandbox.rabbit().name("q.default")), "its queues can be looked at: {status}");
+    let (state, found) = alarm(&sandbox);
     assert!(state == "warn" && found.contains("memory"), "{state} {found}");
 
     server.calm();
-    until("the end of it", || alarm(&place).0 == "ok");
-    let status = place.run(&["status"]).success().stdout;
+    until("the end of it", || alarm(&sandbox).0 == "ok");
+    let status = sandbox.run(&["status"]).success().stdout;
     assert!(status.contains("broker up"), "{status}");
     assert!(
         server.ctl(&["list_queues", "--no-table-headers", "messages"]).lines().all(|line| line.trim() == "0"),

@@ -1,4 +1,4 @@
-//! The roles of docs/operations.md, as they are written there: each does its work with nothing else.
+//! The roles of docs/operations.md, exactly as documented: each can do its work with these rights alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -7,13 +7,13 @@ mod common;
 use std::fmt::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use common::{Place, until, uuid};
+use common::{Sandbox, until, uuid};
 
 const DOCUMENT: &str = include_str!("../../docs/operations.md");
 
-/// The roles of one test. They belong to the whole server, so they have names of their own, and go with the test.
+/// The roles of one test. They belong to the whole server, so they have unique names, and are dropped with the test.
 struct Roles {
-    place: Place,
+    sandbox: Sandbox,
     names: [(&'static str, String); 3],
 }
 
@@ -29,10 +29,10 @@ fn owner(sql: &str) -> Result<(), String> {
 }
 
 impl Roles {
-    /// Makes the roles, and gives them what the document says.
+    /// Creates the roles, and grants them the documented rights.
     fn create() -> Option<Self> {
-        let place = Place::postgres()?;
-        let schema = place.schema().unwrap().to_owned();
+        let sandbox = Sandbox::postgres()?;
+        let schema = sandbox.schema().unwrap().to_owned();
         let names = ["sender", "executor", "operator"].map(|role| (role, format!("jobwright_{role}_{}", uuid())));
         let section = DOCUMENT.split("### Roles").nth(1).unwrap().split("\n### ").next().unwrap();
         let grants: String =
@@ -55,7 +55,7 @@ impl Roles {
                 .replace("jobwright.", &format!("{schema}."));
             let _ = writeln!(sql, "{what}{word}\"{name}\";");
         }
-        let roles = Self { place, names };
+        let roles = Self { sandbox, names };
         owner(&sql).unwrap();
         Some(roles)
     }
@@ -64,12 +64,12 @@ impl Roles {
         let name = &self.names.iter().find(|(known, _)| *known == role).unwrap().1;
         let url = std::env::var("DATABASE_URL").unwrap();
         let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
-        let mut command = self.place.command(arguments);
+        let mut command = self.sandbox.command(arguments);
         command.env("DATABASE_URL", format!("postgres://{name}:secret@{host}"));
         command
     }
 
-    /// Runs a command as a role: it succeeds, and nothing was denied behind its back.
+    /// Runs a command as a role. Asserts that it succeeds, and that no right was silently missing.
     fn run(&self, role: &str, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(role, arguments).output().unwrap();
         let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
@@ -81,7 +81,7 @@ impl Roles {
 impl Drop for Roles {
     fn drop(&mut self) {
         for (_, name) in &self.names {
-            // Best effort: a leftover role can do nothing, its schema goes with the place.
+            // Best effort: a leftover role can do nothing, and its schema goes with the sandbox.
             let _ = owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
         }
     }
@@ -90,13 +90,13 @@ impl Drop for Roles {
 #[test]
 fn roles_do_their_work_with_what_the_document_gives_them() {
     let Some(roles) = Roles::create() else { return };
-    let place = &roles.place;
-    place.configure(
+    let sandbox = &roles.sandbox;
+    sandbox.configure(
         "[handlers.ends]\ncommand = [\"true\"]\n[handlers.lasts]\ncommand = [\"sleep\", \"600\"]\n[handlers.fails]\ncommand = [\"false\"]\n[history]\nkeep = \"all\"\n",
     );
 
     // The owner limits a queue, so that jobs are admitted too.
-    place.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s", "--depth", "1000"]).success();
+    sandbox.run(&["queues", "limit", "default", "--running", "3", "--rate", "1000/1s", "--depth", "1000"]).success();
     for arguments in [
         &["send", "ends"][..],
         &["send", "ends", "--delay", "1s"],
@@ -111,12 +111,12 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     }
 
     let sender = format!("set role \"{}\";", roles.names[0].1);
-    let schema = place.schema().unwrap();
+    let schema = sandbox.schema().unwrap();
     owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
         .unwrap();
     owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
 
-    let log = place.file("worker.log");
+    let log = sandbox.file("worker.log");
     let mut worker = roles
         .command("executor", &["worker"])
         .stdout(Stdio::null())
@@ -126,17 +126,17 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     let said = || std::fs::read_to_string(&log).unwrap();
     until("the worker", || {
         assert!(!said().contains("permission denied"), "{}", said());
-        let left = place.list(&[]);
+        let left = sandbox.list(&[]);
         left.len() == 3 && left.iter().all(|job| job["kind"] != "ends")
     });
 
     let operate = |arguments: &[&str]| roles.run("operator", arguments);
-    // What one holds that is cancelled while it runs, the operator hands over, and the executor frees.
+    // Running jobs are cancelled: the operator's command moves their permits to the terminating handlers, and the executor frees them.
     for _ in 0..2 {
         roles.run("sender", &["send", "lasts", "--group", "l"]);
     }
     for _ in 0..2 {
-        until("one of the group runs", || place.list(&["--kind", "lasts", "--state", "running"]).len() == 1);
+        until("one of the group runs", || sandbox.list(&["--kind", "lasts", "--state", "running"]).len() == 1);
         operate(&["jobs", "cancel", "--kind", "lasts", "--state", "running"]);
     }
     operate(&["status"]);
@@ -158,11 +158,11 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     operate(&["schedules", "delete", "never"]);
     operate(&["queues", "list"]);
     let nodes: serde_json::Value = serde_json::from_str(&operate(&["nodes", "list", "--output", "json"])).unwrap();
-    operate(&["locks", "release", &nodes[0]["id"].to_string()]);
+    operate(&["nodes", "evict", &nodes[0]["id"].to_string()]);
     operate(&["jobs", "delete", "--kind", "kept"]);
-    assert!(operate(&["audit", "list"]).contains("condemn"));
-    // What executors forget when it is old, in the statements that they use.
-    let (forgets, schema) = (&roles.names[1].1, place.schema().unwrap());
+    assert!(operate(&["audit", "list"]).contains("evict"));
+    // Old rows that executors prune, with the statements that they use.
+    let (forgets, schema) = (&roles.names[1].1, sandbox.schema().unwrap());
     for statement in [
         include_str!("../../src/store/postgres/sql/prune_audit.sql"),
         include_str!("../../src/store/postgres/sql/prune_dead_letters.sql"),
@@ -176,11 +176,11 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
     assert!(!said().contains("permission denied"), "{}", said());
 }
 
-/// Nor write one for another time. What it says of how many jobs were touched, it can: an action may take several transactions.
+/// Nor can an operator write an entry for another time. The number of affected jobs can be updated, because an action may take several transactions.
 #[test]
 fn an_operator_can_not_change_what_the_audit_says() {
     let Some(roles) = Roles::create() else { return };
-    let audit = format!("{}.audit", roles.place.schema().unwrap());
+    let audit = format!("{}.audit", roles.sandbox.schema().unwrap());
     roles.run("operator", &["queues", "pause", "mail"]);
     let operator = |sql: &str| owner(&format!("set role \"{}\"; {sql}", roles.names[2].1));
     let told = |sql: String| {
@@ -199,16 +199,16 @@ fn an_operator_can_not_change_what_the_audit_says() {
     assert!(roles.run("operator", &["audit", "list"]).contains("mail"));
 }
 
-/// It knows the ids that are taken, and when they were sent.
+/// A sender learns which ids are taken, and when they were sent.
 #[test]
 fn a_sender_can_not_read_what_others_send() {
     let Some(roles) = Roles::create() else { return };
-    let schema = roles.place.schema().unwrap();
+    let schema = roles.sandbox.schema().unwrap();
     roles.run("sender", &["send", "kind", "{\"secret\": 7}"]);
     let sender = |sql: &str| owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
     sender(&format!("select id, seq, created_at from {schema}.job")).unwrap();
     let tables = ["job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
-    for column in ["payload", "body", "headers", "errors", "terms"] {
+    for column in ["payload", "body", "headers", "errors", "options"] {
         for table in tables {
             let why = sender(&format!("select {column} from {schema}.{table}")).unwrap_err();
             assert!(why.contains(&format!("permission denied for table {table}")), "{column} of {table}: {why}");
@@ -218,18 +218,18 @@ fn a_sender_can_not_read_what_others_send() {
         let why = sender(&format!("select from {schema}.{table}")).unwrap_err();
         assert!(why.contains(&format!("permission denied for table {table}")), "{table}: {why}");
     }
-    // Nor change or take back what is sent.
+    // Nor change or take back sent jobs.
     for sql in ["delete from SCHEMA.job", "update SCHEMA.job set kind = 'other'", "delete from SCHEMA.timer_job"] {
         let why = sender(&sql.replace("SCHEMA", schema)).unwrap_err();
         assert!(why.contains("permission denied"), "{sql}: {why}");
     }
 }
 
-/// Who may read, and nothing else, would otherwise insert jobs with any payload, and so run any handler, by a trigger on a temporary table of its own.
+/// Otherwise a role that may only read could insert jobs with any payload, and so run any handler, by a trigger on its own temporary table.
 #[test]
 fn a_reader_can_not_use_the_functions_of_triggers() {
     let Some(roles) = Roles::create() else { return };
-    let schema = roles.place.schema().unwrap();
+    let schema = roles.sandbox.schema().unwrap();
     let (_, reader) = &roles.names[0];
     owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
         .unwrap();
@@ -242,29 +242,29 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
     };
     let functions = [
         ("block_job", "job", "before insert"),
-        ("free_slots", "job", "after delete"),
+        ("release_permits", "job", "after delete"),
         ("release_unique", "job", "after delete"),
-        ("keep_slots", "ending", "before insert"),
-        ("end_handler", "ending", "after delete"),
+        ("transfer_permits", "terminating_handler", "before insert"),
+        ("end_handler", "terminating_handler", "after delete"),
     ];
     for (function, table, event) in functions {
         let why = attack(function, table, event).unwrap_err();
         assert!(why.contains("permission denied for function"), "{function}: {why}");
     }
-    // Where somebody granted more than was needed, they still work on no table but their own.
+    // Where more was granted than needed, they still work on no table but their own.
     owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
-    roles.place.run(&["send", "kind"]).success();
+    roles.sandbox.run(&["send", "kind"]).success();
     for (function, table, event) in functions.into_iter().filter(|(_, table, _)| *table == "job") {
         let why = attack(function, table, event).unwrap_err();
         assert!(why.contains("is for the tables of"), "{function}: {why}");
     }
 }
 
-/// Whoever has it may report as any external worker, on jobs that it sees in the database.
+/// A role that can read the key may report as any external worker, on jobs that it sees in the database.
 #[test]
 fn the_key_of_reports_is_for_executors_alone() {
     let Some(roles) = Roles::create() else { return };
-    let schema = roles.place.schema().unwrap();
+    let schema = roles.sandbox.schema().unwrap();
     let look = |role: &str| {
         let name = &roles.names.iter().find(|(known, _)| *known == role).unwrap().1;
         let sees = owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
@@ -280,7 +280,7 @@ fn the_key_of_reports_is_for_executors_alone() {
     let keys = "select 1 / (count(*) = 1 and min(octet_length(key)) = 32)::int";
     owner(&format!("{keys} from {schema}.report_key")).unwrap();
 
-    // As after an upgrade: what to grant is said before anything fails.
+    // As after an upgrade: the missing grant is reported before anything fails.
     let (_, executor) = &roles.names[1];
     owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
     let said = |done: Output| String::from_utf8(done.stdout).unwrap();

@@ -1,43 +1,43 @@
-//! More than one server behind one URL.
+//! Several servers behind one URL.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 mod common;
 #[allow(dead_code, reason = "this test uses a part of it")]
-#[path = "../../tests/support/faked.rs"]
-mod faked;
+#[path = "../../tests/support/fake_clock.rs"]
+mod fake_clock;
 #[allow(dead_code, reason = "this test uses a part of it")]
 #[path = "../../tests/support/private_pg.rs"]
 mod private_pg;
 
-use common::Place;
+use common::Sandbox;
 use private_pg::PrivatePg;
 use serde_json::Value;
 
-/// For names of a server's folder.
+/// Returns a name for a server's folder.
 fn unique(prefix: &str) -> String {
     format!("{prefix}{}", common::uuid())
 }
 
-/// An old primary that came back, or a URL that was put together wrongly: both take writes.
+/// An old primary that came back, or a wrong URL: both servers accept writes.
 #[test]
 fn the_doctor_finds_two_servers_that_take_writes_behind_one_url() {
-    if Place::postgres().is_none() {
+    if Sandbox::postgres().is_none() {
         return;
     }
-    let (place, one) = (Place::sqlite(), PrivatePg::start());
+    let (sandbox, one) = (Sandbox::sqlite(), PrivatePg::start());
     let check = |url: &str| {
-        let done = place.run(&["--database-url", url, "doctor", "--output", "json"]);
+        let done = sandbox.run(&["--database-url", url, "doctor", "--output", "json"]);
         let all: Vec<Value> = serde_json::from_str(&done.stdout).unwrap();
         let find = |check: &str| all.iter().find(|finding| finding["check"] == check).cloned();
         (find("database servers").unwrap_or_else(|| panic!("{done:?}")), find("nodes"))
     };
-    place.run(&["--database-url", &one.url(), "migrate"]).success();
+    sandbox.run(&["--database-url", &one.url(), "migrate"]).success();
     let both = |other: &PrivatePg| format!("postgres://postgres@{},{}/postgres", one.address(), other.address());
 
     let standby = PrivatePg::standby_of(&one);
     assert_eq!(check(&both(&standby)).0["state"], "ok");
-    // The same server by two names is one.
+    // The same server under two names is one.
     assert_eq!(check(&both(&one)).0["state"], "ok");
 
     standby.promote();
@@ -49,8 +49,8 @@ fn the_doctor_finds_two_servers_that_take_writes_behind_one_url() {
     let other = PrivatePg::start();
     assert_eq!(check(&both(&other)).0["state"], "fail");
 
-    // Whoever waits on the wrong one is not told to start what may run.
-    place.run(&["--database-url", &one.url(), "send", "note", "1"]).success();
+    // A user of the wrong server must not be told to start a worker.
+    sandbox.run(&["--database-url", &one.url(), "send", "note", "1"]).success();
     let nodes = check(&one.url()).1.unwrap();
     assert!(nodes["do"].as_str().unwrap().contains("another server"), "{nodes}");
 }

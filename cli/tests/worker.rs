@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Place, on_both_stores, until};
+use common::{Sandbox, on_both_stores, until};
 use serde_json::json;
 
 on_both_stores!(
@@ -30,7 +30,7 @@ on_both_stores!(
     a_program_ends_with_its_worker,
 );
 
-/// Passes bytes on to the database, on this port, for as long as the test runs.
+/// Forwards connections on this port to the database, for as long as the test runs.
 fn forward(port: u16, to: String) {
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::spawn(move || {
@@ -46,45 +46,45 @@ fn forward(port: u16, to: String) {
     });
 }
 
-/// Not there yet when the worker starts: without `--wait` that is its end, with it the worker goes on as soon as it can.
+/// The database is not up when the worker starts. Without `--wait` the worker ends; with it, it starts as soon as possible.
 #[test]
 fn a_worker_that_is_to_wait_waits_for_its_database() {
-    let Some(place) = Place::postgres() else { return };
-    place.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
-    place.send(&["echo", "1"]);
+    let Some(sandbox) = Sandbox::postgres() else { return };
+    sandbox.configure("[handlers.echo]\ncommand = [\"cat\"]\n");
+    sandbox.send(&["echo", "1"]);
     let url = std::env::var("DATABASE_URL").unwrap();
     let (credentials, rest) = url.split_once("://").unwrap().1.split_once('@').unwrap();
     let (server, database) = rest.split_once('/').unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let away = format!("postgres://{credentials}@127.0.0.1:{port}/{database}");
-    place.run(&["--database-url", &away, "worker", "--drain"]).code(3);
-    let mut worker = place.worker(&["--drain", "--wait", "--database-url", &away]);
+    sandbox.run(&["--database-url", &away, "worker", "--drain"]).code(3);
+    let mut worker = sandbox.worker(&["--drain", "--wait", "--database-url", &away]);
     until("the worker to say that it waits", || worker.said().contains("trying again"));
     forward(port, server.to_owned());
     assert_eq!(worker.ended(), Some(0), "{}", worker.said());
-    // What does not pass by itself is said at once, and a signal ends the waiting.
-    place.run(&["--database-url", "postgres://u@h:port/d", "worker", "--wait"]).code(2);
+    // Errors that are not temporary are reported at once, and a signal ends the waiting.
+    sandbox.run(&["--database-url", "postgres://u@h:port/d", "worker", "--wait"]).code(2);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut worker = place.worker(&["--wait", "--database-url", &format!("postgres://u@{closed}/d")]);
+    let mut worker = sandbox.worker(&["--wait", "--database-url", &format!("postgres://u@{closed}/d")]);
     until("the worker to say that it waits", || worker.said().contains("trying again"));
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.said());
 }
 
-/// Runs a worker until nothing waits, runs or is a timer.
-fn work(place: &Place) {
-    let mut worker = place.worker(&[]);
-    until("all jobs to be over", || place.list(&["--state", "waiting,running,timer"]).is_empty());
+/// Runs a worker until no job waits, runs or is a timer.
+fn work(sandbox: &Sandbox) {
+    let mut worker = sandbox.worker(&[]);
+    until("all jobs to be over", || sandbox.list(&["--state", "waiting,running,timer"]).is_empty());
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.said());
 }
 
-fn gone(place: &Place, id: &str) {
-    place.run(&["jobs", "show", id]).code(1);
+fn gone(sandbox: &Sandbox, id: &str) {
+    sandbox.run(&["jobs", "show", id]).code(1);
 }
 
-fn programs_say_how_it_ended(place: &Place) {
-    place.configure(
+fn programs_say_how_it_ended(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [handlers]
         ok = { command = ["true"] }
@@ -99,23 +99,23 @@ fn programs_say_how_it_ended(place: &Place) {
         deaf = { command = ["true"] }
         "#,
     );
-    let ok = place.send(&["ok"]);
-    let later = place.send(&["later", "--max-attempts", "1"]);
-    let never = place.send(&["never"]);
-    let fails = place.send(&["fails", "--max-attempts", "2"]);
-    let once = |kind: &str| place.send(&[kind, "--max-attempts", "1"]);
+    let ok = sandbox.send(&["ok"]);
+    let later = sandbox.send(&["later", "--max-attempts", "1"]);
+    let never = sandbox.send(&["never"]);
+    let fails = sandbox.send(&["fails", "--max-attempts", "2"]);
+    let once = |kind: &str| sandbox.send(&[kind, "--max-attempts", "1"]);
     let (killed, missing, floods) = (once("killed"), once("missing"), once("floods"));
     let (denied, unknown) = (once("denied"), once("unknown"));
-    // More than a pipe holds, to a program that does not read.
+    // More than a pipe holds, for a program that does not read.
     let big = json!("x".repeat(500_000)).to_string();
-    let deaf = place.run_with(&["send", "deaf", "-"], big.as_bytes()).success().stdout;
-    work(place);
+    let deaf = sandbox.run_with(&["send", "deaf", "-"], big.as_bytes()).success().stdout;
+    work(sandbox);
 
-    gone(place, &ok);
-    gone(place, &later);
-    gone(place, deaf.trim());
+    gone(sandbox, &ok);
+    gone(sandbox, &later);
+    gone(sandbox, deaf.trim());
     let died = |id: &str, text: &str, attempts: u64| {
-        let job = place.show(id);
+        let job = sandbox.show(id);
         assert_eq!((&job["state"], &job["attempt"]), (&json!("dead"), &json!(attempts)), "{job}");
         let error = job["last_error"].as_str().unwrap().to_owned();
         assert!(error.contains(text), "{error:?} does not say {text:?}");
@@ -131,8 +131,8 @@ fn programs_say_how_it_ended(place: &Place) {
     died(&floods, "more than 1048576 bytes", 1);
 }
 
-fn programs_get_the_job(place: &Place) {
-    place.configure(
+fn programs_get_the_job(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [handlers.show]
         command = ["sh", "-c", "env | grep ^JOBWRIGHT_ | sort; cat"]
@@ -141,10 +141,11 @@ fn programs_get_the_job(place: &Place) {
         pass_urls = true
         "#,
     );
-    let id = place.send(&["show", "{\"a\":1}", "--priority", "7", "--header", "Tenant-Id=a b", "--max-attempts", "4"]);
-    // A program may call the program that runs it: what it is told about its job is no configuration.
-    place.send(&["nested", "--header", concat!("program=", env!("CARGO_BIN_EXE_jobwright"))]);
-    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    let id =
+        sandbox.send(&["show", "{\"a\":1}", "--priority", "7", "--header", "Tenant-Id=a b", "--max-attempts", "4"]);
+    // A handler may call this same program: the variables about its job must not count as configuration.
+    sandbox.send(&["nested", "--header", concat!("program=", env!("CARGO_BIN_EXE_jobwright"))]);
+    let stdout = sandbox.run(&["worker", "--drain"]).success().stdout;
     for line in [
         &format!("JOBWRIGHT_JOB_ID={id}"),
         "JOBWRIGHT_KIND=show",
@@ -159,13 +160,13 @@ fn programs_get_the_job(place: &Place) {
     }
     assert!(stdout.contains("JOBWRIGHT_CREATED_AT=20"), "{stdout}");
     assert!(stdout.replace(' ', "").contains("{\"a\":1}"), "{stdout}");
-    assert_eq!(place.list(&["--kind", "nested-child"]).len(), 1);
+    assert_eq!(sandbox.list(&["--kind", "nested-child"]).len(), 1);
 }
 
-/// From `send` to a program, and through the program to what it sends and to a URL.
-fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
+/// The trace goes from `send` to a program, and on to the jobs it sends and to a URL.
+fn a_trace_goes_on_through_programs_and_urls(sandbox: &Sandbox) {
     let (port, requests) = serve();
-    place.configure(&format!(
+    sandbox.configure(&format!(
         r#"
         [handlers.nested]
         command = ["sh", "-c", "echo $JOBWRIGHT_TRACEPARENT $JOBWRIGHT_TRACESTATE; $JOBWRIGHT_HEADER_PROGRAM send hook"]
@@ -177,8 +178,8 @@ fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
     let program = concat!("program=", env!("CARGO_BIN_EXE_jobwright"));
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let parent = format!("traceparent={trace}");
-    place.send(&["nested", "--header", program, "--header", &parent, "--header", "tracestate=vendor=1"]);
-    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    sandbox.send(&["nested", "--header", program, "--header", &parent, "--header", "tracestate=vendor=1"]);
+    let stdout = sandbox.run(&["worker", "--drain"]).success().stdout;
     let told = stdout.lines().find(|line| line.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-")).expect(&stdout);
     assert!(told.ends_with(" vendor=1") && !told.contains("00f067aa0ba902b7"), "a step of its own: {told}");
     let requests = requests.lock().unwrap();
@@ -188,27 +189,27 @@ fn a_trace_goes_on_through_programs_and_urls(place: &Place) {
     assert_eq!(headers["tracestate"], "vendor=1");
 }
 
-fn a_timeout_kills_all_that_was_started(place: &Place) {
-    place.configure(
+fn a_timeout_kills_all_that_was_started(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [handlers.slow]
         command = ["sh", "-c", "sleep 300 & echo $! > grandchild; wait"]
         timeout = "300ms"
         "#,
     );
-    let id = place.send(&["slow", "--max-attempts", "1"]);
-    work(place);
-    assert_eq!(place.show(&id)["state"], "dead");
-    assert!(place.show(&id)["last_error"].as_str().unwrap().contains("300ms"));
-    let pid = std::fs::read_to_string(place.file("grandchild")).unwrap();
+    let id = sandbox.send(&["slow", "--max-attempts", "1"]);
+    work(sandbox);
+    assert_eq!(sandbox.show(&id)["state"], "dead");
+    assert!(sandbox.show(&id)["last_error"].as_str().unwrap().contains("300ms"));
+    let pid = std::fs::read_to_string(sandbox.file("grandchild")).unwrap();
     until("the end of the grandchild", || {
-        // Whoever reaps orphans here may take its time: a zombie is dead.
+        // A zombie counts as dead: the process that reaps orphans here may take its time.
         std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).map_or(true, |stat| stat.contains(") Z"))
     });
 }
 
-fn output_comes_in_one_piece(place: &Place) {
-    place.configure(
+fn output_comes_in_one_piece(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [queues.default]
         concurrency = 8
@@ -217,8 +218,8 @@ fn output_comes_in_one_piece(place: &Place) {
         "#,
     );
     let numbers = (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
-    place.run_with(&["send", "--lines", "lines"], numbers.as_bytes()).success();
-    let stdout = place.run(&["worker", "--drain"]).success().stdout;
+    sandbox.run_with(&["send", "--lines", "lines"], numbers.as_bytes()).success();
+    let stdout = sandbox.run(&["worker", "--drain"]).success().stdout;
     let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines.len(), 200);
     for job in lines.chunks(5) {
@@ -228,7 +229,7 @@ fn output_comes_in_one_piece(place: &Place) {
     }
 }
 
-/// What a server was asked: the path, and the headers in small letters.
+/// Requests that a server got: path, headers in lower case, and body.
 type Requests = Arc<Mutex<Vec<(String, HashMap<String, String>, Vec<u8>)>>>;
 
 /// A tiny HTTP server: `/503` answers 503 the first time and 200 after that.
@@ -290,7 +291,7 @@ fn serve() -> (u16, Requests) {
     (port, requests)
 }
 
-fn urls_say_how_it_ended(place: &Place) {
+fn urls_say_how_it_ended(sandbox: &Sandbox) {
     let (port, requests) = serve();
     let handler = |path: &str| {
         format!(
@@ -301,34 +302,34 @@ fn urls_say_how_it_ended(place: &Place) {
         ["408", "425", "429", "200", "204", "404", "302", "503-soon", "503-date", "503-later", "500", "200-slow"];
     let mut config = paths.map(handler).concat();
     config += "[handlers.refused]\nurl = \"http://127.0.0.1:1/\"\n";
-    place.configure(&config);
+    sandbox.configure(&config);
     let done: Vec<String> = ["200", "204", "503-soon", "503-date", "500", "408", "425", "429"]
         .iter()
-        .map(|kind| place.send(&[kind, "{\"a\":1}"]))
+        .map(|kind| sandbox.send(&[kind, "{\"a\":1}"]))
         .collect();
-    let bytes = place.send(&["200", "hello", "--content-type", "text/plain", "--queue", "default"]);
-    let not_found = place.send(&["404"]);
-    let moved = place.send(&["302"]);
-    let slow = place.send(&["200-slow", "--max-attempts", "1"]);
-    let refused = place.send(&["refused", "--max-attempts", "1"]);
-    work(place);
+    let bytes = sandbox.send(&["200", "hello", "--content-type", "text/plain", "--queue", "default"]);
+    let not_found = sandbox.send(&["404"]);
+    let moved = sandbox.send(&["302"]);
+    let slow = sandbox.send(&["200-slow", "--max-attempts", "1"]);
+    let refused = sandbox.send(&["refused", "--max-attempts", "1"]);
+    work(sandbox);
 
     for id in done.iter().chain([&bytes]) {
-        gone(place, id);
+        gone(sandbox, id);
     }
-    let later = place.send(&["503-later"]);
-    place.run(&["worker", "--drain"]).success();
-    let later = place.show(&later);
+    let later = sandbox.send(&["503-later"]);
+    sandbox.run(&["worker", "--drain"]).success();
+    let later = sandbox.show(&later);
     let due: jiff::Timestamp = later["due_at"].as_str().unwrap().parse().unwrap();
     let wait = due.duration_since(jiff::Timestamp::now()).as_secs();
     assert!((3000..=3600).contains(&wait), "Retry-After was not honoured: {later}");
     for (id, text) in [(&not_found, "404"), (&moved, "redirects are not followed"), (&slow, ""), (&refused, "refused")]
     {
-        let job = place.show(id);
+        let job = sandbox.show(id);
         assert_eq!((&job["state"], &job["attempt"]), (&json!("dead"), &json!(1)), "{job}");
         assert!(job["last_error"].as_str().unwrap().contains(text), "{job}");
     }
-    assert_eq!(place.show(&not_found)["errors"][0]["detail"], "the answer is 404");
+    assert_eq!(sandbox.show(&not_found)["errors"][0]["detail"], "the answer is 404");
     let requests = requests.lock().unwrap();
     let to = |path: &str| requests.iter().filter(|(asked, ..)| asked == path).collect::<Vec<_>>();
     assert_eq!(to("/503-soon").len(), 2);
@@ -344,121 +345,122 @@ fn urls_say_how_it_ended(place: &Place) {
     assert!(to("/200").iter().any(|(_, headers, body)| headers["content-type"] == "text/plain" && body == b"hello"));
 }
 
-fn draining_leaves_what_is_not_its_own(place: &Place) {
-    place.configure("[handlers.ours]\ncommand = [\"cat\"]\n[queues.default]\n[queues.second]\nconcurrency = 2\n");
-    let ours: Vec<String> = ["default", "second"].iter().map(|queue| place.send(&["ours", "--queue", queue])).collect();
-    let foreign = place.send(&["foreign"]);
-    let third = place.send(&["ours", "--queue", "third"]);
-    let later = place.send(&["ours", "--delay", "1h"]);
-    let due = place.send(&["ours", "--delay", "300ms"]);
-    let drained = place.run(&["worker", "--drain"]).success();
+fn draining_leaves_what_is_not_its_own(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.ours]\ncommand = [\"cat\"]\n[queues.default]\n[queues.second]\nconcurrency = 2\n");
+    let ours: Vec<String> =
+        ["default", "second"].iter().map(|queue| sandbox.send(&["ours", "--queue", queue])).collect();
+    let foreign = sandbox.send(&["foreign"]);
+    let third = sandbox.send(&["ours", "--queue", "third"]);
+    let later = sandbox.send(&["ours", "--delay", "1h"]);
+    let due = sandbox.send(&["ours", "--delay", "300ms"]);
+    let drained = sandbox.run(&["worker", "--drain"]).success();
     assert!(drained.stderr.contains("no handler is configured here"), "{drained:?}");
     for id in &ours {
-        gone(place, id);
+        gone(sandbox, id);
     }
-    assert_eq!(place.show(&foreign)["state"], "waiting");
-    assert_eq!(place.show(&third)["state"], "waiting");
-    assert_eq!(place.show(&later)["state"], "timer");
-    place.run(&["worker", "--drain", "--queue", "third=3"]).success();
-    gone(place, &third);
+    assert_eq!(sandbox.show(&foreign)["state"], "waiting");
+    assert_eq!(sandbox.show(&third)["state"], "waiting");
+    assert_eq!(sandbox.show(&later)["state"], "timer");
+    sandbox.run(&["worker", "--drain", "--queue", "third=3"]).success();
+    gone(sandbox, &third);
     until("the short timer", || {
-        place.run(&["worker", "--drain"]).success();
-        place.run(&["jobs", "show", &due]).code == Some(1)
+        sandbox.run(&["worker", "--drain"]).success();
+        sandbox.run(&["jobs", "show", &due]).code == Some(1)
     });
-    place.run(&["worker", "--queue", "x=0"]).code(2);
+    sandbox.run(&["worker", "--queue", "x=0"]).code(2);
 }
 
-fn draining_runs_what_waits_for_its_group(place: &Place) {
-    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+fn draining_runs_what_waits_for_its_group(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
     for group in ["a", "a", "a", "b"] {
-        place.send(&["ours", "--group", group, "--ordered"]);
+        sandbox.send(&["ours", "--group", group, "--ordered"]);
     }
-    place.run(&["worker", "--drain"]).success();
-    assert!(place.list(&[]).is_empty());
+    sandbox.run(&["worker", "--drain"]).success();
+    assert!(sandbox.list(&[]).is_empty());
 }
 
-/// What is left can't run: the group is paused, so nothing that this worker does makes a difference.
-fn draining_says_what_it_could_not_run(place: &Place) {
-    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
-    place.run(&["rules", "put", "group", "frozen", "--paused", "true"]).success();
-    let frozen = place.send(&["ours", "--group", "frozen"]);
-    place.send(&["ours", "--group", "frozen"]);
-    place.send(&["ours", "--group", "free"]);
-    let done = place.run(&["worker", "--drain"]).code(4);
+/// The remaining jobs can't run: the group is paused, so this worker can do nothing about them.
+fn draining_says_what_it_could_not_run(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    sandbox.run(&["rules", "put", "group", "frozen", "--paused", "true"]).success();
+    let frozen = sandbox.send(&["ours", "--group", "frozen"]);
+    sandbox.send(&["ours", "--group", "frozen"]);
+    sandbox.send(&["ours", "--group", "free"]);
+    let done = sandbox.run(&["worker", "--drain"]).code(4);
     done.says("2 left, blocked by group \"frozen\" (paused)");
-    assert_eq!(place.list(&[]).len(), 2);
-    assert_eq!(place.show(&frozen)["state"], "blocked");
-    // What only a rate holds back comes by itself.
-    place.run(&["rules", "put", "group", "frozen", "--paused", "false"]).success();
-    place.run(&["rules", "put", "kind", "ours", "--rate", "1/500ms"]).success();
-    place.run(&["worker", "--drain"]).success();
-    assert!(place.list(&[]).is_empty());
+    assert_eq!(sandbox.list(&[]).len(), 2);
+    assert_eq!(sandbox.show(&frozen)["state"], "blocked");
+    // Jobs that only a rate delays start later without help.
+    sandbox.run(&["rules", "put", "group", "frozen", "--paused", "false"]).success();
+    sandbox.run(&["rules", "put", "kind", "ours", "--rate", "1/500ms"]).success();
+    sandbox.run(&["worker", "--drain"]).success();
+    assert!(sandbox.list(&[]).is_empty());
 }
 
-/// A timer that is due is work, even before anybody has moved it.
-fn draining_waits_for_what_is_due(place: &Place) {
-    place.configure("[handlers.ours]\ncommand = [\"true\"]\n");
-    let due = place.send(&["ours", "--delay", "100ms"]);
+/// A timer that is due counts as work, even before it was promoted.
+fn draining_waits_for_what_is_due(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.ours]\ncommand = [\"true\"]\n");
+    let due = sandbox.send(&["ours", "--delay", "100ms"]);
     until("the timer to be due", || {
-        let status = place.run(&["status", "--output", "json"]).success().stdout;
+        let status = sandbox.run(&["status", "--output", "json"]).success().stdout;
         serde_json::from_str::<serde_json::Value>(&status).unwrap()["queues"][0]["overdue"] == 1
     });
-    place.run(&["worker", "--drain"]).success();
-    gone(place, &due);
+    sandbox.run(&["worker", "--drain"]).success();
+    gone(sandbox, &due);
 }
 
-/// What runs elsewhere may fail and come back, so it is not over yet.
-fn draining_waits_for_what_another_worker_runs(place: &Place) {
-    place.configure(
+/// A job that runs elsewhere may fail and come back, so the work is not over yet.
+fn draining_waits_for_what_another_worker_runs(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [handlers.slow]
         command = ["sh", "-c", "touch started; until test -e go; do sleep 0.01; done"]
         "#,
     );
-    let slow = place.send(&["slow"]);
-    let mut other = place.worker(&[]);
-    until("the job to start", || place.file("started").exists());
-    let mut drain = place.worker(&["--drain"]);
+    let slow = sandbox.send(&["slow"]);
+    let mut other = sandbox.worker(&[]);
+    until("the job to start", || sandbox.file("started").exists());
+    let mut drain = sandbox.worker(&["--drain"]);
     until("the second worker", || drain.said().contains("ready"));
-    // Several of its looks at the database.
+    // Several polls of the database.
     std::thread::sleep(Duration::from_millis(1500));
     assert!(drain.child.try_wait().unwrap().is_none(), "it ended while a job ran: {}", drain.said());
-    std::fs::write(place.file("go"), "").unwrap();
+    std::fs::write(sandbox.file("go"), "").unwrap();
     assert_eq!(drain.ended(), Some(0));
-    gone(place, &slow);
+    gone(sandbox, &slow);
     other.signal("TERM");
     assert_eq!(other.ended(), Some(0));
 }
 
-fn a_signal_lets_running_jobs_finish(place: &Place) {
-    place.configure(
+fn a_signal_lets_running_jobs_finish(sandbox: &Sandbox) {
+    sandbox.configure(
         r#"
         [handlers.slow]
         command = ["sh", "-c", "touch started; until test -e go; do sleep 0.01; done; touch finished"]
         "#,
     );
-    let slow = place.send(&["slow"]);
-    let mut worker = place.worker(&[]);
-    until("the job to start", || place.file("started").exists());
+    let slow = sandbox.send(&["slow"]);
+    let mut worker = sandbox.worker(&[]);
+    until("the job to start", || sandbox.file("started").exists());
     worker.signal("TERM");
     until("the worker to notice", || worker.said().contains("stopping"));
-    let next = place.send(&["slow"]);
-    std::fs::write(place.file("go"), "").unwrap();
+    let next = sandbox.send(&["slow"]);
+    std::fs::write(sandbox.file("go"), "").unwrap();
     assert_eq!(worker.ended(), Some(0));
-    assert!(place.file("finished").exists());
-    gone(place, &slow);
-    assert_eq!(place.show(&next)["state"], "waiting", "no more jobs are taken");
+    assert!(sandbox.file("finished").exists());
+    gone(sandbox, &slow);
+    assert_eq!(sandbox.show(&next)["state"], "waiting", "no more jobs are taken");
     assert!(worker.said().contains("worker stopped taken=1 done=1"), "{}", worker.said());
 }
 
-fn a_second_signal_gives_them_back(place: &Place) {
-    place.configure("[handlers.slow]\ncommand = [\"sh\", \"-c\", \"touch started; sleep 300\"]\n");
-    let slow = place.send(&["slow"]);
-    let mut worker = place.worker(&[]);
-    until("the job to start", || place.file("started").exists());
+fn a_second_signal_gives_them_back(sandbox: &Sandbox) {
+    sandbox.configure("[handlers.slow]\ncommand = [\"sh\", \"-c\", \"touch started; sleep 300\"]\n");
+    let slow = sandbox.send(&["slow"]);
+    let mut worker = sandbox.worker(&[]);
+    until("the job to start", || sandbox.file("started").exists());
     worker.signal("INT");
     until("the worker to notice", || worker.said().contains("stopping"));
-    // The same Ctrl-C, which others pass on.
+    // The same Ctrl-C, passed on by another process.
     worker.signal("INT");
     until("a second one that counts", || {
         worker.signal("INT");
@@ -472,46 +474,46 @@ fn a_second_signal_gives_them_back(place: &Place) {
     };
     let between = moment("stopping at once").duration_since(moment("no more jobs are taken"));
     assert!(between.as_millis() >= 900, "one that came with the first is the same: {between}");
-    // What it said last may be read after its end was noticed.
+    // Its last lines may be read only after its end was noticed.
     until("its reason", || worker.said().contains("stopped before all handlers had finished"));
-    let job = place.show(&slow);
+    let job = sandbox.show(&slow);
     assert_eq!(job["attempt"], 0, "being stopped costs no attempt: {job}");
     assert!(job["owner"].is_null(), "{job}");
 }
 
-/// Nobody is left who could record what a program does after that, and its job is about to run elsewhere.
-fn a_program_ends_with_its_worker(place: &Place) {
-    place.configure(
+/// Nothing could record what the program does after that, and its job is about to run elsewhere.
+fn a_program_ends_with_its_worker(sandbox: &Sandbox) {
+    sandbox.configure(
         "[handlers.slow]\ncommand = [\"sh\", \"-c\", \"echo $$ > pid.new; mv pid.new pid; exec sleep 300\"]\n",
     );
-    place.send(&["slow"]);
-    let worker = place.worker(&[]);
-    until("the job to start", || place.file("pid").exists());
-    let pid = std::fs::read_to_string(place.file("pid")).unwrap();
+    sandbox.send(&["slow"]);
+    let worker = sandbox.worker(&[]);
+    until("the job to start", || sandbox.file("pid").exists());
+    let pid = std::fs::read_to_string(sandbox.file("pid")).unwrap();
     worker.kill_9();
     let began = Instant::now();
     until("the end of the program", || {
-        // Whoever reaps orphans here may take its time: a zombie is dead.
+        // A zombie counts as dead: the process that reaps orphans here may take its time.
         std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).map_or(true, |stat| stat.contains(") Z"))
     });
     assert!(began.elapsed() < Duration::from_secs(5), "it went on for {:?}", began.elapsed());
 }
 
-/// A worker with a running job, on an embedded database whose file is about to go.
-fn at_work(place: &Place) -> common::Worker {
-    place.configure("[handlers.long]\ncommand = [\"sleep\", \"1000\"]");
-    let id = place.send(&["long"]);
-    let worker = place.worker(&[]);
-    until("the job to run", || place.show(&id)["state"] == "running");
+/// Starts a worker with a running job, on an embedded database whose file is about to be removed.
+fn at_work(sandbox: &Sandbox) -> common::Worker {
+    sandbox.configure("[handlers.long]\ncommand = [\"sleep\", \"1000\"]");
+    let id = sandbox.send(&["long"]);
+    let worker = sandbox.worker(&[]);
+    until("the job to run", || sandbox.show(&id)["state"] == "running");
     worker
 }
 
 #[cfg(unix)]
 #[test]
 fn a_worker_ends_when_its_file_is_removed() {
-    let place = Place::sqlite();
-    let mut worker = at_work(&place);
-    std::fs::remove_file(place.file("jobs.db")).unwrap();
+    let sandbox = Sandbox::sqlite();
+    let mut worker = at_work(&sandbox);
+    std::fs::remove_file(sandbox.file("jobs.db")).unwrap();
     assert_eq!(worker.ended(), Some(1), "{}", worker.said());
     let said = worker.said();
     assert!(
@@ -519,16 +521,16 @@ fn a_worker_ends_when_its_file_is_removed() {
         "{said}"
     );
     assert!(!said.contains("declared dead"), "{said}");
-    assert!(!place.file("jobs.db").exists(), "nobody asked for a new one");
+    assert!(!sandbox.file("jobs.db").exists(), "nobody asked for a new one");
 }
 
 #[cfg(unix)]
 #[test]
 fn a_worker_ends_when_its_file_is_replaced_by_a_copy() {
-    let place = Place::sqlite();
-    let mut worker = at_work(&place);
-    std::fs::copy(place.file("jobs.db"), place.file("copy")).unwrap();
-    std::fs::rename(place.file("copy"), place.file("jobs.db")).unwrap();
+    let sandbox = Sandbox::sqlite();
+    let mut worker = at_work(&sandbox);
+    std::fs::copy(sandbox.file("jobs.db"), sandbox.file("copy")).unwrap();
+    std::fs::rename(sandbox.file("copy"), sandbox.file("jobs.db")).unwrap();
     assert_eq!(worker.ended(), Some(1), "{}", worker.said());
     let said = worker.said();
     assert!(

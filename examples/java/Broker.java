@@ -2,7 +2,7 @@ import com.rabbitmq.client.ConnectionFactory;
 import java.net.URISyntaxException;
 import java.util.concurrent.TimeoutException;
 
-/** What both programs need to reach the broker. */
+/** The connection to the broker, shared by both programs. */
 final class Broker {
     static ConnectionFactory factory() throws Exception {
         String url = System.getenv("AMQP_URL");
@@ -13,7 +13,7 @@ final class Broker {
         factory.setUri(url);
         factory.setConnectionTimeout(5_000);
         factory.setRequestedHeartbeat(10);
-        // A program that lost its connection ends and is started again: what was not acknowledged is delivered again anyway.
+        // A program that lost its connection ends and is restarted: unacknowledged messages are delivered again anyway.
         factory.setAutomaticRecoveryEnabled(false);
         return factory;
     }
@@ -23,7 +23,7 @@ final class Broker {
         return prefix == null || prefix.isEmpty() ? "jobwright" : prefix;
     }
 
-    /** In words; never the URL, which holds a password. */
+    /** Describes an error; never shows the URL, which contains a password. */
     static String explain(Exception e) {
         if (e instanceof URISyntaxException) {
             return "AMQP_URL is not a URL; use for example amqp://user:password@localhost:5672/%2f";

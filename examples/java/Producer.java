@@ -7,9 +7,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Submits jobs to jobwright, from a program that knows nothing of it but the queue and a few properties.
+ * Submits jobs to jobwright. This program knows nothing of it but the queue and a few properties.
  *
- * <p>Each job has an id that the program chose, so it may be run again after any failure: what was taken in before is not
+ * <p>The program chooses the id of each job, so it may be run again after any failure: a job that was taken in before is not
  * taken in twice. The program succeeds only if the broker confirmed every message.
  *
  * <p>Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
@@ -59,11 +59,11 @@ public final class Producer {
                         .headers(Map.of("queue", queue, "maxAttempts", 5, "sender", "java"))
                         .build();
                 byte[] body = ("{\"n\":" + n + ",\"text\":\"Grüezi aus Java\"}").getBytes(StandardCharsets.UTF_8);
-                // mandatory: without a queue the message comes back, instead of vanishing with a confirm.
+                // mandatory: without a queue the message is returned, instead of being confirmed and lost.
                 channel.basicPublish("", Broker.prefix() + ".submit", true, properties, body);
                 System.out.println("submitted " + id);
             }
-            // Until here nothing is certain. It throws if the broker refused one, or says nothing in time.
+            // Nothing is certain before this call. It throws if the broker refused a message, or did not confirm in time.
             channel.waitForConfirmsOrDie(PATIENCE);
             if (returned.get() != null) {
                 throw new IllegalStateException(returned.get());

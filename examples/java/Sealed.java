@@ -11,8 +11,8 @@ import javax.crypto.spec.GCMParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
- * Opens and seals contents of jobs as {@code [seal]} of jobwright does: JWE (RFC 7516) with A256KW and A256GCM. Needs nothing but the
- * JDK; an application that has a JOSE library (Nimbus, jose4j) uses that: the algorithms and the header are standard.
+ * Opens and seals contents of jobs as {@code [seal]} of jobwright does: JWE (RFC 7516) with A256KW and A256GCM. It needs only the
+ * JDK. An application with a JOSE library (Nimbus, jose4j) can use that instead: the algorithms and the header are standard.
  *
  * <pre>
  * java Sealed open KIND PART &lt; sealed &gt; plain
@@ -34,7 +34,7 @@ public final class Sealed {
     private final String id;
     private final byte[] key;
 
-    /** A key of 32 bytes and its id, which stands in everything that is sealed with it. */
+    /** A key of 32 bytes and its id, which everything sealed with it contains. */
     Sealed(String id, byte[] key) {
         if (id.isEmpty() || key.length != 32) {
             throw new IllegalArgumentException("SEAL_KEY is not ID=BASE64 with 32 bytes");
@@ -43,7 +43,7 @@ public final class Sealed {
         this.key = key;
     }
 
-    /** The content. What was sealed for another kind or part is refused: somebody moved it. */
+    /** Opens a content. Refuses one that was sealed for another kind or part, because it was moved there. */
     byte[] open(String sealed, String kind, String part) throws GeneralSecurityException {
         String[] parts = sealed.split("\\.", -1);
         if (parts.length != 5) {
@@ -93,7 +93,7 @@ public final class Sealed {
         return cipher;
     }
 
-    /** The header is a flat object of strings, written by jobwright or by this program, and authenticated before anything is believed. */
+    /** Reads the header: a flat object of strings, written by jobwright or this program, and authenticated before it is trusted. */
     private static void require(String header, String name, String value) throws GeneralSecurityException {
         Matcher found = Pattern.compile("\"" + name + "\"\\s*:\\s*" + Pattern.quote(quoted(value))).matcher(header);
         if (!found.find()) {

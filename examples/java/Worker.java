@@ -12,20 +12,21 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * An external worker: takes jobs of one queue from the broker, does them, and reports. It needs no database.
+ * An external worker: takes jobs of one queue from the broker, runs them, and reports the results. It needs no database.
  *
  * <p>The work is in {@link #onMessage}, which is given a message and either returns a result or throws, as a
  * message-driven bean would. Three things keep it correct:
  * <ul>
- * <li>the report is confirmed by the broker before the job is acknowledged, so a crash in between means twice, not never;</li>
- * <li>the report names the version of this hand-out, so a late one of an earlier attempt is refused, and brings its token back, so nobody else
- *     can report on the job;</li>
- * <li>what takes long asks for a longer lease, or somebody else gets the job.</li>
+ * <li>the report is confirmed by the broker before the job is acknowledged, so after a crash in between the job runs twice,
+ *     not never;</li>
+ * <li>the report names the version of this hand-out, so a late report of an earlier attempt is refused; and it returns the token, so no
+ *     other program can report on the job;</li>
+ * <li>long work asks for a longer lease, or another worker gets the job.</li>
  * </ul>
- * So a job can be done twice, and has to be made for that: see {@code jobId}, which stays the same.
+ * So a job can run twice, and its work must tolerate that: {@code jobId} stays the same.
  *
  * <p>Environment: AMQP_URL (required), JOBWRIGHT_BROKER_PREFIX (default jobwright).
- * Exit codes: 0 ended after COUNT jobs, or idle as long as said; 1 failed; 2 wrong usage.
+ * Exit codes: 0 ended after COUNT jobs, or after the given idle time; 1 failed; 2 wrong usage.
  */
 public final class Worker {
     private static final long PATIENCE = TimeUnit.SECONDS.toMillis(10);
@@ -38,7 +39,7 @@ public final class Worker {
         channel.addReturnListener((code, text, exchange, key, properties, body) -> returned = true);
     }
 
-    /** The work: returns the result as JSON, null for none; throws if it did not succeed. */
+    /** Does the work: returns the result as JSON, or null for none; throws if it fails. */
     private String onMessage(String kind, byte[] body, Map<String, Object> headers) throws Exception {
         switch (kind) {
             case "fail":
@@ -48,7 +49,7 @@ public final class Worker {
             case "later":
                 throw new TryLater("told to try later", "5m");
             case "slow":
-                // The seconds it takes are a header here. What is longer than a lease asks for a new one in time.
+                // In this example a header says how many seconds it takes. Work longer than a lease must ask for a new one in time.
                 long seconds = Long.parseLong(String.valueOf(headers.getOrDefault("seconds", "1")));
                 for (long n = 0; n < seconds; n++) {
                     extend(headers);
@@ -80,7 +81,7 @@ public final class Worker {
         }
     }
 
-    /** One job: done, reported, acknowledged. */
+    /** Runs one job, reports it and acknowledges it. */
     private void handle(Delivery delivery) throws Exception {
         AMQP.BasicProperties properties = delivery.getProperties();
         Map<String, Object> headers = properties.getHeaders();
@@ -108,7 +109,7 @@ public final class Worker {
                 + headers.get("attempt"));
     }
 
-    /** Asks to keep the job, from now on as long as its lease was. A header "lease" would say how long. */
+    /** Extends the lease: from now on for its original length. A header "lease" would set another length. */
     private void extend(Map<String, Object> headers) throws Exception {
         Map<String, Object> report = about(headers);
         report.put("status", "extend");
@@ -116,7 +117,7 @@ public final class Worker {
         System.out.println("extend " + headers.get("jobId"));
     }
 
-    /** Which hand-out of which job: goes back as it came. */
+    /** Copies the headers that identify the hand-out, unchanged. */
     private static Map<String, Object> about(Map<String, Object> headers) {
         Map<String, Object> report = new HashMap<>();
         report.put("jobId", headers.get("jobId"));
@@ -133,7 +134,7 @@ public final class Worker {
                 .build();
         channel.basicPublish("", Broker.prefix() + ".reply", true, properties, body);
         channel.waitForConfirmsOrDie(PATIENCE);
-        // What no queue takes comes back, and is confirmed all the same.
+        // A message that no queue takes is returned, and confirmed nevertheless.
         if (returned) {
             throw new IOException("there is no queue " + Broker.prefix() + ".reply");
         }
@@ -161,7 +162,7 @@ public final class Worker {
         try (Connection connection = Broker.factory().newConnection("jobwright example worker")) {
             Channel channel = connection.createChannel();
             channel.confirmSelect();
-            // As many as this program may hold: the lease of a job runs while it waits here.
+            // Limits how many jobs this program prefetches: the lease of a job runs while it waits here.
             channel.basicQos(4);
             BlockingQueue<Delivery> waiting = new ArrayBlockingQueue<>(16);
             Worker worker = new Worker(channel);

@@ -1,11 +1,11 @@
 #!/bin/sh
-# A night on call, by commands alone: find what fails, read why, stop it, fix it, let it run again, watch it drain.
+# A night on call, with commands alone: find what fails, read why, stop it, fix it, let it run again, watch it drain.
 #
 #   examples/ops/night.sh                                  on an embedded database; needs no server
-#   DATABASE_URL=postgres://… examples/ops/night.sh        on PostgreSQL, in a schema of its own
+#   DATABASE_URL=postgres://… examples/ops/night.sh        on PostgreSQL, in a separate schema
 #
-# JOBWRIGHT names the program, if it is not on the PATH. Every step is checked: the script ends with 1 where something is not as it
-# says. `cargo xtask test` runs it.
+# JOBWRIGHT names the program, if it is not on the PATH. Every step is checked: the script exits with 1 at the first result that
+# differs. `cargo xtask test` runs it.
 set -eu
 
 program=${JOBWRIGHT:-jobwright}
@@ -17,7 +17,7 @@ place=$(mktemp -d)
 cd "$place"
 worker=
 
-# What is set around here is not to change what the script shows.
+# The caller's settings must not change what the script shows.
 unset AMQP_URL JOBWRIGHT_BROKER_URL JOBWRIGHT_EXECUTOR_LEASE
 DATABASE_URL=${DATABASE_URL:-sqlite:night.db}
 JOBWRIGHT_DATABASE_SCHEMA=night_$$
@@ -55,20 +55,20 @@ fail() {
     exit 1
 }
 
-# Shows a command and what it says, and keeps that in the file `said`.
+# Shows a command and its output, and keeps the output in the file `said`.
 run() {
     printf '$ jobwright %s\n' "$*"
     "$program" "$@" >said || fail "jobwright $* ended with $?"
     cat said
 }
 
-# The last command said this.
+# Checks that the last output contains this.
 says() { grep -qF -- "$1" said || fail "there is no \"$1\" in it"; }
 
-# How many jobs there are, by a filter. The first line is the header.
+# Counts the jobs that match a filter. The first line is the header.
 jobs() { "$program" jobs list --limit 10000 "$@" | tail -n +2 | grep -c . || true; }
 
-# Waits until so many jobs are there.
+# Waits until there are this many jobs.
 until_there_are() {
     wanted=$1
     shift
@@ -80,7 +80,7 @@ until_there_are() {
     done
 }
 
-# --- What is in production: invoices that ask another service for prices, mails, and an import with bad rows in it.
+# --- In production: invoices that ask another service for prices, mails, and an import with bad rows.
 cat >jobwright.toml <<'TOML'
 [executor]
 poll_interval = "200ms"

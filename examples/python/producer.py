@@ -43,7 +43,7 @@ def main() -> int:
     try:
         with pika.BlockingConnection(parameters) as connection:
             channel = connection.channel()
-            # From here on basic_publish waits for the broker's confirm, and raises if it refuses.
+            # From here on, basic_publish waits for the broker's confirm, and raises if the broker refuses.
             channel.confirm_delivery()
             for n in range(1, args.count + 1):
                 job = f"{args.ids}-{n}"
@@ -58,7 +58,7 @@ def main() -> int:
                         delivery_mode=2,
                         headers={"queue": args.queue, "maxAttempts": 5, "sender": "python"},
                     ),
-                    # Without a queue the message comes back, instead of vanishing with a confirm.
+                    # Without a queue the message is returned, instead of being confirmed and lost.
                     mandatory=True,
                 )
                 print("submitted", job)

@@ -54,7 +54,7 @@ class Worker:
         if kind == "later":
             raise TryLater("told to try later", "5m")
         if kind == "slow":
-            # The seconds it takes are a header here. What is longer than a lease asks for a new one in time.
+            # In this example a header says how many seconds it takes. Work longer than a lease must ask for a new one in time.
             for _ in range(int(headers.get("seconds", 1))):
                 self.extend(headers)
                 self.channel.connection.sleep(1)
@@ -70,9 +70,9 @@ class Worker:
             result = self.on_message(headers["jobKind"], body, headers)
             report["status"] = "done"
         except AMQPError:
-            # Not the job's fault: the broker is gone, and delivers it again.
+            # Not the job's fault: the connection is lost, and the broker delivers the job again.
             raise
-        except Exception as error:  # whatever went wrong is to be reported
+        except Exception as error:  # every error is reported
             report |= {
                 "status": "failed",
                 "error": str(error) or repr(error),
@@ -118,14 +118,14 @@ def main() -> int:
         # Without the reason: it could repeat the password.
         print("AMQP_URL is not a URL; use for example amqp://user:password@localhost:5672/%2f", file=sys.stderr)
         return 1
-    # pika answers heartbeats only between two jobs: this has to be longer than the longest of them.
+    # pika answers heartbeats only between two jobs: the heartbeat has to be longer than the longest job.
     parameters.heartbeat = 600
     parameters.client_properties = {"connection_name": "jobwright example worker"}
     try:
         with pika.BlockingConnection(parameters) as connection:
             channel = connection.channel()
             channel.confirm_delivery()
-            # As many as this program may hold: the lease of a job runs while it waits here.
+            # Limits how many jobs this program prefetches: the lease of a job runs while it waits here.
             channel.basic_qos(prefetch_count=4)
             worker = Worker(channel, prefix)
             jobs = channel.consume(f"{prefix}.x.{args.queue}", inactivity_timeout=args.idle)
@@ -137,7 +137,7 @@ def main() -> int:
                 worker.handle(method, properties, body)
                 done += 1
                 if done == args.count:
-                    # Gives back what was fetched ahead.
+                    # Gives back the prefetched jobs.
                     channel.cancel()
                     return 0
             print("working failed: the broker ended the subscription (queue deleted?)", file=sys.stderr)

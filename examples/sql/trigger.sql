@@ -1,9 +1,9 @@
--- Sends a job from a trigger: whoever inserts an order, in whatever language, sends its job in the same transaction.
+-- Sends a job from a trigger: any program that inserts an order, in any language, sends its job in the same transaction.
 --
 --   psql "$DATABASE_URL" -f examples/sql/trigger.sql
 --
--- The schema `jobwright` must be there (`jobwright migrate`). Who inserts orders needs what docs/operations.md grants to a
--- sender; with `security definer` the owner of the function needs it instead, and those who insert need nothing.
+-- The schema `jobwright` must exist (`jobwright migrate`). The role that inserts orders needs what docs/operations.md grants to a
+-- sender. With `security definer` the owner of the function needs these rights instead, and the inserting role needs none.
 
 create table orders (
     id       bigint generated always as identity primary key,
@@ -15,8 +15,8 @@ create function send_order_placed() returns trigger
 language plpgsql
 as $$
 begin
-    -- Arguments by name. Left out here: due_at, ttl, max_attempts, headers, exclusive_group, unique_key, tenant, limit_key.
-    -- An order that is rolled back takes its job with it.
+    -- Arguments are given by name. Not used here: due_at, ttl, max_attempts, headers, exclusive_group, unique_key, tenant, limit_key.
+    -- If the order is rolled back, so is its job.
     perform jobwright.send(
         'order-placed',
         jsonb_build_object('order', new.id, 'customer', new.customer),
@@ -33,6 +33,6 @@ create trigger send_order_placed
     execute function send_order_placed();
 
 -- send() never wakes an executor: a NOTIFY inside your transactions would serialise their commits. Executors find the job
--- within their poll_interval. Who can't wait that long says so after the commit, in a transaction of its own:
+-- within their poll_interval. A sender that can't wait that long wakes them after the commit, in a separate transaction:
 --
 --   select jobwright.wake('orders');

@@ -1,4 +1,4 @@
-//! What the examples share: a database of their own that is gone afterwards. Nothing here is needed to use jobwright.
+//! Shared by the examples: a scratch database that is removed afterwards. Applications of jobwright do not need it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use jobwright::{Config, DatabaseConfig, MessageServices, Store};
 /// Any error ends an example.
 pub(crate) type Result<T = (), E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Runs `tour` on a scratch database: a schema of its own on the PostgreSQL that `DATABASE_URL` names, or a file in the
-/// temporary folder if that is not set. Removes it afterwards, also if the tour fails or panics.
+/// Runs `tour` on a scratch database: a new schema on the PostgreSQL that `DATABASE_URL` names, or a file in the temporary directory if
+/// that is not set. Removes it afterwards, even if the tour fails or panics.
 pub(crate) async fn with_scratch_database<F: Future<Output = Result> + Send + 'static>(
     name: &str,
     tour: fn(Config) -> F,
@@ -25,7 +25,7 @@ pub(crate) async fn with_scratch_database<F: Future<Output = Result> + Send + 's
     };
     let config = Config::new(scratch.config());
     println!("database: {} (schema {})\n", config.database.url.redacted(), config.database.schema);
-    // A task of its own, so that a failed assertion does not skip the cleaning up.
+    // A separate task, so that a failed assertion does not skip the cleanup.
     let toured = tokio::spawn(tour(config)).await;
     scratch.remove().await?;
     toured?
@@ -39,7 +39,7 @@ enum Scratch {
 impl Scratch {
     fn config(&self) -> DatabaseConfig {
         match self {
-            // The search path lets the same SQL name the example's own tables on both databases.
+            // With the search path, the same SQL finds the example's own tables on both databases.
             Self::Schema(url, schema) => {
                 let separator = if url.contains('?') { '&' } else { '?' };
                 let url = format!("{url}{separator}options=-c%20search_path%3D{schema}");

@@ -1,7 +1,7 @@
-//! SQL on a database that is chosen when the program runs: the text is the same, the calls belong to the drivers.
+//! SQL on a database that is chosen at run time: the text is the same, the calls are those of the drivers.
 //!
-//! A program that knows its database needs none of this: `MessageServices::postgres` and `MessageServices::sqlite` give
-//! contexts whose transaction is the driver's own.
+//! A program that knows its database needs none of this: `MessageServices::postgres` and `MessageServices::sqlite` return services whose
+//! contexts have the driver's own transaction.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ fn for_sqlite(params: &[Value<'_>]) -> Vec<rusqlite::types::Value> {
     params.iter().map(param).collect()
 }
 
-/// A refused statement. A type of its own, so that `?` works in handlers too.
+/// A refused statement. It is a separate type, so that `?` works in handlers too.
 #[derive(Debug)]
 pub(crate) enum SqlError {
     Postgres(tokio_postgres::Error),

@@ -1,13 +1,13 @@
-//! What jobs carry.
+//! The content of jobs.
 
-use jobwright::codec::{Codec as _, Gzip, Label, Part, Seal, SealKey};
+use jobwright::codec::{Codec as _, ContentKind, Gzip, Label, Seal, SealKey};
 use jobwright::store::testing;
 use jobwright::{NewJob, Payload};
 
 /// The default of `database.max_payload`.
 const LARGEST: usize = 1024 * 1024;
 
-/// A JSON text, as any sender gives it.
+/// Checks a JSON text, as any sender may give it.
 pub(crate) fn payload(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Ok(payload) = Payload::json_text(text) else { return };
@@ -28,8 +28,8 @@ fn has_nul(value: &serde_json::Value) -> bool {
     }
 }
 
-/// A lower bound of what PostgreSQL makes of the exponents in a text, found in another way than the library does: each number outside of
-/// strings has at least as many digits as its exponent says.
+/// Returns a lower bound of what PostgreSQL makes of the exponents in a text, computed differently from the library: each number outside of strings
+/// has at least as many digits as its exponent says.
 fn written_out(text: &str) -> usize {
     let (mut length, mut in_string, mut escaped) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -65,13 +65,13 @@ pub(crate) fn payload_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// What the seeds hold, once and so many times.
+/// The content of the seeds: once, and repeated this often.
 const SHORT: &str = "x";
 const LONG: usize = 600;
 
-/// What somebody may have put where an encoded content is expected.
+/// Checks data of unknown origin in place of encoded content.
 pub(crate) fn sealed(input: &[u8]) {
-    let label = Label::new(Part::Payload, "pay");
+    let label = Label::new(ContentKind::Payload, "pay");
     let seal = seal().compress(true);
     let given = Payload::bytes("application/jose", input);
     if let Ok(opened) = seal.decode(given, label) {
@@ -93,7 +93,7 @@ fn seal() -> Seal {
 pub(crate) fn sealed_seeds() -> Vec<Vec<u8>> {
     use std::sync::LazyLock;
     static SEEDS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-        let label = Label::new(Part::Payload, "pay");
+        let label = Label::new(ContentKind::Payload, "pay");
         let long = Payload::text(SHORT.repeat(LONG));
         [seal().encode(Payload::text(SHORT), label), seal().compress(true).encode(long, label)]
             .into_iter()

@@ -1,7 +1,7 @@
-//! What comes from outside, as functions of any bytes. Each panics if something does not hold that must: not only that nothing crashes, but
-//! that what was accepted is within its bounds, and that what is shown holds no secret.
+//! Parsers of external input, as functions of any bytes. Each panics if a condition is violated: not only must nothing crash, but accepted values
+//! must be within their bounds, and messages must contain no secret.
 //!
-//! `cargo xtask fuzz` looks for inputs with libFuzzer; what it finds is kept in `found/TARGET/` and played again by every test run.
+//! `cargo xtask fuzz` searches for inputs with libFuzzer; its findings are kept in `found/TARGET/` and replayed by every test run.
 
 #![forbid(unsafe_code)]
 
@@ -10,20 +10,20 @@ mod program;
 mod text;
 mod wire;
 
-/// One of them.
+/// A target.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The name: a folder in `found`, and what `FUZZ_TARGET` says.
+    /// The name: a folder in `found`, and the value of `FUZZ_TARGET`.
     pub name: &'static str,
-    /// Plays one input.
+    /// Checks one input.
     pub check: fn(&[u8]),
     /// Inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Longest input, in bytes.
+    /// The longest input, in bytes.
     pub longest: usize,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "frames", check: wire::frames, seeds: wire::frame_seeds, longest: 4096 },
     Target { name: "submission", check: wire::submission, seeds: wire::submission_seeds, longest: 4096 },
@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "url", check: text::url, seeds: text::url_seeds, longest: 256 },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 #[must_use]
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.iter().copied().find(|target| target.name == name)

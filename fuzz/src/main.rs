@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-/// Which target. Not an argument: those are libFuzzer's own.
+/// The target. Not an argument: those are libFuzzer's own.
 static TARGET: LazyLock<jobwright_fuzz::Target> = LazyLock::new(|| {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     jobwright_fuzz::target(&name).unwrap_or_else(|| panic!("FUZZ_TARGET names no target: {name:?}"))

@@ -1,17 +1,17 @@
-//! What operators write: files, variables, command lines.
+//! Input from operators: files, variables, command lines.
 
 use jobwright_cli::testing;
 
 /// Longer than anything that may be shown because it looks like a mistyped duration.
 const SECRET: &str = "hunter2hunter2hunter2hunter2hunter2hunter2hunter2";
 
-/// A configuration file, and behind a NUL pairs of variables and values. Whatever is wrong with it, what is said is for people, and the
-/// values that may be secret are not in it.
+/// Checks a configuration file, followed by a NUL and pairs of variables and values. Whatever is wrong, the error is readable and contains no value
+/// that may be secret.
 pub(crate) fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let mut parts = text.split('\0');
     let file = parts.next().unwrap_or_default();
-    // Where it is a URL, a secret is put into it.
+    // Inserts a secret where there is a URL.
     let file = file.replace("SECRET", SECRET);
     let mut variables = Vec::new();
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
@@ -44,7 +44,7 @@ pub(crate) fn config_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// The words of a command line, one on each line: the filters of `jobs`, and what is sent.
+/// Checks the words of a command line, one on each line: the filters of `jobs`, and the arguments of `send`.
 pub(crate) fn filters(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let words: Vec<String> = std::iter::once("jobwright").chain(text.lines()).map(str::to_owned).collect();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jobwright::{Schedule, Secret, parse_duration};
 
-/// A cron line, an interval or an ISO 8601 repetition, and the zone behind a `|`.
+/// Checks a cron line, an interval or an ISO 8601 repetition, with the time zone behind a `|`.
 pub(crate) fn schedule(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (text, zone) = text.split_once('|').unwrap_or((text, "UTC"));
@@ -46,17 +46,17 @@ pub(crate) fn duration_seeds() -> Vec<Vec<u8>> {
     seeds(&["5s", "1h30m", "250ms", "1.5h", "PT5M", "P1DT12H", "100 years", "0", "18446744073709551615s"])
 }
 
-/// What stands where a URL is expected, with a secret in it: nothing that is shown of it may hold the secret.
+/// Checks text in place of a URL, with a secret in it: no message about it may contain the secret.
 pub(crate) fn url(input: &[u8]) {
     const SECRET: &str = "hunter2";
     let Ok(text) = std::str::from_utf8(input) else { return };
-    // What a user means as the password is what stands before the last `@`; a host or a database of that name is shown, rightly.
+    // The part before the last `@` is meant as the password; the same text as a host or a database may be shown.
     // The path of a file is no secret.
     let Some((credentials, place)) = text.rsplit_once('@').filter(|_| !text.trim_start().starts_with("sqlite:")) else {
         let _ = Secret::new(text).redacted();
         return;
     };
-    // Of words, one is the password; in all others it would be shown, rightly, as the name of a host or a database.
+    // Of several words, one is the password; in any other the text would rightly be shown as a host or a database.
     let last = credentials.rsplit(char::is_whitespace).next().unwrap_or_default();
     if !text.contains("://") && !last.starts_with("password=") {
         return;

@@ -1,4 +1,4 @@
-//! Messages of the broker, from the frames on.
+//! Messages of the broker, starting with the frames.
 
 use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, WriteContext, gen_frame, parse_frame};
 use amq_protocol::protocol::basic::{gen_properties, parse_properties};
@@ -14,7 +14,7 @@ const LARGEST: usize = 1024 * 1024;
 /// The depth at which the parser stops reading (ADR 56), and the value itself.
 const DEEPEST: usize = 33;
 
-/// The bytes of a connection, as the client reads them: a frame, and the next one behind it.
+/// Checks the bytes of a connection as the client reads them: a frame, and the next one behind it.
 pub(crate) fn frames(input: &[u8]) {
     let mut rest = input;
     while let Ok((left, frame)) = parse_frame(rest) {
@@ -30,14 +30,14 @@ pub(crate) fn frames(input: &[u8]) {
     }
 }
 
-/// Properties, then the body.
+/// Parses properties, then the body.
 fn message(input: &[u8]) -> Option<(BasicProperties, Vec<u8>)> {
     let (body, properties) = parse_properties(input).ok()?;
     nowhere_deep(&properties);
     Some((properties, body.to_vec()))
 }
 
-/// What is cloned and dropped level by level must not be deeper than a small stack takes.
+/// Values that are cloned and dropped recursively must not be deeper than a small stack allows.
 fn nowhere_deep(properties: &BasicProperties) {
     for value in properties.headers().iter().flat_map(|table| table.inner().values()) {
         assert!(depth(value) <= DEEPEST, "{} levels", depth(value));
@@ -75,7 +75,7 @@ pub(crate) fn report(input: &[u8]) {
     }
 }
 
-/// What is read is what its writer named: it is written and read again, if it is no more than one of ours.
+/// Reading returns what the writer named: a message is written and read again, if it is no larger than one of ours.
 pub(crate) fn delivery(input: &[u8]) {
     let Some((properties, body)) = message(input) else { return };
     match wire_testing::delivery(properties, body) {
@@ -89,7 +89,7 @@ pub(crate) fn delivery(input: &[u8]) {
     }
 }
 
-/// What was taken from outside goes out again, to an external worker: what is written must be read by any client.
+/// External input is passed on to an external worker: any client must be able to read what is written.
 pub(crate) fn envelope(input: &[u8]) {
     let Some((properties, body)) = message(input) else { return };
     let Ok(taken) = wire_testing::submission(properties, body) else { return };
@@ -104,7 +104,7 @@ pub(crate) fn envelope(input: &[u8]) {
     assert_eq!(read, properties);
 }
 
-/// A refusal is a word for programs and a text for people, whatever was sent.
+/// Asserts that a refusal has a word for programs and a text for people, whatever was sent.
 fn readable((word, text): &Refused) {
     assert!(word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{word:?}");
     assert!(!text.is_empty() && text.len() < 4096, "{} bytes", text.len());
@@ -116,7 +116,7 @@ fn bytes(properties: &BasicProperties) -> Vec<u8> {
     std::mem::take(&mut written.write)
 }
 
-/// Headers of every type there is.
+/// Returns headers of every type.
 fn headers(pairs: &[(&str, AMQPValue)]) -> FieldTable {
     let mut table = FieldTable::default();
     for (name, value) in pairs {

@@ -1,4 +1,4 @@
-//! What the fuzzer starts from, and what it has found so far, once for each target.
+//! Replays the seeds and findings of each target.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use jobwright_cli::testing;
 use jobwright_fuzz::TARGETS;
 
-/// What is refused at once leads the fuzzer nowhere.
+/// The fuzzer learns nothing from inputs that are rejected at once.
 #[test]
 fn command_lines_to_begin_with_are_accepted() {
     for seed in (jobwright_fuzz::target("filters").expect("there is such a target").seeds)() {

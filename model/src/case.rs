@@ -1,4 +1,4 @@
-//! What is to be checked, and what is expected of it.
+//! The cases to check, and the expected findings.
 
 use crate::check::{Finding, explore};
 use crate::vocabulary::{Promise, Subject};
@@ -6,7 +6,7 @@ use crate::vocabulary::{Promise, Subject};
 /// How much is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Size {
-    /// Seconds, also without optimisation: the tests.
+    /// Seconds, even without optimisation: the tests.
     Small,
     /// Half a minute of processor time: CI.
     Usual,
@@ -19,8 +19,8 @@ pub enum Size {
 pub enum Expected {
     /// All promises hold in all states.
     Holds,
-    /// The same of a part, in which not all sights need to come up; or of rules of which one is missing that others stand in for.
-    HoldsToo,
+    /// All promises hold, but not every sight need be seen: for a part of a subject, or for rules of which a missing one is covered by others.
+    IncludesHidden,
     /// A broken twin: this promise is broken.
     Refuted(Promise),
 }
@@ -36,22 +36,22 @@ pub struct Case {
     run: Box<dyn Fn(usize) -> Finding<String>>,
 }
 
-/// A case and what came of it.
+/// A case and its result.
 pub struct Result {
-    /// What was found, its actions in words.
+    /// The finding, with its actions in words.
     pub finding: Finding<String>,
-    /// What was wrong with that; none: it was as expected.
+    /// How the finding differs from the expected one; `None`: it does not.
     pub wrong: Option<String>,
 }
 
 impl Case {
-    /// To be run with the subject as it is.
+    /// Creates a case from a subject.
     pub fn new<S: Subject>(subject: S, says: &'static str, expected: Expected) -> Self {
         let run = move |threads| explore(&subject, threads).in_words();
         Self { subject: S::NAME, says, expected, run: Box::new(run) }
     }
 
-    /// Runs it. Twins use one thread, because only then is the path that is found the shortest.
+    /// Runs the case. Twins use one thread, because only then is the path found the shortest.
     pub fn run(&self, threads: usize) -> Result {
         let is_twin = matches!(self.expected, Expected::Refuted(_));
         let finding = (self.run)(if is_twin { 1 } else { threads });

@@ -14,7 +14,7 @@ const PATIENCE: usize = 200;
 /// Steps of a repair that are printed.
 const SHOWN: usize = 12;
 
-/// A subject as the checker wants it.
+/// A subject in the form the checker needs.
 #[derive(Clone)]
 struct Checked<S: Subject> {
     subject: S,
@@ -39,7 +39,7 @@ impl<S: Subject> Model for Checked<S> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        // One property, so that a state is judged once; which promise it was, the last state of the path tells.
+        // A single property, so that each state is judged once; the last state of the path shows which promise was broken.
         vec![Property::always("promises", |model: &Self, state: &S::State| {
             let seen = model.subject.sights(state);
             if model.sights.load(Ordering::Relaxed) & seen != seen {
@@ -50,7 +50,7 @@ impl<S: Subject> Model for Checked<S> {
     }
 }
 
-/// The promise that a state breaks: at once, or because it does not come right without further faults.
+/// Returns the promise that a state breaks: at once, or because it does not recover without further faults.
 fn judge<S: Subject>(subject: &S, state: &S::State) -> Option<Promise> {
     subject.broken(state).or_else(|| {
         let looked_at = subject.watches(Promise::EverythingComesRight);
@@ -58,7 +58,7 @@ fn judge<S: Subject>(subject: &S, state: &S::State) -> Option<Promise> {
     })
 }
 
-/// Follows what a world without further faults does. Each action is chosen by the subject, so this is one fair future and not all of them.
+/// Plays a world without further faults. The subject chooses each action, so this is one fair future and not all of them.
 fn comes_right<S: Subject>(subject: &S, state: &S::State, mut step: impl FnMut(S::Action)) -> bool {
     let mut state = state.clone();
     for _ in 0..PATIENCE {
@@ -74,29 +74,29 @@ fn comes_right<S: Subject>(subject: &S, state: &S::State, mut step: impl FnMut(S
     false
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Finding<A> {
     /// Distinct states.
     pub states: usize,
     /// Steps of the longest path that was followed.
     pub depth: usize,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// The promise that was broken, and the shortest way there.
+    /// The promise that was broken, and the shortest path there.
     pub refuted: Option<Refutation<A>>,
-    /// What a complete exploration should have seen and did not.
+    /// Sights that a complete exploration should have seen and did not.
     pub unseen: Vec<&'static str>,
 }
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refutation<A> {
-    /// Which.
+    /// The promise.
     pub promise: Promise,
-    /// The way there. With one thread no way is shorter.
+    /// The path there. With one thread no path is shorter.
     pub path: Vec<A>,
-    /// What happened after it without further faults, where that was not enough.
+    /// The steps after it without further faults, where these were not enough.
     pub repair: Vec<A>,
 }
 
@@ -130,7 +130,7 @@ impl<A: fmt::Display> Finding<A> {
     }
 }
 
-/// Explores all states within the subject's bounds, breadth first. One that breaks a promise ends it.
+/// Explores all states within the subject's bounds, breadth first. A state that breaks a promise ends the exploration.
 pub fn explore<S: Subject>(subject: &S, threads: usize) -> Finding<S::Action> {
     let begin = Instant::now();
     let sights = Arc::new(AtomicU32::new(0));
@@ -150,7 +150,7 @@ pub fn explore<S: Subject>(subject: &S, threads: usize) -> Finding<S::Action> {
     Finding { states: checker.unique_state_count(), depth, took: begin.elapsed(), refuted, unseen }
 }
 
-/// Follows a path from the start; none where a step of it can't happen.
+/// Follows a path from the start; `None`: a step of it can't happen.
 pub fn replay<S: Subject>(subject: &S, path: &[S::Action]) -> Option<Vec<S::State>> {
     let mut states = vec![subject.start()];
     for action in path {
@@ -160,8 +160,8 @@ pub fn replay<S: Subject>(subject: &S, path: &[S::Action]) -> Option<Vec<S::Stat
     Some(states)
 }
 
-/// A way through the model, chosen among what is possible by `choose`, which is given how many there are. For tests that play it against
-/// a real database. `wanted` leaves out what such a test can't do at this point.
+/// Walks through the model: `choose` gets the number of possible actions and picks one. Tests play such a walk against a real database; `wanted`
+/// leaves out actions that the test can't do at this point.
 pub fn walk<S: Subject>(
     subject: &S,
     steps: usize,

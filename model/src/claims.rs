@@ -1,29 +1,29 @@
-//! Claims and their ends: lost answers, stragglers, deaths that are declared at any time, cancelled jobs sent again, jobs born owned.
+//! Claims and their outcomes: lost answers, stragglers, deaths declared at any time, cancelled jobs sent again, preclaimed jobs.
 //!
-//! No time: a node can be declared dead whenever its row is not locked, and whoever is not chosen for a while is as good as frozen. So what
-//! holds here does not depend on clocks, leases or the speed of anybody. That the living are left alone is the subject of `clocks`.
+//! There is no time: a node can be declared dead whenever its row is not locked, and a process that is not chosen for a while is as good as frozen.
+//! So these results do not depend on clocks, leases or speed. That live nodes are not declared dead is the subject of `clocks`.
 
 mod action;
 mod cases;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index};
 
 pub use action::Action;
 pub use cases::cases;
 
-/// Jobs with ids of their own.
+/// Jobs with distinct ids.
 pub const JOBS: usize = 2;
 /// Processes; each runs one node at a time.
 pub const PROCESSES: usize = 2;
 /// Handlers of one process at the same time.
-pub const HANDS: usize = 2;
+pub const IN_FLIGHT: usize = 2;
 /// How often one id can be sent.
 pub const SENDS: usize = 2;
 /// Attempts of a job.
 pub const ATTEMPTS: u8 = 2;
 
-/// A row of `job`. Who has no owner waits.
+/// A row of `job`. A row without an owner waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
     /// `lock_owner`; zero for none.
@@ -32,15 +32,15 @@ pub struct Row {
     pub version: u8,
     /// `attempt`.
     pub attempt: u8,
-    /// Ghost: which send of this id it comes from.
+    /// Ghost: the send of this id that it comes from.
     pub send: u8,
-    /// Ghost: which claim it was; never twice the same.
+    /// Ghost: its claim; never twice the same.
     pub claim: u8,
     /// Ghost: attempts that failed or died.
     pub spent: u8,
 }
 
-/// A handler.
+/// A running handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Its job.
@@ -49,20 +49,20 @@ pub struct Held {
     pub node: u8,
     /// The number of its claim.
     pub version: u8,
-    /// How far it is.
+    /// Its stage.
     pub phase: Phase,
-    /// Ghost: which send.
+    /// Ghost: the send.
     pub send: u8,
-    /// Ghost: which claim.
+    /// Ghost: the claim.
     pub claim: u8,
 }
 
-/// How far a handler is.
+/// The stages of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Nobody disturbs it.
+    /// It runs undisturbed.
     Running,
-    /// It is to stop: its job is gone, or its node.
+    /// It must stop, because its job or its node is gone.
     Told,
     /// It succeeded and reported it; the answer got lost.
     Succeeded,
@@ -70,37 +70,37 @@ pub enum Phase {
     Failed,
 }
 
-/// A statement that is to make a row this node's, on its way to the server and back.
+/// A statement that makes a row this node's, on its way to the server and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// For which row.
+    /// The job.
     pub job: u8,
-    /// It inserts the row, owned already, and a COMMIT is to follow.
+    /// It inserts the row as owned already, and a COMMIT is to follow.
     pub born: bool,
-    /// For which node.
+    /// The node.
     pub node: u8,
-    /// The number drawn for it. Ghost as well: never twice the same.
+    /// The number drawn for it, which is also a ghost: never twice the same.
     pub claim: u8,
     /// The number that goes into the row.
     pub version: u8,
-    /// Ghost: which send the row comes from.
+    /// Ghost: the send that the row comes from.
     pub send: u8,
-    /// How far it is.
+    /// Its stage.
     pub progress: Progress,
-    /// Somebody waits for its answer.
+    /// The process waits for its answer.
     pub awaited: bool,
 }
 
-/// How far a statement is.
+/// The stages of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
-    /// The server has not begun.
+    /// The server has not begun it.
     Sent,
-    /// It looked and locked; others don't see it yet.
+    /// It has read and locked; other transactions don't see its changes yet.
     Open,
     /// Committed: the row is the node's.
     Took,
-    /// There was nothing to take.
+    /// There was no row to take.
     Nothing,
     /// The node is dead.
     Refused,
@@ -109,21 +109,21 @@ pub enum Progress {
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node; zero: it has none at the moment.
+    /// Its node; zero for none.
     pub node: u8,
-    /// A node of its own that it has to retire; zero for none.
+    /// Its former node, which it has to retire; zero for none.
     pub former: u8,
     /// Its handlers.
-    pub hand: [Option<Held>; HANDS],
-    /// The statement under way.
+    pub hand: [Option<Held>; IN_FLIGHT],
+    /// The statement in flight.
     pub request: Option<Request>,
-    /// Looks at what it owns that are due after a lost answer.
+    /// Checks of what it owns that are due after a lost answer.
     pub looks: u8,
     /// The claim that it remembers as cancelled: job and number.
     pub gone: Option<(u8, u8)>,
 }
 
-/// What became of a send.
+/// The state of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// Not sent yet.
@@ -133,37 +133,37 @@ pub enum Fate {
     Live,
     /// Its handler succeeded.
     Done,
-    /// Cancelled by its user.
+    /// Cancelled by an operator.
     Cancelled,
     /// A dead letter.
     Dead,
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Processes that ended without a word.
+    /// Processes that crashed.
     pub crashes: u8,
-    /// Nodes that were declared dead, or stopped themselves, though they lived.
+    /// Live nodes that were declared dead, or stopped themselves.
     pub deaths: u8,
     /// Answers that got lost.
     pub lost: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The table `job`.
     pub rows: [Option<Row>; JOBS],
-    /// The table `node`: those that are declared dead, one bit each. All up to `newest` are known.
+    /// The table `node`: the nodes that are declared dead, one bit each. All up to `newest` are known.
     pub dead: u16,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last id of a node that was drawn. Drawn ones never meet, which counting up says most simply.
+    /// Ghost: the last node id drawn. Real ids are random and never collide; counting up expresses that most simply.
     pub newest: u8,
-    /// Ghost: the last number of a claim that was drawn.
+    /// Ghost: the last claim number drawn.
     pub claims: u8,
-    /// Ghost: what became of each send.
+    /// Ghost: the state of each send.
     pub fates: [[Fate; SENDS]; JOBS],
     /// Ghost: faults so far.
     pub faults: Faults,
@@ -180,7 +180,7 @@ pub struct Bounds {
     pub sends: u8,
     /// Processes.
     pub processes: u8,
-    /// Claims, whatever comes of them.
+    /// Claims, whatever their result.
     pub claims: u8,
     /// Faults of each kind.
     pub faults: Faults,
@@ -193,22 +193,22 @@ pub struct Claims {
     pub rules: Rules,
     /// Its bounds.
     pub bounds: Bounds,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
 impl State {
-    /// Whether the database takes this node for dead.
+    /// Whether the database regards this node as dead.
     pub fn is_dead(&self, node: u8) -> bool {
         self.dead >> node & 1 == 1
     }
 
-    /// Whether a transaction holds this job's row, or is about to insert it.
+    /// Whether a transaction has locked this job's row, or is about to insert it.
     fn is_locked(&self, job: u8) -> bool {
         self.requests().any(|request| request.job == job && request.progress == Progress::Open)
     }
 
-    /// Whether a claim or commit holds this node's row.
+    /// Whether a claim or commit has locked this node's row.
     fn holds_node(&self, node: u8) -> bool {
         self.requests().any(|request| request.node == node && request.progress == Progress::Open)
     }
@@ -228,7 +228,7 @@ impl State {
 }
 
 impl Process {
-    /// Whether it has this claim in hand.
+    /// Whether the process has this claim in flight.
     fn has(&self, row: Row, job: u8, by_claim: bool) -> bool {
         self.hand
             .iter()
@@ -238,9 +238,9 @@ impl Process {
 }
 
 impl Claims {
-    /// Sends of a job within the bounds, without those that are under way to be born owned.
+    /// Returns the sends of a job within the bounds, without preclaimed ones in flight.
     fn sends_left(&self, state: &State, job: u8) -> usize {
-        let fates = &state.fates[slot(job)][..slot(self.bounds.sends)];
+        let fates = &state.fates[index(job)][..index(self.bounds.sends)];
         let unsent = fates.iter().filter(|fate| **fate == Fate::Unsent).count();
         let to_come = |request: &Request| request.born && request.job == job && request.progress != Progress::Took;
         unsent.saturating_sub(state.requests().filter(to_come).count())

@@ -1,15 +1,15 @@
-//! Time: leases, heartbeats that come late, monitors that look, clocks that jump, and rows that a silent process keeps locked.
+//! Time: leases, late heartbeats, monitors, clocks that jump, and rows that a silent process keeps locked.
 //!
-//! Time passes in ticks, for everybody at once, because monotonic clocks run alike; a tenth of a lease is allowed for what they don't.
-//! A tick can't pass while a process that runs has something to do that is due. One that is frozen does nothing, and what it has to do
-//! comes first when it goes on. Wall clocks jump, but only a twin reads them.
+//! Time passes in ticks, for all processes at once, because monotonic clocks run alike; a tenth of a lease allows for the difference. A tick can't
+//! pass while a running process has something due. A frozen process does nothing, and does what is due first when it continues. Wall clocks jump, but
+//! only a twin reads them.
 
 mod cases;
 mod step;
 
 use std::fmt;
 
-use crate::vocabulary::{Promise, Rules, Subject, process_name, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index, process_name};
 
 pub use cases::cases;
 
@@ -17,10 +17,10 @@ pub use cases::cases;
 pub const PROCESSES: usize = 3;
 /// Ticks of a lease.
 pub const LEASE: u8 = 4;
-/// The longest gap between two looks that leaves an observation whole.
+/// The longest gap between two checks that leaves an observation valid.
 pub const GAP: u8 = LEASE / 2;
 
-/// How a process is.
+/// The condition of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Health {
     /// Its handlers run.
@@ -28,57 +28,57 @@ pub enum Health {
     Up,
     /// Stopped by a signal, a hypervisor, or swapping: nothing happens in it.
     Frozen,
-    /// It stopped its handlers because it could not renew its lease, or was declared dead. It goes on looking at others.
+    /// It stopped its handlers because it could not renew its lease, or was declared dead. It still monitors the others.
     Stopped,
     /// Crashed.
     Gone,
 }
 
-/// A heartbeat under way.
+/// A heartbeat in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Beat {
+pub struct Renewal {
     /// Ticks since it was sent.
     pub age: u8,
-    /// The server has it.
+    /// The server has received it.
     pub arrived: bool,
 }
 
 /// What a monitor knows of another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Observation {
-    /// Ticks since it first saw the present beat; none: it never looked.
+    /// Ticks since it first saw the present heartbeat; `None`: it never checked.
     pub age: Option<u8>,
-    /// The beat was raised since it looked.
+    /// The heartbeat was raised since its last check.
     pub changed: bool,
 }
 
-/// What a lease looks like to the server's clock.
+/// The state of a lease by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// So many ticks are left.
+    /// Ticks that are left.
     Ticks(u8),
-    /// It ends in a future that is further away than anybody waits.
+    /// It ends further in the future than anything waits.
     Ages,
 }
 
 /// A process, and the row of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// How it is.
+    /// Its condition.
     pub health: Health,
-    /// Ticks since the moment from which it counts its lease.
+    /// Ticks since the time from which it counts its lease.
     pub since: u8,
-    /// The heartbeat under way.
-    pub beat: Option<Beat>,
-    /// What it saw of the others.
+    /// The heartbeat in flight.
+    pub renewal: Option<Renewal>,
+    /// Its observations of the other nodes.
     pub sees: [Observation; PROCESSES],
-    /// Ticks since its last look.
+    /// Ticks since its last check.
     pub gap: u8,
     /// The node is declared dead.
     pub dead: bool,
-    /// A claim or commit of this process locks the node's row.
+    /// A claim or commit of this process has locked the node's row.
     pub locked: bool,
-    /// What is left of the lease by the server's clock. Only a twin looks at it.
+    /// The state of the lease by the server's clock. Only a twin reads it.
     pub left: Left,
 }
 
@@ -87,7 +87,7 @@ impl Default for Process {
         Self {
             health: Health::Up,
             since: 0,
-            beat: None,
+            renewal: None,
             sees: Default::default(),
             gap: 0,
             dead: false,
@@ -97,16 +97,16 @@ impl Default for Process {
     }
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     /// Processes that crashed or froze.
     pub silences: u8,
-    /// Steps of the server's wall clock.
+    /// Jumps of the server's wall clock.
     pub jumps: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The processes and their nodes.
@@ -130,7 +130,7 @@ pub struct Clocks {
     pub faults: Faults,
     /// Rows can be locked.
     pub locks: bool,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Action {
             Self::Lose { process } => write!(f, "{}'s heartbeat, or its answer, gets lost", p(process)),
             Self::Stop { process } => write!(f, "{} stops its handlers, because its lease is nearly over", p(process)),
             Self::Retire { process } => write!(f, "{} retires its own node", p(process)),
-            Self::Look { process } => write!(f, "{} looks at the beats of the others", p(process)),
+            Self::Look { process } => write!(f, "{} looks at the heartbeats of the others", p(process)),
             Self::Declare { process, node } => write!(f, "{} declares {} dead", p(process), p(node)),
             Self::Lock { process } => write!(f, "a statement of {} locks its node", p(process)),
             Self::Unlock { process } => write!(f, "the transaction of {} that locks its node ends", p(process)),
@@ -181,7 +181,7 @@ impl fmt::Display for Action {
 }
 
 impl Clocks {
-    /// When a node must have stopped its handlers: ticks from the moment it counts from.
+    /// Ticks after which a node must have stopped its handlers, from the time it counts from.
     pub(crate) fn limit(&self) -> u8 {
         if self.rules.nodes_stop_early { LEASE - 1 } else { LEASE }
     }
@@ -198,12 +198,12 @@ impl Subject for Clocks {
         "a frozen node is declared dead",
         "a heartbeat is answered late",
         "a dead node beside a locked one",
-        "an observation older than a lease, and a beat that came in between",
+        "an observation older than a lease, and a heartbeat that came in between",
     ];
 
     fn start(&self) -> State {
         let mut state = State::default();
-        for process in &mut state.processes[slot(self.processes)..] {
+        for process in &mut state.processes[index(self.processes)..] {
             *process = Process { health: Health::Gone, dead: true, ..Process::default() };
         }
         state
@@ -259,17 +259,17 @@ impl Subject for Clocks {
         self.next_repair(state)
     }
 
-    /// Whoever is silent, or stopped itself, is known to be dead; only a lock of its own delays that.
+    /// A node that is silent, or stopped itself, is known to be dead; only its own lock delays that.
     fn at_rest(&self, state: &State) -> bool {
         state.processes.iter().all(|process| process.health == Health::Up || process.dead || process.locked)
     }
 
     fn sights(&self, state: &State) -> u32 {
-        let any = |of: fn(&Process) -> bool| state.processes[..slot(self.processes)].iter().any(of);
+        let any = |of: fn(&Process) -> bool| state.processes[..index(self.processes)].iter().any(of);
         let stopped = any(|at| at.health == Health::Stopped && !at.dead);
         let crashed = any(|at| at.health == Health::Gone && at.dead);
         let frozen = any(|at| at.health == Health::Frozen && at.dead);
-        let late = any(|at| at.beat.is_some_and(|beat| beat.arrived && beat.age >= 2));
+        let late = any(|at| at.renewal.is_some_and(|renewal| renewal.arrived && renewal.age >= 2));
         let beside = any(|at| at.dead) && any(|at| at.locked && !at.dead && at.health != Health::Up);
         let stale = any(|at| at.sees.iter().any(|seen| seen.changed && seen.age == Some(LEASE)));
         (0..).zip([stopped, crashed, frozen, late, beside, stale]).map(|(n, is)| u32::from(is) << n).sum()

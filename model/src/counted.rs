@@ -1,13 +1,13 @@
-//! Limits that claims count by themselves: what each node runs is one row, which its claims write.
+//! Limits that claims count themselves: one row holds the number of jobs a node runs, and its claims write it.
 //!
-//! A statement that counts, takes and writes is one step, because whoever counts under the same limit waits for it.
+//! A statement that counts, takes and writes is one step, because other claims under the same limit wait for it.
 
 mod cases;
 mod step;
 
 use std::fmt;
 
-use crate::vocabulary::{Promise, Rules, Subject, job_name, process_name, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index, job_name, process_name};
 
 pub use cases::cases;
 
@@ -15,15 +15,15 @@ pub use cases::cases;
 pub const JOBS: usize = 3;
 /// Processes; each runs one node at a time.
 pub const PROCESSES: usize = 2;
-/// Handlers of one process at the same time, and claims of it that are under way.
-pub const HANDS: usize = 2;
-/// Ids of nodes, from one on.
+/// Handlers of one process at the same time, and its claims in flight.
+pub const IN_FLIGHT: usize = 2;
+/// Node ids, from one on.
 pub const NODES: usize = 5;
 
-/// A job that is there.
+/// An existing job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Row {
-    /// Nobody has it.
+    /// No node owns it.
     Waiting,
     /// Owned: node and number of the claim.
     Owned {
@@ -31,58 +31,58 @@ pub enum Row {
         node: u8,
         /// The number of the claim.
         claim: u8,
-        /// The commit of its handler's transaction is under way, and nobody else can lock the row.
+        /// The commit of its handler's transaction is in flight, and no other transaction can lock the row.
         committing: bool,
     },
 }
 
-/// A claim under way.
+/// A claim in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ask {
     /// Its number.
     pub claim: u8,
-    /// How many jobs the node ran when it was sent.
+    /// The number of jobs the node ran when it was sent.
     pub mine: u8,
-    /// What it took, one bit each; none: it has not run.
+    /// The jobs that it took, one bit each; `None`: it has not run.
     pub took: Option<u8>,
 }
 
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node; zero: it has none at the moment.
+    /// Its node; zero for none.
     pub node: u8,
     /// Its handlers: the job and the number of its claim.
-    pub hand: [Option<(u8, u8)>; HANDS],
-    /// Its claims under way.
-    pub asks: [Option<Ask>; HANDS],
-    /// One that it has given up, with its node: the server may run it yet.
+    pub hand: [Option<(u8, u8)>; IN_FLIGHT],
+    /// Its claims in flight.
+    pub asks: [Option<Ask>; IN_FLIGHT],
+    /// A claim that it has given up, with its node: the server may still run it.
     pub late: Option<(u8, Ask)>,
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Processes that ended without a word.
+    /// Processes that crashed.
     pub crashes: u8,
     /// Claims that were given up, or whose answers got lost.
     pub lost: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The jobs.
     pub rows: [Option<Row>; JOBS],
-    /// The table `usage`: how many jobs, and the number of the claim that wrote it.
+    /// The table `usage`: the number of jobs, and the number of the claim that wrote it.
     pub usage: [Option<(u8, u8)>; NODES],
-    /// The table `node`: those that are declared dead, one bit each.
+    /// The table `node`: the nodes that are declared dead, one bit each.
     pub dead: u8,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last id of a node that was drawn.
+    /// Ghost: the last node id drawn.
     pub newest: u8,
-    /// Ghost: the last number of a claim that was drawn.
+    /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: jobs that were sent, one bit each.
     pub sent: u8,
@@ -105,7 +105,7 @@ pub struct Counted {
     pub claims: u8,
     /// Faults of each kind.
     pub faults: Faults,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Action {
 }
 
 impl State {
-    /// Handlers that run at the moment: a commit under way is one too.
+    /// Running handlers; one whose commit is in flight counts as running.
     fn running(&self) -> usize {
         let hands: usize = self.processes.iter().map(|process| process.hand.iter().flatten().count()).sum();
         let known = |claim: u8, job: usize| {
@@ -214,7 +214,7 @@ impl Subject for Counted {
             all.extend([true, false].map(|done| Action::Decide { job, done }));
         }
         for process in 0..PROCESSES as u8 {
-            for n in 0..HANDS as u8 {
+            for n in 0..IN_FLIGHT as u8 {
                 let (ask, hand) = (n, n);
                 all.extend([
                     Action::Run { process, ask },
@@ -272,7 +272,7 @@ impl Subject for Counted {
     fn sights(&self, state: &State) -> u32 {
         let dead = (1..NODES as u8).any(|node| {
             state.is_dead(node)
-                && state.usage[slot(node)].is_some_and(|(n, _)| n > 0)
+                && state.usage[index(node)].is_some_and(|(n, _)| n > 0)
                 && state
                     .rows
                     .iter()
@@ -281,10 +281,10 @@ impl Subject for Counted {
         });
         let fewer = state.processes.iter().any(|at| {
             let running = at.hand.iter().flatten().count();
-            at.node > 0 && state.usage[slot(at.node)].is_some_and(|(n, _)| usize::from(n) > running)
+            at.node > 0 && state.usage[index(at.node)].is_some_and(|(n, _)| usize::from(n) > running)
         });
         let cancelled = state.processes.iter().flat_map(|at| at.hand.iter().flatten()).any(
-            |(job, claim)| !matches!(state.rows[slot(*job)], Some(Row::Owned { claim: held, .. }) if held == *claim),
+            |(job, claim)| !matches!(state.rows[index(*job)], Some(Row::Owned { claim: held, .. }) if held == *claim),
         );
         (0..).zip([state.was_late, dead, fewer, cancelled]).map(|(n, is)| u32::from(is) << n).sum()
     }

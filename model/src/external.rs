@@ -1,17 +1,17 @@
-//! Jobs in the hands of external workers: tokens, leases, deliveries that come twice or late, hand-outs that may not have arrived.
+//! Jobs handed out to external workers: tokens, leases, deliveries that come twice or late, hand-outs that may not have arrived.
 //!
-//! A lease can run out at any time, and a worker goes on all the same: so what holds here does not depend on the speed of anybody.
+//! A lease can run out at any time while its worker continues, so these results do not depend on speed.
 
 mod cases;
 mod step;
 
 use std::fmt;
 
-use crate::vocabulary::{Promise, Rules, Subject, job_name, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index, job_name};
 
 pub use cases::cases;
 
-/// Jobs with ids of their own.
+/// Jobs with distinct ids.
 pub const JOBS: usize = 2;
 /// Copies of hand-outs, in the broker and with workers.
 pub const COPIES: usize = 3;
@@ -23,21 +23,21 @@ pub const ATTEMPTS: u8 = 2;
 /// A row: in `job`, or handed out in `external_job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// It stands in `external_job`.
+    /// The row is in `external_job`.
     pub out: bool,
     /// `version`: the token of the hand-out.
     pub token: u8,
     /// `attempt`.
     pub attempt: u8,
-    /// Ghost: which send of this id it comes from.
+    /// Ghost: the send of this id that it comes from.
     pub send: u8,
-    /// Ghost: which hand-out; never twice the same.
+    /// Ghost: its hand-out; never twice the same.
     pub hand_out: u8,
-    /// Ghost: attempts that failed or were late.
+    /// Ghost: attempts that failed or timed out.
     pub spent: u8,
 }
 
-/// What became of a send.
+/// The state of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// Not sent yet.
@@ -47,29 +47,29 @@ pub enum Fate {
     Live,
     /// Its worker succeeded.
     Done,
-    /// Cancelled by its user.
+    /// Cancelled by an operator.
     Cancelled,
     /// A dead letter.
     Dead,
 }
 
-/// What the database remembers, and what a backup brings back.
+/// The state of the database, which a backup restores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Database {
     /// The rows.
     pub rows: [Option<Row>; JOBS],
-    /// Ghost: what became of each send.
+    /// Ghost: the state of each send.
     pub fates: [[Fate; SENDS]; JOBS],
 }
 
-/// Where a copy of a hand-out is.
+/// The location of a copy of a hand-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Where {
     /// The node has not published it, or does not know whether it has.
     Publishing,
     /// In the broker's queue.
     Queued,
-    /// A worker works at it.
+    /// A worker works on it.
     Worker,
     /// It succeeded; its report was not confirmed.
     Succeeded,
@@ -84,31 +84,31 @@ pub struct Copy {
     pub job: u8,
     /// Its token.
     pub token: u8,
-    /// Ghost: which hand-out.
+    /// Ghost: the hand-out.
     pub hand_out: u8,
-    /// Where it is.
+    /// Its location.
     pub place: Where,
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Confirms and reports that got lost, deliveries that came again, publishers that crashed.
+    /// Lost confirms and reports, redeliveries, and publishers that crashed.
     pub network: u8,
     /// Restores and failovers.
     pub forgets: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The database.
     pub now: Database,
-    /// The standby, or a backup: the database at an earlier moment.
+    /// The standby, or a backup: an earlier state of the database.
     pub before: Database,
-    /// Hand-outs under way.
+    /// Hand-outs in flight.
     pub copies: [Option<Copy>; COPIES],
-    /// Ghost: the last token that was drawn.
+    /// Ghost: the last token drawn.
     pub hand_outs: u8,
     /// Ghost: faults so far.
     pub faults: Faults,
@@ -129,11 +129,11 @@ pub struct External {
     pub hand_outs: u8,
     /// Faults of each kind.
     pub faults: Faults,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
-/// One step. Copies are numbered as they lie.
+/// One step. Copies are numbered by their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the words of each stand below")]
 pub enum Action {
@@ -225,7 +225,7 @@ impl Subject for External {
     fn within_bounds(&self, state: &State, action: Action) -> bool {
         let (faults, most) = (state.faults, self.faults);
         match action {
-            Action::Send { job } => state.now.fates[slot(job)][slot(self.sends) - 1] == Fate::Unsent,
+            Action::Send { job } => state.now.fates[index(job)][index(self.sends) - 1] == Fate::Unsent,
             Action::HandOut { .. } => state.hand_outs < self.hand_outs,
             Action::Publish { confirmed: false, .. }
             | Action::Report { confirmed: false, .. }
@@ -270,7 +270,7 @@ impl Subject for External {
     fn sights(&self, state: &State) -> u32 {
         let copies = || state.copies.iter().flatten();
         let working = || copies().filter(|copy| copy.place >= Where::Worker);
-        let row = |copy: &Copy| state.now.rows[slot(copy.job)];
+        let row = |copy: &Copy| state.now.rows[index(copy.job)];
         let pairs = |of: fn(&Copy, &Copy) -> bool| {
             working()
                 .enumerate()

@@ -1,23 +1,23 @@
-//! Databases that forget: a failover to a standby that lags, a restored backup, and an old primary that goes on serving some connections.
+//! Databases that lose commits: a failover to a standby that lags, a restored backup, and an old primary that still serves some connections.
 //!
-//! A database is a value; the standby, or the backup, is an earlier value of it. Connections are two for each process, that of its heart and
-//! that of its work, and each leads to the present primary or to the old one.
+//! A database is a value; the standby, or the backup, is an earlier value of it. Each process has two connections, one for its heartbeat and one for
+//! its work, and each leads to the present primary or to the old one.
 
 mod action;
 mod cases;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index};
 
 pub use action::Action;
 pub use cases::cases;
 
-/// Jobs with ids of their own.
+/// Jobs with distinct ids.
 pub const JOBS: usize = 2;
 /// Processes; each runs one node at a time.
 pub const PROCESSES: usize = 2;
 /// Handlers of one process at the same time.
-pub const HANDS: usize = 2;
+pub const IN_FLIGHT: usize = 2;
 
 /// A row of `job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,28 +26,28 @@ pub struct Row {
     pub owner: u8,
     /// `version`.
     pub version: u8,
-    /// Ghost: which claim it was; never twice the same.
+    /// Ghost: its claim; never twice the same.
     pub claim: u8,
     /// Ghost: the process that claimed it.
     pub by: u8,
 }
 
-/// What a server remembers.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Database {
     /// The table `job`.
     pub rows: [Option<Row>; JOBS],
-    /// The table `node`: those it knows, one bit each.
+    /// The table `node`: the nodes that it knows, one bit each.
     pub known: u16,
-    /// Those of them that are declared dead.
+    /// The nodes that are declared dead.
     pub dead: u16,
-    /// The sequence from which ids of nodes would come.
+    /// The sequence for node ids, which only a twin uses.
     pub sequence: u8,
     /// Its timeline.
     pub timeline: u8,
 }
 
-/// A handler.
+/// A running handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Its job.
@@ -56,52 +56,52 @@ pub struct Held {
     pub node: u8,
     /// The number of its claim.
     pub version: u8,
-    /// Ghost: which claim.
+    /// Ghost: the claim.
     pub claim: u8,
 }
 
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node; zero: it has none at the moment.
+    /// Its node; zero for none.
     pub node: u8,
-    /// The timeline on which that was registered.
+    /// The timeline on which the node was registered.
     pub timeline: u8,
-    /// A node of its own that it has to retire; zero for none.
+    /// Its former node, which it has to retire; zero for none.
     pub former: u8,
-    /// Its heart's connection leads to the old primary.
-    pub heart_old: bool,
-    /// Its other connections do.
+    /// Its heartbeat's connection leads to the old primary.
+    pub heartbeat_old: bool,
+    /// Its other connections lead to the old primary.
     pub work_old: bool,
     /// Its handlers.
-    pub hand: [Option<Held>; HANDS],
+    pub hand: [Option<Held>; IN_FLIGHT],
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     /// Failovers and restores.
     pub forgets: u8,
-    /// Processes that ended without a word.
+    /// Processes that crashed.
     pub crashes: u8,
-    /// Nodes declared dead though they lived.
+    /// Live nodes that were declared dead.
     pub deaths: u8,
-    /// Connections that changed their server.
+    /// Connections that changed servers.
     pub moves: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The present primary.
     pub primary: Database,
-    /// The former one, if it still serves.
+    /// The former primary, if it still serves.
     pub old: Option<Database>,
-    /// The standby, or the backup: the primary at an earlier moment.
+    /// The standby, or the backup: an earlier state of the primary.
     pub standby: Database,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last id of a node that was drawn.
+    /// Ghost: the last node id drawn.
     pub newest: u8,
     /// Ghost: the last claim.
     pub claims: u8,
@@ -122,7 +122,7 @@ pub struct Bounds {
     pub processes: u8,
     /// Claims that take something.
     pub claims: u8,
-    /// Nodes that are registered after the first ones.
+    /// Nodes registered after the first ones.
     pub nodes: u8,
     /// Faults of each kind.
     pub faults: Faults,
@@ -135,26 +135,26 @@ pub struct Failover {
     pub rules: Rules,
     /// Its bounds.
     pub bounds: Bounds,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
 impl Database {
-    /// Whether it knows this node and has not declared it dead.
+    /// Whether the server knows this node and has not declared it dead.
     pub fn is_alive(&self, node: u8) -> bool {
         self.known >> node & 1 == 1 && self.dead >> node & 1 == 0
     }
 }
 
 impl State {
-    /// The server that this connection leads to.
+    /// Returns the server that this connection leads to.
     fn server(&mut self, old: bool) -> Option<&mut Database> {
         if old { self.old.as_mut() } else { Some(&mut self.primary) }
     }
 
-    /// Whether a heart beats for this node on the present primary.
+    /// Whether heartbeats for this node reach the present primary.
     fn is_lived(&self, node: u8) -> bool {
-        self.processes.iter().any(|process| process.node == node && !process.heart_old)
+        self.processes.iter().any(|process| process.node == node && !process.heartbeat_old)
     }
 }
 
@@ -167,7 +167,7 @@ impl Subject for Failover {
         "a handler of a claim that the primary has forgotten",
         "a node that the primary does not know",
         "two handlers of one job",
-        "a heart and work on different servers",
+        "a heartbeat and work on different servers",
         "a claim came back whose handler had ended",
         "a process on the old primary alone",
     ];
@@ -224,14 +224,14 @@ impl Subject for Failover {
     fn sights(&self, state: &State) -> u32 {
         let lives = || state.processes.iter().filter(|process| process.node != 0);
         let held = || state.processes.iter().flat_map(|process| process.hand.into_iter().flatten());
-        let claim_of = |job: u8| state.primary.rows[slot(job)].map(|row| row.claim);
+        let claim_of = |job: u8| state.primary.rows[index(job)].map(|row| row.claim);
         let forgotten = held().any(|held| claim_of(held.job) == Some(0));
         let unknown = lives().any(|process| state.primary.known >> process.node & 1 == 0);
         let twice = held().any(|held_| held().any(|other| other.claim != held_.claim && other.job == held_.job));
-        let split = lives().any(|process| process.heart_old != process.work_old);
+        let split = lives().any(|process| process.heartbeat_old != process.work_old);
         let back =
             state.primary.rows.iter().flatten().any(|row| row.claim != 0 && !held().any(|h| h.claim == row.claim));
-        let alone = lives().any(|process| process.heart_old && process.work_old && process.hand[0].is_some());
+        let alone = lives().any(|process| process.heartbeat_old && process.work_old && process.hand[0].is_some());
         (0..).zip([forgotten, unknown, twice, split, back, alone]).map(|(n, is)| u32::from(is) << n).sum()
     }
 }

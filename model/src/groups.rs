@@ -1,13 +1,13 @@
-//! Exclusive groups and limits: slots, and running jobs that are cancelled.
+//! Exclusive groups and limits: permits, and running jobs that are cancelled.
 //!
-//! Nodes are declared dead only when their handlers have stopped, or their process is gone: that it is so is the subject of `clocks`.
+//! Nodes are declared dead only when their handlers have stopped, or their process is gone: `clocks` shows that this is so.
 
 mod cases;
 mod step;
 
 use std::fmt;
 
-use crate::vocabulary::{Promise, Rules, Subject, job_name, process_name, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index, job_name, process_name};
 
 pub use cases::cases;
 
@@ -16,18 +16,18 @@ pub const JOBS: usize = 3;
 /// Processes; each runs one node at a time.
 pub const PROCESSES: usize = 2;
 /// Handlers of one process at the same time.
-pub const HANDS: usize = 3;
+pub const IN_FLIGHT: usize = 3;
 /// How often one id can be sent.
 pub const SENDS: u8 = 2;
 /// Attempts of a job.
 pub const ATTEMPTS: u8 = 2;
 
-/// Where a job is.
+/// The state of a job's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// `blocked_job`: it waits for a slot.
+pub enum RowState {
+    /// `blocked_job`: it waits for a permit.
     Blocked,
-    /// `job`: it has its slot and waits for a node.
+    /// `job`: it has its permit and waits for a node.
     Admitted,
     /// `job`, owned: node and number of the claim.
     Owned {
@@ -41,16 +41,16 @@ pub enum Place {
 /// A job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// Where it is.
-    pub place: Place,
+    /// The state of its row.
+    pub place: RowState,
     /// `attempt`.
     pub attempt: u8,
 }
 
-/// What a cancelled row leaves behind until its handler has ended.
+/// The permit of a cancelled job, which stays until its handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Left {
-    /// Whose job it was.
+    /// The job.
     pub job: u8,
     /// The node that runs it.
     pub node: u8,
@@ -61,16 +61,16 @@ pub struct Left {
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node; zero: it has none at the moment.
+    /// Its node; zero for none.
     pub node: u8,
     /// Its handlers: the job and the number of its claim.
-    pub hand: [Option<(u8, u8)>; HANDS],
+    pub hand: [Option<(u8, u8)>; IN_FLIGHT],
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Processes that ended without a word.
+    /// Processes that crashed.
     pub crashes: u8,
     /// Nodes that stopped because they could not renew their lease.
     pub fences: u8,
@@ -78,22 +78,22 @@ pub struct Faults {
     pub lost: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The jobs.
     pub rows: [Option<Row>; JOBS],
-    /// The table `slot`: jobs that hold one, one bit each.
-    pub slots: u8,
-    /// Slots whose row is gone.
+    /// The table `permit`: jobs that hold one, one bit each.
+    pub permits: u8,
+    /// Permits whose row is gone.
     pub left: [Option<Left>; JOBS],
-    /// The table `node`: those that are declared dead, one bit each.
+    /// The table `node`: the nodes that are declared dead, one bit each.
     pub dead: u16,
     /// The processes.
     pub processes: [Process; PROCESSES],
-    /// Ghost: the last id of a node that was drawn.
+    /// Ghost: the last node id drawn.
     pub newest: u8,
-    /// Ghost: the last number of a claim that was drawn.
+    /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: how often each job was sent.
     pub sent: [u8; JOBS],
@@ -116,7 +116,7 @@ pub struct Groups {
     pub claims: u8,
     /// Faults of each kind.
     pub faults: Faults,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for Action {
 }
 
 impl State {
-    /// Handlers that run at the moment.
+    /// Running handlers.
     fn running(&self) -> usize {
         self.processes.iter().map(|process| process.hand.iter().flatten().count()).sum()
     }
@@ -196,7 +196,7 @@ impl Subject for Groups {
 
     const NAME: &'static str = "groups";
     const SIGHTS: &'static [&'static str] = &[
-        "a handler whose job was cancelled holds the slot",
+        "a handler whose job was cancelled holds the permit",
         "and the same id is sent again meanwhile",
         "a slot is left that no handler holds",
         "a handler of a job's first life beside one of its second",
@@ -219,7 +219,7 @@ impl Subject for Groups {
             for job in 0..self.jobs {
                 all.extend([true, false].map(|answered| Action::Claim { process, job, answered }));
             }
-            for hand in 0..HANDS as u8 {
+            for hand in 0..IN_FLIGHT as u8 {
                 all.extend([
                     Action::Succeed { process, hand },
                     Action::Fail { process, hand },
@@ -244,7 +244,7 @@ impl Subject for Groups {
     fn within_bounds(&self, state: &State, action: Action) -> bool {
         let (faults, most) = (state.faults, self.faults);
         match action {
-            Action::Send { job } => state.sent[slot(job)] < self.sends,
+            Action::Send { job } => state.sent[index(job)] < self.sends,
             Action::Claim { answered, .. } => state.claims < self.claims && (answered || faults.lost < most.lost),
             Action::Fence { .. } => faults.fences < most.fences,
             Action::Crash { .. } => faults.crashes < most.crashes,
@@ -266,7 +266,7 @@ impl Subject for Groups {
     }
 
     fn at_rest(&self, state: &State) -> bool {
-        state.rows.iter().all(Option::is_none) && state.slots == 0 && state.left.iter().all(Option::is_none)
+        state.rows.iter().all(Option::is_none) && state.permits == 0 && state.left.iter().all(Option::is_none)
     }
 
     fn sights(&self, state: &State) -> u32 {
@@ -274,7 +274,7 @@ impl Subject for Groups {
         let left = || state.left.iter().flatten();
         let holds = |left: &Left| hands().any(|(_, claim)| claim == left.claim);
         let held = left().any(holds);
-        let again = left().any(|left| holds(left) && state.rows[slot(left.job)].is_some());
+        let again = left().any(|left| holds(left) && state.rows[index(left.job)].is_some());
         let alone = left().any(|left| !holds(left));
         let twice = hands().any(|(job, claim)| hands().any(|(same, other)| same == job && other != claim));
         (0..).zip([held, again, alone, twice && self.limit > 1]).map(|(n, is)| u32::from(is) << n).sum()

@@ -1,20 +1,20 @@
-//! One given id, sent by two at the same time, in the tables that a job moves between; beside it an innocent job in the same batch.
+//! One given id, sent by two senders at once, in the tables that a job moves between; beside it an unrelated job in the same batch.
 //!
-//! Senders work in transactions: what they insert is seen by others when they have committed, and a sender whose transaction reads a snapshot
-//! sees what was there when it began. Moves are single statements.
+//! Senders work in transactions: their inserts are visible to others after the commit, and a transaction that reads a snapshot sees the state at its
+//! begin. Moves are single statements.
 
 mod cases;
 mod step;
 
 use std::fmt;
 
-use crate::vocabulary::{Promise, Rules, Subject, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index};
 
 pub use cases::cases;
 
 /// Senders of the id.
 pub const SENDERS: usize = 2;
-/// Tables that a job can stand in.
+/// Tables that a job can be in.
 pub const TABLES: usize = 3;
 /// Attempts of a job.
 pub const ATTEMPTS: u8 = 2;
@@ -37,17 +37,17 @@ pub struct Row {
     pub owner: u8,
     /// `attempt`.
     pub attempt: u8,
-    /// Ghost: runs of the handler that failed or died.
+    /// Ghost: runs of the handler that failed or whose node died.
     pub spent: u8,
 }
 
-/// The innocent job.
+/// The unrelated job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Innocent {
     /// It waits.
     #[default]
     Waiting,
-    /// A node has it.
+    /// A node owns it.
     Owned(u8),
     /// Done, or a dead letter after it died twice.
     Ended,
@@ -61,9 +61,9 @@ pub enum Sender {
     Idle,
     /// It reads a snapshot.
     Begun {
-        /// The id was there.
+        /// The id existed.
         saw: bool,
-        /// How often it had been sent.
+        /// The number of times it had been sent.
         sends: u8,
     },
     /// It has flushed: into this table, or not at all, because it found the id.
@@ -72,22 +72,22 @@ pub enum Sender {
     Ended,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The rows of the id, table by table.
+    /// The rows of the id by table.
     pub rows: [Option<Row>; TABLES],
     /// The other job.
     pub innocent: Innocent,
-    /// The senders. The first sends at once, the second delayed.
+    /// The senders. The first sends without a delay, the second with one.
     pub senders: [Sender; SENDERS],
-    /// The node that lives; those before it are dead.
+    /// The live node; those before it are dead.
     pub node: u8,
     /// Ghost: how often the id was committed.
     pub sends: u8,
-    /// Ghost: how many of those were ended by a success or by their user.
+    /// Ghost: how many of those ended with a success or by an operator.
     pub ended: u8,
-    /// Ghost: how often a user revived a dead letter.
+    /// Ghost: how often an operator requeued a dead letter.
     pub revived: u8,
 }
 
@@ -98,11 +98,11 @@ pub struct Identity {
     pub rules: Rules,
     /// Crashes of the node.
     pub crashes: u8,
-    /// Dead letters that are revived.
+    /// Dead letters that are requeued.
     pub revivals: u8,
     /// Transactions of each sender.
     pub again: bool,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
@@ -151,7 +151,7 @@ impl fmt::Display for Action {
 }
 
 impl State {
-    /// In how many tables the id stands.
+    /// Returns the number of tables that have the id.
     fn places(&self) -> usize {
         self.rows.iter().flatten().count()
     }
@@ -238,11 +238,11 @@ impl Subject for Identity {
         self.next_repair(state)
     }
 
-    /// Dead letters wait for a user.
+    /// Dead letters wait for an operator.
     fn at_rest(&self, state: &State) -> bool {
         state.innocent == Innocent::Ended
-            && state.rows[slot(Table::Job as u8)].is_none()
-            && state.rows[slot(Table::Timer as u8)].is_none()
+            && state.rows[index(Table::Job as u8)].is_none()
+            && state.rows[index(Table::Timer as u8)].is_none()
     }
 
     fn sights(&self, state: &State) -> u32 {

@@ -1,17 +1,17 @@
-//! Leases of an exclusive group: who ends a job of it takes the next ones from behind the gate, and the group's slot stays with the node meanwhile.
+//! Leases of an exclusive group: the node that completes a job of it claims the next blocked ones, and meanwhile holds the group's permit by a lease.
 //!
-//! A process runs what it took at the gate one after the other, in a line. It is not trusted to hold back anything else: what it claimed as an
-//! admitted job starts at once, whatever else runs.
+//! A process runs the jobs that it claimed while they were blocked one after the other, in a group run. It is not trusted to hold back anything else:
+//! a job that it claimed after its admission starts at once, whatever else runs.
 //!
-//! A handler can commit its own transaction together with the removal of its row. While that is under way, and may succeed, it counts as one that
-//! runs: what it wrote appears later.
+//! A handler can commit its own transaction together with the removal of its row. While that commit is in flight and may succeed, the handler counts
+//! as running: its writes appear later.
 
 mod action;
 mod cases;
 mod statements;
 mod step;
 
-use crate::vocabulary::{Promise, Rules, Subject, slot};
+use crate::vocabulary::{Promise, Rules, Subject, index};
 
 pub use action::Action;
 pub use cases::cases;
@@ -20,21 +20,21 @@ pub use cases::cases;
 pub const JOBS: usize = 3;
 /// Processes; each runs one node at a time.
 pub const PROCESSES: usize = 2;
-/// What one process can have in hand.
-pub const HANDS: usize = 4;
-/// How many a hand-on takes at most.
-pub const LINE: u8 = 2;
+/// The jobs that one process can have in flight.
+pub const IN_FLIGHT: usize = 4;
+/// How many jobs one group claim takes at most.
+pub const MAX_GROUP_CLAIM: u8 = 2;
 /// How often one id can be sent.
 pub const SENDS: u8 = 2;
 /// Attempts of a job.
 pub const ATTEMPTS: u8 = 2;
 
-/// Where a job is.
+/// The state of a job's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// It waits at its gate.
+pub enum RowState {
+    /// It is blocked on its key.
     Blocked,
-    /// It has the group's slot in its own name and waits for a node.
+    /// It holds the group's permit itself and waits for a node.
     Admitted,
     /// Owned: node and number of the claim.
     Owned {
@@ -42,7 +42,7 @@ pub enum Place {
         node: u8,
         /// The number of the claim.
         claim: u8,
-        /// It was claimed at its gate, under the node's lease. Otherwise it was admitted before.
+        /// It was claimed while blocked on its key, under the node's lease. Otherwise it was admitted before.
         gated: bool,
     },
 }
@@ -50,30 +50,30 @@ pub enum Place {
 /// A job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
-    /// Where it is.
-    pub place: Place,
+    /// The state of its row.
+    pub place: RowState,
     /// `attempt`.
     pub attempt: u8,
     /// Ghost: attempts that failed, or whose node died.
     pub spent: u8,
 }
 
-/// Who has the group's one slot.
+/// The holder of the group's only permit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Slot {
+pub enum PermitHolder {
     /// Nobody.
     #[default]
     Nobody,
-    /// A job that was admitted.
+    /// An admitted job.
     Job(u8),
-    /// An ending: the handler of such a job, which was cancelled while it ran.
+    /// A terminating handler: its job was admitted, and cancelled while it ran.
     Left {
         /// The node that runs it.
         node: u8,
         /// The number of its claim.
         claim: u8,
     },
-    /// A node.
+    /// A node, by a lease.
     Lease {
         /// The node.
         node: u8,
@@ -82,102 +82,102 @@ pub enum Slot {
     },
 }
 
-/// How far a process is with what it has in hand.
+/// The stage of a job in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// It has not started.
     Waits,
     /// Its handler runs.
     Runs,
-    /// Its handler succeeded, and that is not known to be recorded.
+    /// Its handler succeeded, and the outcome is not known to be recorded.
     Ended,
 }
 
-/// What a process has in hand.
+/// A job in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The number of its claim.
     pub claim: u8,
     /// The job.
     pub job: u8,
-    /// It was claimed at its gate, so it stands in a line.
+    /// It was claimed while blocked on its key, so it is part of a group run.
     pub gated: bool,
-    /// How far it is.
+    /// Its stage.
     pub stage: Stage,
 }
 
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its node; zero: it has none at the moment.
+    /// Its node; zero for none.
     pub node: u8,
-    /// What it has in hand, in the order of claims.
-    pub hand: [Option<Held>; HANDS],
-    /// The lease that it knows, by its number.
+    /// Its jobs in flight, in the order of claims.
+    pub hand: [Option<Held>; IN_FLIGHT],
+    /// The number of the lease that it knows.
     pub lease: Option<u8>,
-    /// What became of a commit is not known, until a look has found its row gone, or has given it back.
+    /// The result of a commit is unknown, until a check finds its row gone, or gives it back.
     pub doubts: bool,
-    /// It looks at slots, and noted for it what it knows.
+    /// It checks permits, and noted for that what it knows.
     pub noted: Option<Noted>,
 }
 
-/// What a look at slots goes by: later claims may have made another lease meanwhile.
+/// What a check of permits is based on: later claims may have made another lease meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Noted {
     /// The lease that was known.
     pub lease: Option<u8>,
-    /// The last number of a claim.
+    /// The last claim number.
     pub newest: u8,
 }
 
-/// What a hand-on is told, or a commit.
+/// The parameters of a group claim, or of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
-    /// Whose.
+    /// The node.
     pub node: u8,
-    /// What has ended: the job and the number of its claim.
-    pub ended: [Option<(u8, u8)>; HANDS],
+    /// The jobs that have ended, with the numbers of their claims.
+    pub ended: [Option<(u8, u8)>; IN_FLIGHT],
     /// The lease that it names.
     pub lease: Option<u8>,
     /// How many it takes at most.
     pub most: u8,
     /// The number of its own claim, or of the lease that it makes.
     pub number: u8,
-    /// It is the commit of a handler's own transaction. Otherwise a hand-on.
+    /// It is the commit of a handler's own transaction. Otherwise it is a group claim.
     pub commits: bool,
 }
 
-/// Faults that happened so far.
+/// Faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Processes that ended without a word, or lost their node.
+    /// Processes that crashed, or lost their node.
     pub deaths: u8,
     /// Answers that got lost.
     pub lost: u8,
     /// Statements that run long after their process gave them up.
     pub late: u8,
-    /// Looks that go by what was noted a while ago.
+    /// Checks based on an old note.
     pub stale: u8,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// The jobs.
     pub rows: [Option<Row>; JOBS],
-    /// The group's slot.
-    pub slot: Slot,
-    /// Something may be admitted: a round has to look.
+    /// The group's permit.
+    pub permit: PermitHolder,
+    /// A job may be admitted: an admission pass is due.
     pub open: bool,
-    /// The table `node`: those that are declared dead, one bit each.
+    /// The table `node`: the nodes that are declared dead, one bit each.
     pub dead: u16,
     /// The processes.
     pub processes: [Process; PROCESSES],
     /// A statement that its process has given up, and that still runs.
     pub late: Option<Report>,
-    /// Ghost: the last id of a node that was drawn.
+    /// Ghost: the last node id drawn.
     pub newest: u8,
-    /// Ghost: the last number of a claim that was drawn.
+    /// Ghost: the last claim number drawn.
     pub claims: u8,
     /// Ghost: how often each job was sent.
     pub sent: [u8; JOBS],
@@ -200,17 +200,17 @@ pub struct Leases {
     pub claims: u8,
     /// Faults of each kind.
     pub faults: Faults,
-    /// The one promise that is looked at; none: all.
+    /// The only promise that is checked; `None`: all.
     pub only: Option<Promise>,
 }
 
 impl Process {
-    /// Everything in hand.
+    /// Returns all jobs in flight.
     pub fn held(&self) -> impl Iterator<Item = &Held> {
         self.hand.iter().flatten()
     }
 
-    /// It has no job of a line any more that waits or runs.
+    /// Whether no job of the group run waits or runs any more.
     fn line_is_over(&self) -> bool {
         self.held().all(|held| !held.gated || held.stage == Stage::Ended)
     }
@@ -221,7 +221,7 @@ impl State {
         self.processes.iter().flat_map(|process| process.held().map(|held| (process.node, held)))
     }
 
-    /// Handlers that run at the moment, and the one whose transaction may yet commit what it did.
+    /// Counts running handlers, and the one whose transaction may still commit its work.
     fn at_work(&self) -> usize {
         let commits = |late: &Report| {
             late.commits
@@ -230,7 +230,7 @@ impl State {
         self.running().count() + self.late.iter().filter(|late| commits(late)).count()
     }
 
-    /// Handlers that run at the moment.
+    /// Returns the running handlers.
     fn running(&self) -> impl Iterator<Item = (u8, &Held)> {
         self.held().filter(|(_, held)| held.stage == Stage::Runs)
     }
@@ -243,10 +243,11 @@ impl State {
         self.processes.iter().any(|process| process.node == node)
     }
 
-    /// The row of this claim, unless it is gone or another's.
+    /// Returns the row of this claim, unless it is gone or another claim's.
     fn row_of(&self, node: u8, job: u8, claim: u8) -> Option<Row> {
-        let is = |place| matches!(place, Place::Owned { node: owner, claim: of, .. } if (owner, of) == (node, claim));
-        self.rows[slot(job)].filter(|row| is(row.place))
+        let is =
+            |place| matches!(place, RowState::Owned { node: owner, claim: of, .. } if (owner, of) == (node, claim));
+        self.rows[index(job)].filter(|row| is(row.place))
     }
 }
 
@@ -258,7 +259,7 @@ impl Subject for Leases {
     const SIGHTS: &'static [&'static str] = &[
         "a line of two under a lease",
         "a lease whose node is dead, while a row of its line is still owned",
-        "a row of a dead node's line, while somebody else has the slot",
+        "a row of a dead node's line, while somebody else has the permit",
         "a handler of a line whose job was cancelled runs under the lease",
         "a lease of a living node that does not know it",
         "a handler of a job's first life beside the row of its second",
@@ -286,16 +287,16 @@ impl Subject for Leases {
         let number_is_left = state.claims < self.claims;
         let answers = |answered: bool| answered || faults.lost < most.lost;
         match action {
-            // Jobs differ by nothing but their names, nor do processes: who comes first is called the first.
-            Action::Send { job } => state.sent[slot(job)] < self.sends && (job == 0 || state.sent[slot(job) - 1] > 0),
+            // Jobs differ only by name, and so do processes: the first to act is called the first.
+            Action::Send { job } => state.sent[index(job)] < self.sends && (job == 0 || state.sent[index(job) - 1] > 0),
             Action::Claim { process, answered, .. } => {
                 number_is_left && answers(answered) && (process == 0 || state.claims > 0)
             }
-            Action::HandOn { most, answered, .. } => (number_is_left || most == 0) && answers(answered),
+            Action::ClaimNext { most, answered, .. } => (number_is_left || most == 0) && answers(answered),
             Action::Commit { answered, .. } => number_is_left && answers(answered),
             Action::GiveUp { .. } => number_is_left && faults.late < most.late,
             Action::Note { .. } => faults.stale < most.stale,
-            // Who never claimed anything leaves nothing.
+            // A process that never claimed anything leaves nothing.
             Action::Fence { .. } | Action::Crash { .. } => faults.deaths < most.deaths && state.claims > 0,
             _ => true,
         }
@@ -307,7 +308,7 @@ impl Subject for Leases {
 
     fn broken(&self, state: &State) -> Option<Promise> {
         let miscounted = |row: &Row| {
-            let taken = u8::from(matches!(row.place, Place::Owned { .. }));
+            let taken = u8::from(matches!(row.place, RowState::Owned { .. }));
             row.attempt != row.spent + taken || row.attempt > ATTEMPTS
         };
         [
@@ -324,19 +325,19 @@ impl Subject for Leases {
     }
 
     fn at_rest(&self, state: &State) -> bool {
-        state.rows.iter().all(Option::is_none) && state.slot == Slot::Nobody
+        state.rows.iter().all(Option::is_none) && state.permit == PermitHolder::Nobody
     }
 
     fn sights(&self, state: &State) -> u32 {
-        let lease = match state.slot {
-            Slot::Lease { node, number } => Some((node, number)),
+        let lease = match state.permit {
+            PermitHolder::Lease { node, number } => Some((node, number)),
             _ => None,
         };
         let leased = |node: u8| lease.is_some_and(|(of, _)| of == node);
         let line = |process: &Process| leased(process.node) && process.held().filter(|held| held.gated).count() > 1;
         let lost_lines = || {
             state.rows.iter().flatten().filter_map(|row| match row.place {
-                Place::Owned { node, gated: true, .. } if state.is_dead(node) => Some(node),
+                RowState::Owned { node, gated: true, .. } if state.is_dead(node) => Some(node),
                 _ => None,
             })
         };
@@ -345,10 +346,10 @@ impl Subject for Leases {
         [
             state.processes.iter().any(line),
             lost_lines().any(leased),
-            lost_lines().any(|node| !leased(node) && state.slot != Slot::Nobody),
+            lost_lines().any(|node| !leased(node) && state.permit != PermitHolder::Nobody),
             state.running().any(|of| of.1.gated && leased(of.0) && cancelled(of)),
             lease.is_some_and(|(node, number)| state.is_lived(node) && !knows(number)),
-            state.running().any(|of| cancelled(of) && state.rows[slot(of.1.job)].is_some()),
+            state.running().any(|of| cancelled(of) && state.rows[index(of.1.job)].is_some()),
             state.late.is_some_and(|late| state.is_dead(late.node)),
         ]
         .into_iter()

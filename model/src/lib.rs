@@ -14,7 +14,7 @@ pub mod vocabulary;
 
 use case::{Case, Size};
 
-/// Everything that is checked.
+/// All cases.
 pub fn cases(size: Size) -> Vec<Case> {
     [
         claims::cases,

@@ -1,4 +1,4 @@
-//! Checks everything and prints a table: `cargo run --release -p jobwright-model [-- --deep]`.
+//! Checks all cases and prints a table: `cargo run --release -p jobwright-model [-- --deep]`.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Small sizes of everything: what holds holds, and every twin is refuted.
+//! Small sizes of all cases: the protocol holds, and every twin is refuted.
 
 use jobwright_model::case::{Expected, Size};
 use jobwright_model::cases;

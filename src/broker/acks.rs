@@ -1,4 +1,4 @@
-//! Answers to messages, in as few frames as can be.
+//! Answers to messages, in as few frames as possible.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::message::Tag;
 
-/// Answers to messages. Never waits: answers go out in batches, and one for a channel that is gone is dropped.
+/// Sends answers to messages. It never waits: answers go out in batches, and an answer for a channel that is gone is dropped.
 #[derive(Clone, Debug)]
 pub struct Acks(pub(super) mpsc::UnboundedSender<Answer>);
 
@@ -18,7 +18,7 @@ pub(super) enum Answer {
 }
 
 impl Acks {
-    /// Done with these.
+    /// Acks messages.
     pub fn ack(&self, tags: impl IntoIterator<Item = Tag>) {
         let tags: Vec<_> = tags.into_iter().collect();
         if !tags.is_empty() {
@@ -26,28 +26,28 @@ impl Acks {
         }
     }
 
-    /// Back into the queue. Counts as a delivery for brokers that limit them.
+    /// Puts a message back into its queue. A broker that limits deliveries counts this as one.
     pub fn requeue(&self, tag: Tag) {
         let _ = self.0.send(Answer::Requeue(tag));
     }
 
-    /// It is not done with, but whoever looked at it is well: others may come beside it.
+    /// Notes that a message is not finished, but its consumer survived it: others may arrive beside it.
     pub fn waits(&self, tag: Tag) {
         let _ = self.0.send(Answer::Waits(tag));
     }
 }
 
-/// What a channel has delivered and has no answer for.
+/// The messages that a channel has delivered and that are unanswered.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     generation: u64,
     tags: BTreeSet<u64>,
-    /// Those of them that wait.
+    /// Unanswered messages that wait.
     waiting: BTreeSet<u64>,
     newest: u64,
 }
 
-/// One frame.
+/// A frame that answers messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Reject(u64),
@@ -77,17 +77,17 @@ impl Outstanding {
         self.waiting.len()
     }
 
-    /// How many do not wait.
+    /// Returns how many do not wait.
     pub(super) fn at_work(&self) -> usize {
         self.tags.len() - self.waiting.len()
     }
 
-    /// Whether the one that came last is one that waits.
+    /// Returns whether the newest message is one that waits.
     pub(super) fn newest_waits(&self) -> bool {
         self.waiting.contains(&self.newest)
     }
 
-    /// Nobody will answer for this one.
+    /// Forgets a message that will get no answer.
     pub(super) fn forget(&mut self, tag: Tag) {
         if tag.generation == self.generation {
             self.tags.remove(&tag.tag);
@@ -95,8 +95,8 @@ impl Outstanding {
         }
     }
 
-    /// The frames for these answers. Those for other channels, and second answers, are left out: a tag means nothing to
-    /// another channel, and a second answer would cost this one its life.
+    /// Returns the frames for these answers. Answers for other channels, and second answers, are left out: a tag means nothing to another
+    /// channel, and a second answer would end this one.
     pub(super) fn frames(&mut self, answers: impl IntoIterator<Item = Answer>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut acked = BTreeSet::new();
@@ -120,7 +120,7 @@ impl Outstanding {
         }
         self.tags.retain(|tag| !acked.contains(tag));
         self.waiting.retain(|tag| self.tags.contains(tag));
-        // `multiple` answers for all up to a tag, so it may only be used up to the first one that is still open.
+        // `multiple` answers everything up to a tag, so it may cover only tags before the first unanswered one.
         let open = self.tags.first().copied().unwrap_or(u64::MAX);
         let run: Vec<_> = acked.range(..open).copied().collect();
         if let Some(last) = run.last() {

@@ -1,4 +1,4 @@
-//! Where the broker is: one address, or several that are tried one after the other.
+//! The addresses of the broker: one, or several that are tried one after the other.
 
 use std::fmt;
 use std::path::Path;
@@ -15,17 +15,17 @@ use crate::config::url::{ServerUrl, split_list};
 use crate::error::{Error, Result};
 use crate::tls;
 
-/// Who is asked when a URL names nobody, as RabbitMQ's own clients do.
+/// The user when a URL names none, as in RabbitMQ's own clients.
 const GUEST: &str = "guest";
 
-/// How to reach a broker. Shown without user and password.
+/// How to reach a broker. It is displayed without user and password.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) uri: AMQPUri,
     pub(super) tls: Option<Arc<ClientConfig>>,
-    /// Whose certificate it must be, if not the host's.
+    /// The name that the certificate must have, if not the host's.
     pub(super) server_name: Option<String>,
-    /// What it may take to let us in.
+    /// How long connecting and logging in may take.
     pub(super) bound: Duration,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Address {
 pub(super) struct Addresses(Vec<Address>);
 
 impl Addresses {
-    /// As whom we connect, if that is the same everywhere, and the broker does not find out by a certificate.
+    /// Returns the user that connections log in as, if it is the same for all and does not come from a certificate.
     pub(super) fn user(&self) -> Option<&str> {
         let by_name = |address: &Address| address.uri.query.auth_mechanism != Some(SASLMechanism::External);
         let user = self.0.first()?.uri.authority.userinfo.username.as_str();
@@ -59,7 +59,7 @@ impl Addresses {
                 }
                 _ => return Err(Error::config("broker.url has no scheme; use `amqp://…`, or `amqps://…` for TLS")),
             };
-            // The reason quotes no part of it.
+            // The reason quotes no part of the URL.
             let url = ServerUrl::parse(text).map_err(|why| {
                 Error::config(format!(
                     "broker.url can't be read: {why}; use `{scheme}://user:password@host:port/vhost`, with `%2F` for a `/` in \
@@ -71,7 +71,7 @@ impl Addresses {
         Ok(Self(addresses))
     }
 
-    /// Those of one URL.
+    /// Returns the addresses of one URL.
     fn of(url: &ServerUrl, scheme: AMQPScheme, config: &BrokerConfig) -> Result<Vec<Address>> {
         if url.hosts.is_empty() || url.hosts.iter().any(|host| host.name.is_empty()) {
             return Err(Error::config(format!("broker.url {url} names no host")));
@@ -86,7 +86,7 @@ impl Addresses {
             username: url.user.clone().unwrap_or_else(|| GUEST.to_owned()),
             password: url.password.clone().unwrap_or_else(|| GUEST.to_owned()),
         };
-        // By the letter `amqp://host/` is the vhost with the empty name; nobody has one, and everybody means the default.
+        // Strictly, `amqp://host/` is the vhost with the empty name. No broker has one, and everyone means the default.
         uri.vhost = url.path.clone().filter(|vhost| !vhost.is_empty()).unwrap_or_else(|| "/".to_owned());
         uri.query.heartbeat = Some(u16::try_from(config.heartbeat.as_secs()).unwrap_or(u16::MAX));
         uri.query.auth_mechanism = Some(options.mechanism);
@@ -113,7 +113,7 @@ impl Addresses {
         self.0.len()
     }
 
-    /// The one at a place of an endless round.
+    /// Returns an address by a number that wraps around.
     pub(super) fn at(&self, n: usize) -> &Address {
         &self.0[n % self.0.len()]
     }
@@ -130,7 +130,7 @@ struct Options<'a> {
     channel_max: Option<u16>,
     frame_max: Option<u32>,
     bound: Duration,
-    /// The first one that is for TLS only.
+    /// The first parameter that is for TLS only.
     for_tls: Option<&'a str>,
 }
 
@@ -176,7 +176,7 @@ impl<'a> Options<'a> {
                         options.bound = Duration::from_millis(u64::from(limit));
                     }
                 }
-                // `broker.heartbeat` says it.
+                // `broker.heartbeat` sets it.
                 "heartbeat" => drop(number()?),
                 "password" => {
                     return refuse(
@@ -207,7 +207,7 @@ impl<'a> Options<'a> {
         self.for_tls.map_or(Ok(None), |key| Err(refusal(key, "it is for TLS: use `amqps://…`")))
     }
 
-    /// Verifies chain and name against the file, or what this machine trusts.
+    /// Verifies chain and name against the given file, or against the machine's trusted roots.
     fn tls(&self) -> Result<Arc<ClientConfig>> {
         let verifier: Arc<dyn ServerCertVerifier> = if self.verified {
             let roots = match self.authorities {
@@ -239,7 +239,7 @@ impl<'a> Options<'a> {
 }
 
 fn refusal(key: &str, what: &str) -> Error {
-    // A key may be a part of a password that was not encoded.
+    // A key may be part of a password that was not encoded.
     let known = !key.is_empty() && key.len() < 30 && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     let key = if known { format!("`{key}`") } else { "a parameter".to_owned() };
     Error::config(format!("{key} in broker.url can't be used: {what}"))

@@ -1,6 +1,6 @@
-//! Declares queues and exchanges, or looks whether they are there.
+//! Declares queues and exchanges, or checks whether they exist.
 //!
-//! Every refusal closes the channel it was said on, so each question has a channel of its own.
+//! Every refusal closes the channel it came on, so each check has its own channel.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -10,30 +10,30 @@ use lapin::types::FieldTable;
 
 use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
-use super::message::{Depth, Lane};
+use super::message::{Depth, QueueRole};
 use super::mode::Side;
-use super::topology::{self, Made, Part, TopologyItem, TopologyState};
+use super::topology::{self, Declaration, Made, TopologyItem, TopologyState};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Makes sure that a lane is there; costs nothing when it was seen before on this connection.
-pub(super) async fn ensure(hub: &Hub, lane: &Lane) -> Result<()> {
+/// Makes sure that the queues of a role exist. This costs nothing if they were seen before on this connection.
+pub(super) async fn ensure(hub: &Hub, role: &QueueRole) -> Result<()> {
     let session = hub.session(Side::Consume).map_err(|failure| failure.into_error("look at the broker's queues"))?;
     let now = (session.number, hub.doubts.load(Ordering::Relaxed));
     let mut known = hub.ensured.lock().await;
     if known.0 != now {
         *known = (now, HashSet::new());
     }
-    if known.1.contains(lane) {
+    if known.1.contains(role) {
         return Ok(());
     }
-    for part in topology::lane(&hub.config, &hub.names, lane) {
+    for part in topology::role(&hub.config, &hub.names, role) {
         ensure_part(hub, &part).await?;
     }
-    known.1.insert(lane.clone());
+    known.1.insert(role.clone());
     Ok(())
 }
 
-/// Makes sure that a queue of ours can be consumed. Remembers nothing: it is asked when the queue has just gone.
+/// Makes sure that a queue of this installation can be consumed. Remembers nothing, because it is called when the queue has just gone.
 pub(super) async fn ensure_queue(hub: &Hub, queue: &str) -> Result<()> {
     hub.doubts.fetch_add(1, Ordering::Relaxed);
     for part in topology::queue(&hub.config, &hub.names, queue).unwrap_or_default() {
@@ -42,7 +42,7 @@ pub(super) async fn ensure_queue(hub: &Hub, queue: &str) -> Result<()> {
     Ok(())
 }
 
-async fn ensure_part(hub: &Hub, part: &Part) -> Result<()> {
+async fn ensure_part(hub: &Hub, part: &Declaration) -> Result<()> {
     let item = part.item(TopologyState::Missing);
     match look(hub, part).await {
         Ok(()) => return Ok(()),
@@ -64,8 +64,8 @@ async fn ensure_part(hub: &Hub, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// What to do about it.
-fn explain(part: &Part, failure: Failure) -> Error {
+/// Adds to a failure what to do about it.
+fn explain(part: &Declaration, failure: Failure) -> Error {
     let item = part.item(TopologyState::Missing);
     let tried = format!("declare the {} {:?}", item.kind, item.name);
     let (why, todo) = match failure {
@@ -84,8 +84,8 @@ fn explain(part: &Part, failure: Failure) -> Error {
     Error::new(ErrorKind::Broker, format!("can't {tried}: {why}; {todo}"))
 }
 
-/// Declares all and says what came of each.
-pub(super) async fn apply(hub: &Hub, parts: Vec<Part>) -> Result<Vec<TopologyItem>> {
+/// Declares all items and returns their states.
+pub(super) async fn apply(hub: &Hub, parts: Vec<Declaration>) -> Result<Vec<TopologyItem>> {
     let mut items = Vec::new();
     for part in parts {
         let state = match look(hub, &part).await {
@@ -98,8 +98,8 @@ pub(super) async fn apply(hub: &Hub, parts: Vec<Part>) -> Result<Vec<TopologyIte
     Ok(items)
 }
 
-/// Says how each stands and changes nothing.
-pub(super) async fn check(hub: &Hub, parts: Vec<Part>) -> Result<Vec<TopologyItem>> {
+/// Returns the states of all items and changes nothing.
+pub(super) async fn check(hub: &Hub, parts: Vec<Declaration>) -> Result<Vec<TopologyItem>> {
     let mut items = Vec::new();
     for part in parts {
         let state = match look(hub, &part).await {
@@ -112,12 +112,12 @@ pub(super) async fn check(hub: &Hub, parts: Vec<Part>) -> Result<Vec<TopologyIte
     Ok(items)
 }
 
-/// Of one that is there: declaring it as it should be is how the broker can be asked whether it is so.
-async fn compare(hub: &Hub, part: &Part) -> Result<TopologyState> {
+/// Returns the state of an item that exists. Only declaring it as it should be makes the broker compare it.
+async fn compare(hub: &Hub, part: &Declaration) -> Result<TopologyState> {
     match declare(hub, part).await {
-        // Who may not declare can't see more than that it is there.
+        // Without the permission to declare, only its existence is visible.
         Err(Failure::Forbidden(_)) => Ok(TopologyState::Present),
-        // The arguments of a queue can't be changed, and it may be in use, with messages in it.
+        // A queue's arguments can't be changed, and the queue may be in use, with messages in it.
         Err(Failure::Differs(why)) => match part.earlier() {
             Some(earlier) => match declare(hub, &earlier).await {
                 Err(Failure::Differs(_)) => Ok(TopologyState::Differs(why)),
@@ -138,16 +138,16 @@ fn state(outcome: Result<(), Failure>, good: TopologyState) -> Result<TopologySt
     }
 }
 
-/// Whether it is there.
-async fn look(hub: &Hub, part: &Part) -> Result<(), Failure> {
+/// Checks whether it exists.
+async fn look(hub: &Hub, part: &Declaration) -> Result<(), Failure> {
     run(hub, part, true).await
 }
 
-async fn declare(hub: &Hub, part: &Part) -> Result<(), Failure> {
+async fn declare(hub: &Hub, part: &Declaration) -> Result<(), Failure> {
     run(hub, part, false).await
 }
 
-async fn run(hub: &Hub, part: &Part, passive: bool) -> Result<(), Failure> {
+async fn run(hub: &Hub, part: &Declaration, passive: bool) -> Result<(), Failure> {
     let channel = hub.session(Side::Consume)?.channel().await?;
     let name = short(&part.name)?;
     match &part.made {
@@ -170,7 +170,7 @@ async fn run(hub: &Hub, part: &Part, passive: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What waits in a queue.
+/// Returns the number of messages and consumers of a queue.
 pub(super) async fn depth(hub: &Hub, queue: &str) -> Result<Option<Depth>> {
     let tried = || format!("look at the queue {queue:?}");
     let mut asking = hub.asking.lock().await;
@@ -188,11 +188,11 @@ pub(super) async fn depth(hub: &Hub, queue: &str) -> Result<Option<Depth>> {
     };
     match answer.await {
         Ok(depth) => Ok(Some(depth)),
-        // It took the channel with it.
+        // The error closed the channel too.
         Err(Failure::Missing(_)) => {
-            // Whoever made sure of it before is to do so again.
-            if let Some(lane) = topology::lane_of(&hub.names, queue) {
-                hub.ensured.lock().await.1.remove(&lane);
+            // The next `ensure` has to check the queue again.
+            if let Some(role) = topology::role_of(&hub.names, queue) {
+                hub.ensured.lock().await.1.remove(&role);
             }
             Ok(None)
         }

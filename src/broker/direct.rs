@@ -1,7 +1,8 @@
-//! Direct replies, to clients that wait without a queue of their own.
+//! Direct replies, to clients that wait without their own queue.
 //!
-//! Their addresses come from strangers. The broker answers a bad one by ending the connection, and returns a mandatory message although it
-//! delivered it. So they go by a connection that nothing else uses, not mandatory, and each once: a client that has gone asks again.
+//! Their addresses come from external clients. The broker ends the connection because of a bad address, and it returns a mandatory message
+//! although it delivered it. So direct replies go over a connection that nothing else uses. They are not mandatory, and each is sent once:
+//! a client that has gone asks again.
 
 use lapin::Channel;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
@@ -13,39 +14,39 @@ use super::hub::Hub;
 use super::message::Outgoing;
 use super::session::Session;
 
-/// What became of a direct reply.
+/// The result of publishing a direct reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Direct {
-    /// The client was there, and the broker took it.
+    /// The client was present, and the broker took the message.
     Delivered,
-    /// It did not get as far as being published: again, later.
+    /// It was not published, and can be sent later.
     NotSent,
     /// It can't be delivered, for this reason.
     Lost(String),
 }
 
-/// A connection for direct replies that are to go out one after the other.
+/// A connection for direct replies that are published one after the other.
 pub(crate) struct Directly<'b> {
     hub: &'b Hub,
     session: Option<Session>,
-    /// No connection, or no answer: the next one would wait for it as long.
+    /// Whether there was no connection or no answer: the next reply would wait as long.
     given_up: bool,
 }
 
 impl Broker {
-    /// Connects with the first reply.
+    /// Returns a line for direct replies. It connects with the first reply.
     pub(crate) fn directly(&self) -> Directly<'_> {
         Directly { hub: &self.hub, session: None, given_up: false }
     }
 }
 
 impl Directly<'_> {
-    /// Publishes one message to a client's own address.
+    /// Publishes one message to a client's address.
     pub(crate) async fn publish(&mut self, message: &Outgoing) -> Direct {
-        if self.given_up || !self.hub.board.is_up() {
+        if self.given_up || !self.hub.mode_tracker.is_up() {
             return Direct::NotSent;
         }
-        // An address that is bad ended it.
+        // A bad address ended it.
         let open = self.session.take().filter(|session| session.connection().status().connected());
         let session = match open {
             Some(session) => session,
@@ -92,7 +93,7 @@ impl Directly<'_> {
     }
 }
 
-/// To the first of the addresses that answers.
+/// Connects to the first of the addresses that answers.
 async fn connect(hub: &Hub) -> Option<Session> {
     let name = format!("jobwright direct {}", std::process::id());
     for at in 0..hub.addresses.len() {
@@ -104,18 +105,18 @@ async fn connect(hub: &Hub) -> Option<Session> {
     None
 }
 
-/// Why it was not delivered.
+/// Why a message was not delivered.
 enum Undelivered {
     /// It was not published.
     Before(Failure),
-    /// It may have been.
+    /// It may have been published.
     After(Failure),
 }
 
 async fn deliver(hub: &Hub, channel: &Channel, message: &Outgoing) -> Result<(), Undelivered> {
     use Undelivered::{After, Before};
     let address = short(&message.routing_key).map_err(Before)?;
-    // The only way to see whether the client is there: a message for one that has gone is confirmed, and lost.
+    // The only way to see whether the client is present: a message for a client that has gone is confirmed, and lost.
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let look = channel.queue_declare(address.clone(), options, FieldTable::default());
     within(hub.rpc(), look).await.map_err(Before)?;

@@ -1,4 +1,4 @@
-//! Errors of the AMQP client as errors of ours.
+//! Errors of the AMQP client, converted into jobwright's errors.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lapin::types::ShortString;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// For closing anything: a peer that does not answer is not worth more.
+/// The deadline for closing anything: a peer that does not answer is not worth more.
 pub(super) const CLOSING: Duration = Duration::from_secs(2);
 
 /// Why a call failed.
@@ -15,15 +15,15 @@ pub(super) const CLOSING: Duration = Duration::from_secs(2);
 pub(super) enum Failure {
     /// 404.
     Missing(String),
-    /// 406: it exists, and is something else.
+    /// 406: it exists with other settings.
     Differs(String),
-    /// 403: a right is missing.
+    /// 403: a permission is missing.
     Forbidden(String),
-    /// Anything else the broker said.
+    /// Another error from the broker.
     Refused(String),
     /// No connection.
     Lost(String),
-    /// No answer in this time.
+    /// No answer within this time.
     Timeout(Duration),
 }
 
@@ -68,7 +68,7 @@ impl From<lapin::Error> for Failure {
     }
 }
 
-/// A call with a deadline.
+/// Makes a call with a deadline.
 pub(super) async fn within<T>(deadline: Duration, call: impl Future<Output = lapin::Result<T>>) -> Result<T, Failure> {
     match tokio::time::timeout(deadline, call).await {
         Ok(answer) => answer.map_err(Failure::from),
@@ -76,7 +76,7 @@ pub(super) async fn within<T>(deadline: Duration, call: impl Future<Output = lap
     }
 }
 
-/// A name. The client's own conversion panics on one that is too long for AMQP.
+/// Converts a name. The client's own conversion panics on a name that is too long for AMQP.
 pub(super) fn short(name: &str) -> Result<ShortString, Failure> {
     ShortString::try_new(name)
         .map_err(|_| Failure::Refused(format!("the name has {} bytes, AMQP has room for 255", name.len())))

@@ -1,4 +1,4 @@
-//! What the tasks of one broker handle share.
+//! The state that the tasks of one broker handle share.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Addresses;
 use super::failure::Failure;
-use super::message::Lane;
-use super::mode::{Board, Side};
+use super::message::QueueRole;
+use super::mode::{ModeTracker, Side};
 use super::names::Names;
 use super::session::Session;
 use super::stats::Counters;
@@ -23,22 +23,22 @@ pub(super) struct Hub {
     pub(super) config: BrokerConfig,
     pub(super) addresses: Addresses,
     pub(super) names: Names,
-    pub(super) board: Board,
+    pub(super) mode_tracker: ModeTracker,
     pub(super) counters: Counters,
     publish: watch::Sender<Option<Arc<Session>>>,
     consume: watch::Sender<Option<Arc<Session>>>,
     numbers: AtomicU64,
-    /// Lanes that were seen to exist, in this session and with that many doubts.
-    pub(super) ensured: Mutex<((u64, u64), HashSet<Lane>)>,
-    /// Raised when something shows that a queue may have gone.
+    /// Roles whose queues were seen to exist, for this session and this count of doubts.
+    pub(super) ensured: Mutex<((u64, u64), HashSet<QueueRole>)>,
+    /// Raised when a queue may have been deleted.
     pub(super) doubts: AtomicU64,
-    /// The publisher is to give up its channel, once everything on it is answered for.
+    /// Set to make the publisher replace its channel, once everything on it is answered.
     pub(super) renew: AtomicBool,
-    /// The channel that asks for depths, of this session.
+    /// The channel that asks for depths, with the number of its session.
     pub(super) asking: Mutex<Option<(u64, Channel)>>,
-    /// No new work; subscriptions and the publisher end.
+    /// Cancelled when there is to be no new work. Subscriptions and the publisher end.
     pub(super) stop: CancellationToken,
-    /// The connections end.
+    /// Cancelled when the connections are to end.
     pub(super) hang_up: CancellationToken,
     pub(super) workers: TaskTracker,
     pub(super) links: TaskTracker,
@@ -48,7 +48,7 @@ impl Hub {
     pub(super) fn new(config: BrokerConfig, addresses: Addresses) -> Self {
         Self {
             names: Names::new(config.prefix.clone()),
-            board: Board::new(addresses.to_string()),
+            mode_tracker: ModeTracker::new(addresses.to_string()),
             counters: Counters::default(),
             publish: watch::Sender::new(None),
             consume: watch::Sender::new(None),
@@ -66,7 +66,7 @@ impl Hub {
         }
     }
 
-    /// A number that no connection and no channel had before.
+    /// Returns a number that no connection and no channel had before.
     pub(super) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -78,21 +78,21 @@ impl Hub {
         }
     }
 
-    /// The connection of now.
+    /// Returns the present connection.
     pub(super) fn session(&self, side: Side) -> Result<Arc<Session>, Failure> {
         let session = self.line(side).borrow().clone();
-        session.ok_or_else(|| match self.board.mode() {
+        session.ok_or_else(|| match self.mode_tracker.mode() {
             super::BrokerMode::Down { why, .. } => Failure::Lost(why),
             _ => Failure::Lost("not connected".to_owned()),
         })
     }
 
-    /// How long one call may take.
+    /// Returns how long one call may take.
     pub(super) fn rpc(&self) -> Duration {
         self.config.connect_timeout
     }
 
-    /// Ends everything, in good order as far as `patience` goes.
+    /// Ends everything, gracefully within `patience`.
     pub(super) async fn shut_down(&self, patience: Duration) {
         let end = tokio::time::Instant::now() + patience;
         self.stop.cancel();

@@ -1,4 +1,4 @@
-//! What the broker holds, for people.
+//! The broker's queues, for people.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use lapin::options::{ExchangeDeleteOptions, QueueDeleteOptions};
 use super::failure::{Failure, within};
 use super::message::Outgoing;
 use super::mode::Side;
-use super::topology::{self, Made, Part};
+use super::topology::{self, Declaration, Made};
 use super::{Broker, BrokerMode};
 use crate::error::Result;
 
@@ -20,13 +20,14 @@ pub struct BrokerQueue {
     pub name: String,
     /// Messages ready to be delivered; `None`: there is no such queue.
     pub messages: Option<u32>,
-    /// Who consumes it: one for each executor or external worker that subscribed.
+    /// Consumers of the queue: one for each executor or external worker that subscribed.
     pub consumers: Option<u32>,
 }
 
 impl Broker {
-    /// How it stands, asked for: a broker with an alarm says so to a connection only when that publishes. So this publishes a message that no
-    /// queue takes, which comes back. Without an answer within `patience` it stands as far as is known.
+    /// Returns the broker's mode after asking the broker. A broker with an alarm says so to a connection only when that publishes. So this
+    /// publishes a message that no queue takes, and that is returned. Without an answer within `patience`, it returns the mode as far as it
+    /// is known.
     pub async fn ask(&self, patience: Duration) -> BrokerMode {
         let mut changes = self.changes();
         let question = Outgoing {
@@ -46,10 +47,10 @@ impl Broker {
         self.mode()
     }
 
-    /// What waits in these queues of the broker, by their full names, in their order.
+    /// Returns the number of messages and consumers of these queues of the broker, given by their full names, in their order.
     ///
     /// # Errors
-    /// When the broker can't be asked.
+    /// When the broker does not answer, or refuses.
     pub async fn queues(&self, names: &[String]) -> Result<Vec<BrokerQueue>> {
         let mut queues = Vec::with_capacity(names.len());
         for name in names {
@@ -63,11 +64,11 @@ impl Broker {
         Ok(queues)
     }
 
-    /// Deletes what [`apply`](Self::apply) declares for these queues, with all that is in it: for tests, and for what is given up.
-    /// Deliveries are no loss, their rows are in the database; submissions that were not taken in yet are.
+    /// Deletes everything that [`apply`](Self::apply) declares for these queues, with all messages: for tests, and for installations that
+    /// are given up. Deliveries are no loss, because their rows are in the database. Submissions that were not taken in yet are lost.
     ///
     /// # Errors
-    /// When the broker can't be asked, or refuses.
+    /// When the broker does not answer, or refuses.
     pub async fn remove(&self, queues: &[String], external: &[String]) -> Result<()> {
         for part in topology::all(&self.hub.config, &self.hub.names, queues, external) {
             match self.delete(&part).await {
@@ -78,7 +79,7 @@ impl Broker {
         Ok(())
     }
 
-    async fn delete(&self, part: &Part) -> Result<(), Failure> {
+    async fn delete(&self, part: &Declaration) -> Result<(), Failure> {
         let channel = self.hub.session(Side::Consume)?.channel().await?;
         let (name, rpc) = (part.name.as_str(), self.hub.rpc());
         match part.made {

@@ -15,13 +15,13 @@ use crate::backoff::Reconnect;
 
 /// Longest delay between two attempts.
 const RECONNECT: Duration = Duration::from_secs(5);
-/// Events say when a connection ends. This is in case one does not.
+/// The interval of checks whether the connection is alive, in case no event reports its end.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Until it is told to hang up.
+/// Keeps the connection up until `hang_up`.
 pub(super) async fn run(hub: Arc<Hub>, side: Side) {
     let mut delays = Reconnect::new(RECONNECT);
-    // Where in the round of addresses it is, and why those of this round did not do.
+    // The position among the addresses, and why those tried in this pass failed.
     let (mut at, mut reasons) = (0, Vec::new());
     let name = format!("jobwright {} {}", side.as_str(), std::process::id());
     loop {
@@ -39,9 +39,9 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
                 let session = Arc::new(session);
                 let why = attend(&hub, side, &session).await;
                 hub.line(side).send_replace(None);
-                // Before it is closed, which can take a while.
+                // Before the session is closed, which can take a while.
                 if let Some(why) = &why {
-                    hub.board.set(side, LinkState::Down(why.clone()));
+                    hub.mode_tracker.set(side, LinkState::Down(why.clone()));
                 }
                 session.close().await;
                 let Some(why) = why else { break };
@@ -50,13 +50,13 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
             Err(failure) => {
                 let why = advice(&failure);
                 if hub.addresses.len() == 1 {
-                    hub.board.set(side, LinkState::Down(why.clone()));
+                    hub.mode_tracker.set(side, LinkState::Down(why.clone()));
                     why
                 } else {
                     tracing::debug!("broker {address} ({name}): {why}");
                     reasons.push(format!("{address}: {why}"));
-                    hub.board.set(side, LinkState::Down(reasons.join(", ")));
-                    // Only when all have been tried is there reason to wait.
+                    hub.mode_tracker.set(side, LinkState::Down(reasons.join(", ")));
+                    // There is reason to wait only when all addresses have been tried.
                     if reasons.len() < hub.addresses.len() {
                         continue;
                     }
@@ -64,7 +64,7 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
                 }
             }
         };
-        // A connection that breaks at once is not a reason to hurry.
+        // A connection that breaks at once is no reason to hurry.
         if started.elapsed() > RECONNECT {
             delays.reset();
         }
@@ -75,17 +75,17 @@ pub(super) async fn run(hub: Arc<Hub>, side: Side) {
             () = hub.hang_up.cancelled() => break,
         }
     }
-    hub.board.set(side, LinkState::Down(CLOSED.to_owned()));
+    hub.mode_tracker.set(side, LinkState::Down(CLOSED.to_owned()));
 }
 
-/// Until it ends, with the reason, or is to hang up.
+/// Watches a connection. Returns the reason when it ends, and `None` when it is to hang up.
 async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String> {
-    // The one listener of this connection: an event reaches only one.
+    // The only listener of this connection: an event reaches only one.
     let mut events = pin!(session.connection().events_listener());
     let mut look = tokio::time::interval(LOOK);
     hub.line(side).send_replace(Some(session.clone()));
-    hub.board.set(side, LinkState::Up);
-    // Errors of channels come here too, and mean nothing to the connection.
+    hub.mode_tracker.set(side, LinkState::Up);
+    // Errors of channels arrive here too, and mean nothing for the connection.
     let mut last = None;
     loop {
         let event = tokio::select! {
@@ -94,8 +94,8 @@ async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String>
             () = hub.hang_up.cancelled() => return None,
         };
         match event {
-            Some(Event::ConnectionBlocked(why)) => hub.board.set(side, LinkState::Blocked(why)),
-            Some(Event::ConnectionUnblocked) => hub.board.set(side, LinkState::Up),
+            Some(Event::ConnectionBlocked(why)) => hub.mode_tracker.set(side, LinkState::Blocked(why)),
+            Some(Event::ConnectionUnblocked) => hub.mode_tracker.set(side, LinkState::Up),
             Some(Event::Error(error)) if !error.is_amqp_soft_error() => last = Some(Failure::from(error)),
             _ => {}
         }
@@ -105,7 +105,7 @@ async fn attend(hub: &Hub, side: Side, session: &Arc<Session>) -> Option<String>
     }
 }
 
-/// The reason, with what to do where that can be known.
+/// Returns the reason, with what to do about it where that is known.
 fn advice(failure: &Failure) -> String {
     let why = failure.text();
     let lower = why.to_ascii_lowercase();

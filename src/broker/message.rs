@@ -1,39 +1,39 @@
-//! Messages on their way out and in. Visible inside the crate, and to its tests by way of `testing`.
+//! Outgoing and incoming messages. They are visible inside the crate, and to its tests through `testing`.
 
 use std::time::Instant;
 
 use lapin::BasicProperties;
 use lapin::types::AMQPValue;
 
-/// What one part of the work needs at the broker.
+/// A use of the broker, and the queues and exchanges it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Deliveries of this queue to executors of ours.
+pub enum QueueRole {
+    /// Deliveries of this queue to jobwright's executors.
     Deliveries(String),
-    /// Jobs of this queue for external workers, and where they report.
+    /// Jobs of this queue for external workers, and the queue for their reports.
     External(String),
-    /// Submissions, and those that are refused.
+    /// Submissions, and the queue for refused ones.
     Submissions,
     /// Events.
     Events,
 }
 
-/// A message on its way out.
+/// An outgoing message.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Empty: the routing key names a queue.
+    /// The exchange. Empty: the routing key names a queue.
     pub exchange: String,
-    /// For the exchange.
+    /// The routing key for the exchange.
     pub routing_key: String,
-    /// To be returned if no queue takes it.
+    /// Whether the broker returns it if no queue takes it.
     pub mandatory: bool,
-    /// Without a `message_id` it gets one, if it is mandatory.
+    /// Its properties. A mandatory message without a `message_id` gets one.
     pub properties: BasicProperties,
-    /// What is sent.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// What became of a message.
+/// The result of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// The broker has it.
@@ -48,32 +48,32 @@ pub enum Published {
     NotSent,
 }
 
-/// What waits in a queue of the broker.
+/// The number of messages and consumers of a queue of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Ready to be delivered.
+    /// Messages ready to be delivered.
     pub messages: u32,
-    /// Who takes them.
+    /// Consumers of the queue.
     pub consumers: u32,
 }
 
-/// A message that came in.
+/// An incoming message.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// As they were sent.
+    /// The properties as sent.
     pub properties: BasicProperties,
-    /// What was sent.
+    /// The body.
     pub body: Vec<u8>,
-    /// The broker had delivered it before, to whomever.
+    /// Whether the broker had delivered it before, to any consumer.
     pub redelivered: bool,
-    /// When it came.
+    /// When it arrived.
     pub received: Instant,
-    /// For answering.
+    /// The tag for answering.
     pub tag: Tag,
 }
 
 impl Incoming {
-    /// About how many bytes it is: what it says itself, not what the client needs for it.
+    /// Returns about how many bytes the message has: its own contents, not what the client needs for it.
     pub(crate) fn weight(&self) -> usize {
         let headers = self.properties.headers().as_ref();
         let texts = headers.into_iter().flat_map(|table| table.inner().iter()).map(|(name, value)| match value {
@@ -84,11 +84,11 @@ impl Incoming {
     }
 }
 
-/// Names a message to the channel that delivered it; means nothing to any other.
+/// Names a message to the channel that delivered it. It is meaningless to any other channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Which channel, over the life of the program.
+    /// The number of the channel, unique over the life of the program.
     pub generation: u64,
-    /// Which message.
+    /// The number of the message.
     pub tag: u64,
 }

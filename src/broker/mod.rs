@@ -1,5 +1,5 @@
-//! The broker (AMQP 0-9-1, RabbitMQ): two supervised connections, a publisher with confirms, subscriptions, names and wire
-//! format. Knows jobs, and no store.
+//! The broker (AMQP 0-9-1, RabbitMQ): two supervised connections, a publisher with confirms, subscriptions, names and wire format. It knows
+//! jobs, but no store.
 
 mod acks;
 mod address;
@@ -12,6 +12,7 @@ mod link;
 mod message;
 mod mode;
 mod names;
+mod prefetch_window;
 mod publisher;
 mod rejected;
 mod session;
@@ -20,7 +21,6 @@ mod subscription;
 #[doc(hidden)]
 pub mod testing;
 mod topology;
-mod width;
 pub(crate) mod wire;
 
 use std::fmt;
@@ -35,10 +35,10 @@ use self::address::Addresses;
 pub(crate) use self::direct::Direct;
 use self::hub::Hub;
 pub use self::inspect::BrokerQueue;
-pub(crate) use self::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
+pub(crate) use self::message::{Depth, Incoming, Outgoing, Published, QueueRole, Tag};
 use self::mode::Side;
 pub use self::names::Names;
-use self::publisher::Batch;
+use self::publisher::PublishBatch;
 pub use self::rejected::{RejectedMessage, RejectedMessages, RejectedQueue};
 pub(crate) use self::subscription::Subscription;
 pub use self::topology::{TopologyItem, TopologyKind, TopologyState};
@@ -48,31 +48,31 @@ pub(crate) use self::wire::{ExternalReport, Refusal, Reply};
 use crate::config::BrokerConfig;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How the broker stands.
+/// The state of the connections to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BrokerMode {
-    /// Both connections are up. The number is that of the time they came up.
+    /// Both connections are up. The number counts how often they came up.
     Up(u64),
-    /// Connected, and the broker asks for nothing to be published (memory or disk alarm), for this reason.
+    /// Connected, but the broker refuses messages for this reason (a memory or disk alarm).
     Blocked(String),
     /// Not connected.
     Down {
-        /// Since when.
+        /// Since when it has been down.
         since: Instant,
-        /// Why, without secrets.
+        /// The reason, without secrets.
         why: String,
     },
 }
 
 impl BrokerMode {
-    /// Deliveries go through the broker.
+    /// Returns whether deliveries go through the broker.
     pub fn is_up(&self) -> bool {
         matches!(self, Self::Up(_))
     }
 }
 
-/// What went through the broker since the start. Messages are counted: one that delivers jobs to executors may name several.
+/// What went through the broker since the start. It counts messages: one that delivers jobs to executors may name several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrokerStats {
@@ -82,32 +82,32 @@ pub struct BrokerStats {
     pub confirmed: u64,
     /// Messages refused: the queue was full.
     pub nacked: u64,
-    /// Messages returned: no queue.
+    /// Messages returned because no queue took them.
     pub returned: u64,
-    /// Messages whose confirm did not come.
+    /// Messages whose confirm did not arrive.
     pub unknown: u64,
     /// Messages published and not confirmed yet.
     pub unconfirmed: u64,
-    /// Messages that came in.
+    /// Messages received.
     pub received: u64,
-    /// Of these, those the broker had delivered before.
+    /// Messages received that the broker had delivered before.
     pub redelivered: u64,
 }
 
-/// How long the last handle's drop lets answers and confirms go out.
+/// How long dropping the last handle leaves answers and confirms to go out.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// What a publish may take beyond the deadline for its confirms.
+/// The extra time that a publish may take after the deadline for its confirms.
 const A_BIT: Duration = Duration::from_secs(2);
 
 /// A broker: two supervised connections. Dropping the last handle closes them.
 pub struct Broker {
     hub: Arc<Hub>,
-    batches: mpsc::UnboundedSender<Batch>,
+    batches: mpsc::UnboundedSender<PublishBatch>,
     runtime: Handle,
 }
 
 impl Broker {
-    /// Starts to connect, and keeps trying. Needs a tokio runtime.
+    /// Starts to connect, and keeps trying. It needs a tokio runtime.
     ///
     /// # Errors
     /// When the configuration can't be used.
@@ -125,25 +125,26 @@ impl Broker {
         Ok(Arc::new(Self { hub, batches, runtime }))
     }
 
-    /// How it stands now.
+    /// Returns the present mode.
     pub fn mode(&self) -> BrokerMode {
-        self.hub.board.mode()
+        self.hub.mode_tracker.mode()
     }
 
-    /// Deliveries go through it now. Cheaper than [`mode`](Self::mode), which brings the reason if they do not.
+    /// Returns whether deliveries go through the broker now. Cheaper than [`mode`](Self::mode), which also returns the reason if they do
+    /// not.
     pub fn is_up(&self) -> bool {
-        self.hub.board.is_up()
+        self.hub.mode_tracker.is_up()
     }
 
-    /// Each change of the mode.
+    /// Returns a receiver of each change of the mode.
     pub fn changes(&self) -> watch::Receiver<BrokerMode> {
-        self.hub.board.watch()
+        self.hub.mode_tracker.watch()
     }
 
     /// Waits until it is up.
     ///
     /// # Errors
-    /// When it is not within `patience`, with the reason.
+    /// When it is not up within `patience`, with the reason.
     pub async fn up_within(&self, patience: Duration) -> Result<()> {
         let mut changes = self.changes();
         if let Ok(Ok(_)) = tokio::time::timeout(patience, changes.wait_for(BrokerMode::is_up)).await {
@@ -160,50 +161,50 @@ impl Broker {
         ))
     }
 
-    /// What went through.
+    /// Returns what went through the broker so far.
     pub fn stats(&self) -> BrokerStats {
-        self.hub.counters.snapshot(self.hub.board.changes())
+        self.hub.counters.snapshot(self.hub.mode_tracker.changes())
     }
 
-    /// Names of queues and exchanges.
+    /// Returns the names of queues and exchanges.
     pub fn names(&self) -> &Names {
         &self.hub.names
     }
 
-    /// How it was started.
+    /// Returns the configuration it was started with.
     pub(crate) fn config(&self) -> &BrokerConfig {
         &self.hub.config
     }
 
-    /// Most messages that wait in one of its queues: [`BrokerConfig::depth`].
+    /// Returns the most messages that wait in one of its queues: [`BrokerConfig::depth`].
     pub fn limit(&self) -> u32 {
         self.hub.config.depth
     }
 
-    /// What and where, for people: no password.
+    /// Returns its addresses, for people: without the password.
     pub fn describe(&self) -> String {
         self.hub.addresses.to_string()
     }
 
-    /// What [`apply`](Self::apply) would declare for a configuration: for queues with executors of ours, and for those
-    /// with external workers. Needs no connection.
+    /// Returns what [`apply`](Self::apply) would declare for a configuration: for queues run by jobwright's executors, and for those run by
+    /// external workers. Needs no connection.
     pub fn plan(config: &BrokerConfig, queues: &[String], external: &[String]) -> Vec<TopologyItem> {
         let names = Names::new(config.prefix.clone());
         topology::all(config, &names, queues, external).iter().map(|part| part.item(TopologyState::Planned)).collect()
     }
 
-    /// Declares what is missing, and says of each part how it stands. Never deletes or changes what is there.
+    /// Declares what is missing, and returns the state of each item. Never deletes or changes what exists.
     ///
     /// # Errors
-    /// When the broker can't be asked. What it refuses is in the items.
+    /// When the broker does not answer. The items show what it refuses.
     pub async fn apply(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
         declare::apply(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
     }
 
-    /// Says of each part how it stands. Whether one differs can only be seen with the right to configure it.
+    /// Returns the state of each item. Whether one differs is visible only with the permission to configure it.
     ///
     /// # Errors
-    /// When the broker can't be asked.
+    /// When the broker does not answer, or refuses.
     pub async fn check(&self, queues: &[String], external: &[String]) -> Result<Vec<TopologyItem>> {
         declare::check(&self.hub, topology::all(&self.hub.config, &self.hub.names, queues, external)).await
     }
@@ -213,18 +214,19 @@ impl Broker {
         self.hub.shut_down(patience).await;
     }
 
-    /// Publishes and waits for what became of each, in their order. Never longer than `confirm_timeout` and a bit.
+    /// Publishes messages and waits for their outcomes, in their order. Takes little longer than `confirm_timeout` at most.
     pub(crate) async fn publish(&self, messages: Vec<Outgoing>) -> Vec<Published> {
         self.publish_now(messages).await
     }
 
-    /// The same for who does not want to wait: they are on their way when this returns, whenever the answer is asked for.
+    /// Publishes without waiting: the messages are on their way when this returns, whenever the future is awaited.
     pub(crate) fn publish_now(&self, messages: Vec<Outgoing>) -> impl Future<Output = Vec<Published>> + Send + use<> {
         let count = messages.len();
         let deadline = tokio::time::Instant::now() + self.hub.config.confirm_timeout;
         let (answer, answered) = oneshot::channel();
-        let sent =
-            count > 0 && self.hub.board.is_up() && self.batches.send(Batch { messages, deadline, answer }).is_ok();
+        let sent = count > 0
+            && self.hub.mode_tracker.is_up()
+            && self.batches.send(PublishBatch { messages, deadline, answer }).is_ok();
         async move {
             if !sent {
                 return vec![Published::NotSent; count];
@@ -236,32 +238,33 @@ impl Broker {
         }
     }
 
-    /// Receives from a queue, over all reconnections, until the subscription is dropped. A queue of ours that is missing
-    /// is declared if the configuration lets us, else waited for.
+    /// Receives from a queue, across reconnections, until the subscription is dropped. If a queue of this installation is missing, it is
+    /// declared where the configuration allows it, and otherwise waited for.
     pub(crate) fn subscribe(self: &Arc<Self>, queue: String, prefetch: u16) -> Subscription {
         Subscription::start(&self.hub, queue, prefetch, None)
     }
 
-    /// Publishes on another channel, as soon as everything on this one is answered for.
+    /// Switches publishing to a new channel as soon as everything on the present one is answered.
     pub(crate) fn renew_channel(&self) {
         self.hub.renew.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The same for what exists nowhere but in the broker: on each new channel it takes one message at a time for as long as those come that
-    /// were delivered before, so that one which ends its consumer again and again does not spend the deliveries of others, or that have more
-    /// than `legal` bytes, so that those are not gathered in memory. Beside one that waits ([`Acks::waits`]) the next comes.
+    /// Subscribes carefully, for messages that exist nowhere but in the broker. Each new channel takes one message at a time while
+    /// redelivered messages arrive, so that a message which crashes its consumer repeatedly does not use up the deliveries of others. It
+    /// does so too while messages with more than `legal` bytes arrive, so that those are not gathered in memory. Beside a message that
+    /// waits ([`Acks::waits`]) the next arrives.
     pub(crate) fn subscribe_carefully(self: &Arc<Self>, queue: String, prefetch: u16, legal: usize) -> Subscription {
         Subscription::start(&self.hub, queue, prefetch, Some(legal))
     }
 
-    /// What waits in a queue, and who consumes it; `None`: there is no such queue.
+    /// Returns the number of messages and consumers of a queue. `None`: there is no such queue.
     pub(crate) async fn depth(&self, queue: &str) -> Result<Option<Depth>> {
         declare::depth(&self.hub, queue).await
     }
 
-    /// Makes sure that the queues of this lane exist, as far as the configuration lets us; does nothing if they do.
-    pub(crate) async fn ensure(&self, lane: &Lane) -> Result<()> {
-        declare::ensure(&self.hub, lane).await
+    /// Makes sure that the queues of this role exist, where the configuration allows it. Does nothing if they do.
+    pub(crate) async fn ensure(&self, role: &QueueRole) -> Result<()> {
+        declare::ensure(&self.hub, role).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! One mode for both connections.
+//! Combines the states of both connections into one mode.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::BrokerMode;
 
-/// Which of the two.
+/// One of the two connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Publish,
@@ -23,35 +23,35 @@ impl Side {
     }
 }
 
-/// How one connection stands.
+/// The state of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
-    /// Never tried to the end.
+    /// No attempt has finished yet.
     Starting,
     Up,
-    /// Up, and not to be published on.
+    /// Up, but nothing may be published on it.
     Blocked(String),
     Down(String),
 }
 
-/// The reason when this program itself hangs up: no outage, and nothing to warn of.
+/// The reason when this program itself closes the connection: no outage, and no cause for a warning.
 pub(super) const CLOSED: &str = "closed";
 
-/// What is said of each change, once.
+/// The mode that was logged last, so that each change is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum LoggedMode {
     Nothing,
     Up,
     Blocked,
     Down,
 }
 
-/// Puts the states of the connections together, tells who watches, and logs each change once.
+/// Combines the states of the connections, notifies watchers, and logs each change once.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct ModeTracker {
     inner: Mutex<Inner>,
     mode: watch::Sender<BrokerMode>,
-    /// Where the broker is, for people.
+    /// The address of the broker, for people.
     address: String,
 }
 
@@ -61,10 +61,10 @@ struct Inner {
     consume: LinkState,
     generation: u64,
     changes: u64,
-    said: Said,
+    logged: LoggedMode,
 }
 
-impl Board {
+impl ModeTracker {
     pub(super) fn new(address: String) -> Self {
         Self {
             inner: Mutex::new(Inner {
@@ -72,7 +72,7 @@ impl Board {
                 consume: LinkState::Starting,
                 generation: 0,
                 changes: 0,
-                said: Said::Nothing,
+                logged: LoggedMode::Nothing,
             }),
             mode: watch::Sender::new(BrokerMode::Down { since: Instant::now(), why: "not connected yet".to_owned() }),
             address,
@@ -101,27 +101,27 @@ impl Board {
             Side::Publish => inner.publish = state,
             Side::Consume => inner.consume = state,
         }
-        let (said, why) = match (&inner.publish, &inner.consume) {
-            (LinkState::Down(why), _) | (_, LinkState::Down(why)) => (Said::Down, why.clone()),
-            (LinkState::Starting, _) | (_, LinkState::Starting) if inner.said == Said::Nothing => return,
-            (LinkState::Starting, _) | (_, LinkState::Starting) => (Said::Down, "not connected".to_owned()),
-            (LinkState::Blocked(why), _) | (_, LinkState::Blocked(why)) => (Said::Blocked, why.clone()),
-            (LinkState::Up, LinkState::Up) => (Said::Up, String::new()),
+        let (logged, why) = match (&inner.publish, &inner.consume) {
+            (LinkState::Down(why), _) | (_, LinkState::Down(why)) => (LoggedMode::Down, why.clone()),
+            (LinkState::Starting, _) | (_, LinkState::Starting) if inner.logged == LoggedMode::Nothing => return,
+            (LinkState::Starting, _) | (_, LinkState::Starting) => (LoggedMode::Down, "not connected".to_owned()),
+            (LinkState::Blocked(why), _) | (_, LinkState::Blocked(why)) => (LoggedMode::Blocked, why.clone()),
+            (LinkState::Up, LinkState::Up) => (LoggedMode::Up, String::new()),
         };
-        let news = said != inner.said;
+        let news = logged != inner.logged;
         if news {
-            inner.said = said;
+            inner.logged = logged;
             inner.changes += 1;
         }
         let address = &self.address;
-        let mode = match said {
-            Said::Up if !news => return,
-            Said::Up => {
+        let mode = match logged {
+            LoggedMode::Up if !news => return,
+            LoggedMode::Up => {
                 inner.generation += 1;
                 tracing::info!("broker {address} is up");
                 BrokerMode::Up(inner.generation)
             }
-            Said::Blocked => {
+            LoggedMode::Blocked => {
                 if news {
                     tracing::warn!(
                         "broker {address} takes no messages ({why}): work goes on by the table until it does"
@@ -129,7 +129,7 @@ impl Board {
                 }
                 BrokerMode::Blocked(why)
             }
-            Said::Down | Said::Nothing => {
+            LoggedMode::Down | LoggedMode::Nothing => {
                 if news && why == CLOSED {
                     tracing::debug!("the connections to broker {address} are closed");
                 } else if news {
@@ -142,7 +142,7 @@ impl Board {
                 BrokerMode::Down { since, why }
             }
         };
-        // Still under the lock, so changes are told in their order.
+        // Still under the lock, so changes are sent in their order.
         self.mode.send_if_modified(|current| {
             let changed = *current != mode;
             *current = mode;
@@ -161,32 +161,32 @@ mod tests {
 
     #[test]
     fn up_only_when_both_are() {
-        let board = Board::new("here".to_owned());
-        board.set(Side::Publish, LinkState::Up);
-        assert!(!board.is_up());
-        assert_eq!(board.changes(), 0);
-        board.set(Side::Consume, LinkState::Up);
-        assert_eq!(board.mode(), BrokerMode::Up(1));
+        let mode_tracker = ModeTracker::new("here".to_owned());
+        mode_tracker.set(Side::Publish, LinkState::Up);
+        assert!(!mode_tracker.is_up());
+        assert_eq!(mode_tracker.changes(), 0);
+        mode_tracker.set(Side::Consume, LinkState::Up);
+        assert_eq!(mode_tracker.mode(), BrokerMode::Up(1));
 
-        board.set(Side::Publish, LinkState::Blocked("low on memory".to_owned()));
-        assert_eq!(board.mode(), BrokerMode::Blocked("low on memory".to_owned()));
-        board.set(Side::Consume, down("cut"));
-        assert!(matches!(board.mode(), BrokerMode::Down { why, .. } if why == "cut"));
-        board.set(Side::Consume, LinkState::Up);
-        assert!(matches!(board.mode(), BrokerMode::Blocked(_)));
-        board.set(Side::Publish, LinkState::Up);
-        assert_eq!(board.mode(), BrokerMode::Up(2));
-        assert_eq!(board.changes(), 5);
+        mode_tracker.set(Side::Publish, LinkState::Blocked("low on memory".to_owned()));
+        assert_eq!(mode_tracker.mode(), BrokerMode::Blocked("low on memory".to_owned()));
+        mode_tracker.set(Side::Consume, down("cut"));
+        assert!(matches!(mode_tracker.mode(), BrokerMode::Down { why, .. } if why == "cut"));
+        mode_tracker.set(Side::Consume, LinkState::Up);
+        assert!(matches!(mode_tracker.mode(), BrokerMode::Blocked(_)));
+        mode_tracker.set(Side::Publish, LinkState::Up);
+        assert_eq!(mode_tracker.mode(), BrokerMode::Up(2));
+        assert_eq!(mode_tracker.changes(), 5);
     }
 
     #[test]
     fn an_outage_is_one_change_however_often_an_attempt_fails() {
-        let board = Board::new("here".to_owned());
-        board.set(Side::Publish, down("refused"));
-        let BrokerMode::Down { since: first, .. } = board.mode() else { panic!("{:?}", board.mode()) };
-        board.set(Side::Consume, down("refused"));
-        board.set(Side::Publish, down("no route"));
-        let BrokerMode::Down { since, why } = board.mode() else { panic!("{:?}", board.mode()) };
-        assert_eq!((since, why.as_str(), board.changes()), (first, "no route", 1));
+        let mode_tracker = ModeTracker::new("here".to_owned());
+        mode_tracker.set(Side::Publish, down("refused"));
+        let BrokerMode::Down { since: first, .. } = mode_tracker.mode() else { panic!("{:?}", mode_tracker.mode()) };
+        mode_tracker.set(Side::Consume, down("refused"));
+        mode_tracker.set(Side::Publish, down("no route"));
+        let BrokerMode::Down { since, why } = mode_tracker.mode() else { panic!("{:?}", mode_tracker.mode()) };
+        assert_eq!((since, why.as_str(), mode_tracker.changes()), (first, "no route", 1));
     }
 }

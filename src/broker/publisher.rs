@@ -1,10 +1,9 @@
 //! Publishes with confirms: one task, one channel, a window.
 //!
-//! What the client library says about confirms has to be read with care. A message that was returned is attached to *some*
-//! confirm: one that the same frame of the broker resolved, or an earlier one. So returned messages are matched by their
-//! own properties, and a mandatory message that was confirmed counts as routed only when nothing that could still carry its
-//! return is unseen: when the window is empty, or when a call that was sent later was answered, because the client handles
-//! the broker's frames in their order.
+//! The client library's confirms have to be read with care. A message that was returned is attached to *some* confirm: one that the same
+//! frame of the broker resolved, or an earlier one. So returned messages are matched by their own properties. A mandatory message that was
+//! confirmed counts as routed only when every confirm that could still carry its return has been seen. That is so when the window is empty,
+//! or when a call that was sent later was answered, because the client handles the broker's frames in their order.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -27,23 +26,23 @@ use super::message::{Outgoing, Published};
 use super::mode::Side;
 use crate::backoff::Reconnect;
 
-/// Most messages that were sent and are not answered for.
+/// The most messages that were sent and are unanswered.
 const WINDOW: usize = 2000;
-/// Longest pause after a channel that broke.
+/// Longest pause after the failure of a channel.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Messages of one caller.
+/// The messages of one caller.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct PublishBatch {
     pub(super) messages: Vec<Outgoing>,
     pub(super) deadline: Instant,
     pub(super) answer: oneshot::Sender<Vec<Published>>,
 }
 
-/// Which message a return is about.
+/// Identifies the message that a return is about.
 type Key = (String, String, String);
 
-/// A caller who waits.
+/// A waiting caller.
 struct Caller {
     outcomes: Vec<Published>,
     open: usize,
@@ -56,11 +55,11 @@ struct Item {
     caller: u64,
     index: usize,
     deadline: Instant,
-    /// Of a mandatory one.
+    /// The key of a mandatory message.
     key: Option<Key>,
 }
 
-/// With names that AMQP can carry.
+/// A message with names that AMQP can carry.
 struct Ready {
     exchange: ShortString,
     routing_key: ShortString,
@@ -72,8 +71,8 @@ struct Sent {
     confirm: PublisherConfirm,
 }
 
-/// Until the handle is gone.
-pub(super) async fn run(hub: Arc<Hub>, mut batches: mpsc::UnboundedReceiver<Batch>) {
+/// Publishes batches until the handle is gone.
+pub(super) async fn run(hub: Arc<Hub>, mut batches: mpsc::UnboundedReceiver<PublishBatch>) {
     let mut publisher = Publisher {
         hub,
         channel: None,
@@ -93,7 +92,7 @@ pub(super) async fn run(hub: Arc<Hub>, mut batches: mpsc::UnboundedReceiver<Batc
 
 struct Publisher {
     hub: Arc<Hub>,
-    /// With the number of its connection.
+    /// The channel, with the number of its connection.
     channel: Option<(u64, Channel)>,
     delays: Reconnect,
     not_before: Instant,
@@ -103,16 +102,16 @@ struct Publisher {
     waiting: VecDeque<(Item, Ready)>,
     /// Sent, in that order, and not confirmed.
     sent: VecDeque<Sent>,
-    /// Confirmed, but a return may be on its way.
+    /// Confirmed, but a return may still be on its way.
     confirmed: Vec<(Item, Published)>,
-    /// The same, from before the call that is under way.
+    /// The same, from before the call that is under way (the fence).
     fenced: Vec<(Item, Published)>,
     returned: HashMap<Key, usize>,
     fence: Option<BoxFuture<'static, Result<(), Failure>>>,
 }
 
 impl Publisher {
-    async fn run(&mut self, batches: &mut mpsc::UnboundedReceiver<Batch>) {
+    async fn run(&mut self, batches: &mut mpsc::UnboundedReceiver<PublishBatch>) {
         let stop = self.hub.stop.clone();
         let mut open = true;
         while open || !self.callers.is_empty() {
@@ -131,7 +130,7 @@ impl Publisher {
                 outcome = next(&mut self.sent, &mut self.fence) => self.seen(outcome),
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.expire(),
                 () = stop.cancelled(), if open => {
-                    // What was handed in before is still answered for.
+                    // Messages handed in before are still answered.
                     batches.close();
                     while let Ok(batch) = batches.try_recv() {
                         self.take(batch);
@@ -145,8 +144,8 @@ impl Publisher {
         }
     }
 
-    fn take(&mut self, batch: Batch) {
-        let Batch { messages, deadline, answer } = batch;
+    fn take(&mut self, batch: PublishBatch) {
+        let PublishBatch { messages, deadline, answer } = batch;
         if messages.is_empty() {
             let _ = answer.send(Vec::new());
             return;
@@ -175,12 +174,12 @@ impl Publisher {
         [sent, held, waiting].into_iter().flatten().min()
     }
 
-    /// Sends what fits into the window.
+    /// Sends the messages that fit into the window.
     async fn send(&mut self) {
         if self.waiting.is_empty() {
             return;
         }
-        if !self.hub.board.is_up() {
+        if !self.hub.mode_tracker.is_up() {
             return self.refuse_waiting();
         }
         if self.sent.is_empty()
@@ -214,7 +213,7 @@ impl Publisher {
         }
         let wave: Vec<_> = self.waiting.drain(..room).collect();
         let deadline = wave[0].0.deadline;
-        // All of them are handed to the client in their order before the first is waited for.
+        // All of them are handed to the client in their order before the first wait.
         let writes = join_all(wave.iter().map(|(_, Ready { exchange, routing_key, message })| {
             let options = BasicPublishOptions { mandatory: message.mandatory, ..BasicPublishOptions::default() };
             channel.basic_publish(
@@ -251,16 +250,16 @@ impl Publisher {
         }
     }
 
-    /// In good order: nothing on it waits for an answer.
+    /// Closes the channel gracefully: nothing on it waits for an answer.
     fn leave_channel(&mut self) {
         let Some((_, channel)) = self.channel.take() else { return };
         let patience = self.hub.rpc();
         self.hub.workers.spawn(async move { drop(within(patience, channel.close(200, "renewed".into())).await) });
     }
 
-    /// What the client said.
+    /// Takes in confirms, and the answer to the fence.
     fn seen(&mut self, seen: Seen) {
-        // In the order of the fence: all that is resolved by now, before what it decides.
+        // The confirms come first: all that are resolved by now precede the fence.
         let mut broken = None;
         for (item, confirmation) in seen.resolved {
             match confirmation {
@@ -298,7 +297,7 @@ impl Publisher {
         }
     }
 
-    /// Decides what can be decided, or sends the call after which it can.
+    /// Decides the messages that can be decided, or sends the call after which they can be.
     fn settle(&mut self) {
         if self.sent.is_empty() {
             self.fence = None;
@@ -312,7 +311,7 @@ impl Publisher {
         {
             self.fenced = std::mem::take(&mut self.confirmed);
             let deadline = self.hub.config.confirm_timeout;
-            // Any call with an answer does; this one changes nothing on a channel without consumers.
+            // Any call with an answer will do. This one changes nothing on a channel without consumers.
             self.fence =
                 Some(async move { within(deadline, channel.basic_qos(0, BasicQosOptions::default())).await }.boxed());
         }
@@ -325,13 +324,13 @@ impl Publisher {
                 *count = count.saturating_sub(1);
                 any
             });
-            // A nack says more: it is not in any queue, and the reason is not that there is none.
+            // A nack says more: the message is in no queue, and not because there is none.
             let outcome = if returned && outcome == Published::Acked { Published::Returned } else { outcome };
             self.outcome(&item, outcome);
         }
     }
 
-    /// Deadlines that have passed.
+    /// Handles deadlines that have passed.
     fn expire(&mut self) {
         let now = Instant::now();
         while self.waiting.front().is_some_and(|(item, _)| item.deadline <= now) {
@@ -346,7 +345,7 @@ impl Publisher {
         }
     }
 
-    /// Gives up the channel. What it had not answered for is unknown, also what was confirmed and may have been returned.
+    /// Gives up the channel. Its unanswered messages are unknown, and so are those that were confirmed but may have been returned.
     fn broken(&mut self, why: &str) {
         let lost = self.sent.len() + self.confirmed.len() + self.fenced.len();
         tracing::debug!("the channel for publishing is given up: {why}; {lost} messages are not answered for");
@@ -354,7 +353,7 @@ impl Publisher {
             self.hub.line(Side::Publish).borrow().as_ref().is_none_or(|session| session.number != number)
         });
         self.fence = None;
-        // An exchange that has gone ends a channel too.
+        // A deleted exchange ends a channel too.
         self.hub.doubts.fetch_add(1, Ordering::Relaxed);
         let mut items: Vec<_> = self.sent.drain(..).map(|sent| sent.item).collect();
         items.extend(self.confirmed.drain(..).chain(self.fenced.drain(..)).map(|(item, _)| item));
@@ -362,7 +361,7 @@ impl Publisher {
             self.outcome(&item, Published::Unknown);
         }
         self.returned.clear();
-        // The pause is for channels that the broker closes; a new connection is paused for by itself.
+        // The pause is for channels that the broker closes. A new connection has its own pause.
         let pause = if lost_with_connection { std::time::Duration::ZERO } else { self.delays.next_delay() };
         self.not_before = Instant::now() + pause;
     }
@@ -389,7 +388,7 @@ impl Publisher {
         if caller.open == 0
             && let Some(caller) = self.callers.remove(&item.caller)
         {
-            // Before its caller goes on, who may ask for it.
+            // Counted before the caller goes on, because it may ask for the count.
             self.count_unconfirmed();
             let _ = caller.answer.send(caller.outcomes);
         }
@@ -403,7 +402,7 @@ async fn open(hub: &Hub) -> Result<(u64, Channel), Failure> {
     Ok((session.number, channel))
 }
 
-/// What a return of this message would say. Gives it an id if it has none.
+/// Returns what a return of this message would contain. Gives the message an id if it has none.
 fn key(message: &mut Outgoing) -> Key {
     let id = match message.properties.message_id() {
         Some(id) => id.to_string(),
@@ -416,7 +415,7 @@ fn key(message: &mut Outgoing) -> Key {
     (message.exchange.clone(), message.routing_key.clone(), id)
 }
 
-/// What came since the last look.
+/// The confirms since the last call.
 struct Seen {
     resolved: Vec<(Item, lapin::Result<Confirmation>)>,
     fence: Option<Result<(), Failure>>,
@@ -424,8 +423,7 @@ struct Seen {
 
 /// Waits for confirms, or for the answer to the fence.
 ///
-/// It looks at the fence first and at all confirms after that: so each confirm that the client resolved before the answer
-/// is seen with it.
+/// It polls the fence first and all confirms after that. So each confirm that the client resolved before the answer is returned with it.
 async fn next(sent: &mut VecDeque<Sent>, fence: &mut Option<BoxFuture<'static, Result<(), Failure>>>) -> Seen {
     poll_fn(|cx| {
         let answered = fence.as_mut().and_then(|call| match call.as_mut().poll(cx) {

@@ -1,4 +1,4 @@
-//! What was put aside: looked at, put back to where it came from, or removed.
+//! Rejected messages: listed, put back into their source queue, or removed.
 
 use std::fmt;
 
@@ -12,22 +12,22 @@ use super::mode::Side;
 use super::{Broker, Names, wire};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where messages wait for somebody to look at them.
+/// A queue in which rejected messages wait for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectedQueue {
     /// Submissions that were refused, or delivered too often.
     Submissions,
     /// Reports of external workers that were refused, or delivered too often.
     Reports,
-    /// Deliveries and handed-out jobs that nobody could use: their rows are in the database, where they run from.
+    /// Deliveries and handed-out jobs that could not be used. Their rows are in the database, from where they run.
     Dead,
 }
 
 impl RejectedQueue {
-    /// All of them.
+    /// All three queues.
     pub const ALL: [Self; 3] = [Self::Submissions, Self::Reports, Self::Dead];
 
-    /// Its name at the broker.
+    /// Returns its name at the broker.
     pub fn name(self, names: &Names) -> String {
         match self {
             Self::Submissions => names.rejected(),
@@ -36,7 +36,7 @@ impl RejectedQueue {
         }
     }
 
-    /// Where its messages came from, and can be put back to. `None`: nobody needs them again.
+    /// Returns the queue that its messages came from and can be put back to. `None`: they are not needed again.
     pub fn source(self, names: &Names) -> Option<String> {
         match self {
             Self::Submissions => Some(names.submit()),
@@ -46,25 +46,25 @@ impl RejectedQueue {
     }
 }
 
-/// A message that was put aside.
+/// A rejected message.
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct RejectedMessage {
-    /// Where it is: the name at the broker.
+    /// The queue it is in: the name at the broker.
     pub queue: String,
     /// Its property `message_id`.
     pub id: Option<String>,
     /// Its property `type`, or header `jobKind`.
     pub kind: Option<String>,
-    /// Why it is here, in a word: ours, or the broker's.
+    /// Why it is here, in a word, from jobwright or the broker.
     pub reason: Option<String>,
-    /// The same as a sentence.
+    /// The reason as a sentence.
     pub error: Option<String>,
-    /// The queue from which the broker moved it here; `None`: we put it aside.
+    /// The queue from which the broker moved it here. `None`: jobwright rejected it.
     pub from: Option<String>,
-    /// Bytes of its body.
+    /// The size of its body in bytes.
     pub bytes: usize,
-    /// Its body, if that is text.
+    /// Its body, if it is text.
     pub body: Option<String>,
     #[serde(skip)]
     properties: BasicProperties,
@@ -74,13 +74,13 @@ pub struct RejectedMessage {
     tag: u64,
 }
 
-/// Messages of one such queue, from the oldest on. Those that were seen and neither put back nor removed are there again, in their places,
-/// once this is closed or dropped.
+/// Messages of one such queue, from the oldest on. Those that were seen, but neither put back nor removed, are in their places again once
+/// this is closed or dropped.
 pub struct RejectedMessages<'a> {
     broker: &'a Broker,
     queue: RejectedQueue,
     channel: Channel,
-    /// How many there were at first: those that come back meanwhile are left for the next time.
+    /// The number of messages at first. Messages that come back meanwhile are left for the next time.
     left: u32,
 }
 
@@ -91,10 +91,10 @@ impl fmt::Debug for RejectedMessages<'_> {
 }
 
 impl Broker {
-    /// Begins to look at what was put aside; `None`: there is no such queue. The user needs the right to read it.
+    /// Starts to read a queue of rejected messages. `None`: there is no such queue. The user needs the permission to read it.
     ///
     /// # Errors
-    /// When the broker can't be asked.
+    /// When the broker does not answer, or refuses.
     pub async fn rejected(&self, queue: RejectedQueue) -> Result<Option<RejectedMessages<'_>>> {
         let Some(depth) = self.depth(&queue.name(self.names())).await? else { return Ok(None) };
         let channel = async { self.hub.session(Side::Consume)?.channel().await };
@@ -104,10 +104,10 @@ impl Broker {
 }
 
 impl RejectedMessages<'_> {
-    /// The next one.
+    /// Returns the next message.
     ///
     /// # Errors
-    /// When the broker can't be asked, or this user may not read the queue.
+    /// When the broker does not answer, or this user may not read the queue.
     pub async fn next(&mut self) -> Result<Option<RejectedMessage>> {
         if self.left == 0 {
             return Ok(None);
@@ -122,12 +122,12 @@ impl RejectedMessages<'_> {
         Ok(got.map(|got| RejectedMessage::new(name, got.delivery)))
     }
 
-    /// Puts messages back to where they came from, and removes each from here once the broker has confirmed that it is there. Returns how
-    /// many that were. One whose removal is lost is there twice, which does no harm: the id of a submission, and the version of a report,
-    /// tell that it came before.
+    /// Puts messages back into the queue they came from, and removes each from this one once the broker has confirmed it. Returns the
+    /// number removed. A message whose removal is lost exists twice. This does no harm: the id of a submission, and the version of a
+    /// report, show that it came before.
     ///
     /// # Errors
-    /// When this queue's messages can't be put back, or the broker can't be asked.
+    /// When this queue's messages can't be put back, or the broker does not answer.
     pub async fn put_back(&mut self, messages: Vec<RejectedMessage>) -> Result<usize> {
         let Some(source) = self.queue.source(self.broker.names()) else {
             return Err(Error::new(ErrorKind::Config, "what is in this queue is in the database, and runs from there"));
@@ -136,7 +136,7 @@ impl RejectedMessages<'_> {
             .into_iter()
             .map(|message| {
                 let mut out = wire::again(source.clone(), &message.properties, message.raw);
-                // In the name of whoever does it: what is kept of the sender's may be made up, and the broker lets nobody use another's.
+                // In the name of the present user: the sender's kept name may be forged, and the broker lets no user send another's name.
                 if let Some(user) = self.broker.hub.addresses.user().and_then(|user| short(user).ok()) {
                     out.properties = out.properties.with_user_id(user);
                 }
@@ -148,10 +148,10 @@ impl RejectedMessages<'_> {
         self.ack(confirmed.map(|(tag, _)| tag).collect()).await
     }
 
-    /// Removes messages for good. Returns how many.
+    /// Removes messages for good. Returns the number removed.
     ///
     /// # Errors
-    /// When the broker can't be asked.
+    /// When the broker does not answer, or refuses.
     pub async fn remove(&mut self, messages: Vec<RejectedMessage>) -> Result<usize> {
         self.ack(messages.into_iter().map(|message| message.tag).collect()).await
     }
@@ -166,10 +166,10 @@ impl RejectedMessages<'_> {
         Ok(tags.len())
     }
 
-    /// Gives back what was only looked at. After this the broker has taken all answers.
+    /// Gives back the messages that were only read. After this the broker has received all answers.
     ///
     /// # Errors
-    /// When the broker did not say so.
+    /// When the broker did not confirm it.
     pub async fn close(self) -> Result<()> {
         within(CLOSING, self.channel.close(200, "OK".into()))
             .await
@@ -207,7 +207,7 @@ fn text_of(table: Option<&FieldTable>, name: &str) -> Option<String> {
     }
 }
 
-/// The broker's word as a sentence.
+/// Explains the broker's word in a sentence.
 fn explain(word: &str) -> String {
     match word {
         "delivery_limit" => "the broker delivered it as often as its limit allows, and each time what took it died, or lost its connection, before it \

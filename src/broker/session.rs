@@ -1,4 +1,4 @@
-//! One AMQP connection, on a socket that can be pulled.
+//! One AMQP connection, on a socket that can be shut down from outside.
 
 use std::io;
 use std::net::Shutdown;
@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use super::address::Address;
 use super::failure::{CLOSING, Failure, within};
 
-/// A connection, from its start to its end: no recovery.
+/// A connection, from its start to its end: it does not recover.
 pub(super) struct Session {
-    /// Which one, over the life of the program.
+    /// Its number, unique over the life of the program.
     pub(super) number: u64,
     connection: Connection,
     plug: Plug,
@@ -23,12 +23,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Within the bound of the address, or not at all: nothing of a failed attempt stays.
+    /// Connects within the address's time bound. A failed attempt leaves nothing behind.
     pub(super) async fn connect(address: &Address, name: &str, number: u64, rpc: Duration) -> Result<Self, Failure> {
         let deadline = address.bound;
         let plug = Plug::default();
-        // The client's I/O thread waits for a mute peer for ever, also when nobody waits for the connection any more.
-        // It ends when its socket ends: so whoever gives up pulls the plug, also by being dropped.
+        // The client's I/O thread waits for a silent peer for ever, even when the connection is no longer wanted. It ends when its socket
+        // ends. So giving up pulls the plug, also when this future is dropped.
         let mut guard = Pull(Some(plug.clone()));
         let runtime = lapin::runtime::default_runtime()?;
         let tls = address.tls.clone();
@@ -72,7 +72,7 @@ impl Session {
         Ok(Self { number, connection, plug, rpc })
     }
 
-    /// A channel of its own.
+    /// Opens a new channel.
     pub(super) async fn channel(&self) -> Result<Channel, Failure> {
         within(self.rpc, self.connection.create_channel()).await
     }
@@ -81,7 +81,7 @@ impl Session {
         &self.connection
     }
 
-    /// In good order if the peer plays along, and ended in any case.
+    /// Closes the connection, gracefully if the peer cooperates.
     pub(super) async fn close(&self) {
         if self.connection.status().connected() {
             let _ = within(CLOSING, self.connection.close(200, "OK".into())).await;
@@ -130,7 +130,7 @@ impl Plug {
     }
 }
 
-/// Pulls the plug when it is dropped.
+/// Pulls the plug when dropped.
 struct Pull(Option<Plug>);
 
 impl Drop for Pull {

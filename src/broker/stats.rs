@@ -1,4 +1,4 @@
-//! What went through the broker.
+//! Counters of the messages that went through the broker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

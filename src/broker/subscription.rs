@@ -1,4 +1,4 @@
-//! Receives from one queue, over all reconnections.
+//! Receives from one queue, across reconnections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,17 +19,17 @@ use super::failure::{CLOSING, Failure, short, within};
 use super::hub::Hub;
 use super::message::Incoming;
 use super::mode::Side;
-use super::width::Width;
+use super::prefetch_window::PrefetchWindow;
 use crate::backoff::Reconnect;
 
 /// Longest delay between two attempts to consume.
 const RESUBSCRIBE: Duration = Duration::from_secs(5);
-/// How long answers still go out when nobody receives any more.
+/// How long answers still go out after the subscription was dropped.
 const GRACE: Duration = Duration::from_secs(2);
-/// Answers that are put into frames together.
+/// The most answers put into frames together.
 const ANSWERS: usize = 10_000;
 
-/// Messages of one queue. Dropped, it takes no more; answers still go out for a moment.
+/// Messages of one queue. After a drop it takes no more, and answers still go out for a short time.
 #[derive(Debug)]
 pub struct Subscription {
     inbox: Arc<Inbox>,
@@ -37,7 +37,7 @@ pub struct Subscription {
     dropped: CancellationToken,
 }
 
-/// What came and was not taken yet. The prefetch bounds how many, and nothing how large they are.
+/// Messages that have arrived and were not taken yet. The prefetch bounds their number, but not their size.
 #[derive(Debug, Default)]
 struct Inbox {
     messages: Mutex<(VecDeque<Incoming>, bool)>,
@@ -50,7 +50,7 @@ impl Inbox {
         self.news.notify_one();
     }
 
-    /// Takes out what nobody needs any more.
+    /// Takes out messages that are no longer needed.
     fn clear(&self) -> VecDeque<Incoming> {
         std::mem::take(&mut self.messages.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
@@ -79,7 +79,7 @@ impl Subscription {
         Self { inbox, acks: Acks(acks), dropped }
     }
 
-    /// Waits for messages and takes up to `most`. 0: the broker handle is gone, and nothing will come any more.
+    /// Waits for messages and takes up to `most`. 0: the broker handle is gone, and no more messages will come.
     pub async fn recv_many(&mut self, into: &mut Vec<Incoming>, most: usize) -> usize {
         loop {
             {
@@ -93,12 +93,12 @@ impl Subscription {
                     return 0;
                 }
             }
-            // One that was told before this waits is kept, because only one ever waits.
+            // A notification sent before this wait is kept, because there is only one waiter.
             self.inbox.news.notified().await;
         }
     }
 
-    /// For answering.
+    /// Returns the handle for answering.
     pub fn acks(&self) -> Acks {
         self.acks.clone()
     }
@@ -114,24 +114,24 @@ struct Task {
     hub: Arc<Hub>,
     queue: String,
     prefetch: u16,
-    /// One at a time as long as those come that were delivered before, or that have more bytes than this.
+    /// The size limit of a careful subscription: one message at a time while redelivered or larger ones arrive.
     careful: Option<usize>,
     inbox: Arc<Inbox>,
     answers: mpsc::UnboundedReceiver<Answer>,
     dropped: CancellationToken,
 }
 
-/// A channel and what is there of it.
+/// A channel with its consumer and unanswered messages.
 struct Attended {
     channel: Channel,
     consumer: Consumer,
     outstanding: Outstanding,
-    width: Width,
+    prefetch_window: PrefetchWindow,
 }
 
 /// How a channel ended.
-enum End {
-    /// Nobody wants any more.
+enum SubscriptionEnd {
+    /// The subscription is no longer wanted.
     Done,
     Broken(Failure),
 }
@@ -145,13 +145,13 @@ impl Task {
             let ended = match self.consume().await {
                 Ok(mut attended) => {
                     let ended = self.attend(&mut attended).await;
-                    // Useless now: the broker will deliver them again, to somebody.
+                    // Useless now: the broker will deliver them again, to any consumer.
                     self.inbox.clear();
                     ended
                 }
-                Err(failure) => End::Broken(failure),
+                Err(failure) => SubscriptionEnd::Broken(failure),
             };
-            let End::Broken(failure) = ended else { break };
+            let SubscriptionEnd::Broken(failure) = ended else { break };
             tracing::debug!("no messages from {}: {}", self.queue, failure.text());
             if matches!(failure, Failure::Missing(_)) && self.hub.config.declare {
                 match declare::ensure_queue(&self.hub, &self.queue).await {
@@ -166,7 +166,7 @@ impl Task {
             sessions.mark_unchanged();
             tokio::select! {
                 () = tokio::time::sleep(delays.next_delay()) => {}
-                // A new connection is worth a try at once.
+                // A new connection is worth an immediate try.
                 _ = sessions.wait_for(Option::is_some), if sessions.borrow().is_none() => {}
                 () = self.dropped.cancelled() => {}
                 () = self.hub.stop.cancelled() => {}
@@ -182,71 +182,71 @@ impl Task {
     async fn consume(&self) -> Result<Attended, Failure> {
         let channel = self.hub.session(Side::Consume)?.channel().await?;
         let outstanding = Outstanding::new(self.hub.number());
-        let mut width = Width::new(self.prefetch, self.careful);
-        let consumer = self.consumer(&channel, width.next(&outstanding)).await?;
-        Ok(Attended { channel, consumer, outstanding, width })
+        let mut prefetch_window = PrefetchWindow::new(self.prefetch, self.careful);
+        let consumer = self.consumer(&channel, prefetch_window.next(&outstanding)).await?;
+        Ok(Attended { channel, consumer, outstanding, prefetch_window })
     }
 
     async fn consumer(&self, channel: &Channel, prefetch: u16) -> Result<Consumer, Failure> {
         let rpc = self.hub.rpc();
-        // It holds for consumers that come after it.
+        // It applies to consumers that start after it.
         within(rpc, channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
         let options = BasicConsumeOptions::default();
         let call = channel.basic_consume(short(&self.queue)?, "".into(), options, FieldTable::default());
         within(rpc, call).await
     }
 
-    /// Another consumer instead of this one, after all that is on its way to it.
+    /// Replaces the consumer, after receiving everything on its way to the old one.
     async fn follow(&self, attended: &mut Attended) -> Result<(), Failure> {
         let old = attended.consumer.tag();
         within(self.hub.rpc(), attended.channel.basic_cancel(old, BasicCancelOptions::default())).await?;
         while let Some(delivery) = within(self.hub.rpc(), async { attended.consumer.next().await.transpose() }).await? {
             self.receive(delivery, attended);
         }
-        let prefetch = attended.width.next(&attended.outstanding);
+        let prefetch = attended.prefetch_window.next(&attended.outstanding);
         attended.consumer = self.consumer(&attended.channel, prefetch).await?;
         Ok(())
     }
 
-    /// Until the channel ends.
-    async fn attend(&mut self, attended: &mut Attended) -> End {
+    /// Receives and answers until the channel ends.
+    async fn attend(&mut self, attended: &mut Attended) -> SubscriptionEnd {
         let mut answers = Vec::new();
         loop {
             answers.clear();
             tokio::select! {
                 delivery = attended.consumer.next() => match delivery {
                     Some(Ok(delivery)) => self.receive(delivery, attended),
-                    Some(Err(error)) => return End::Broken(Failure::from(error)),
-                    // The broker cancelled: the queue is gone, or moved to another node.
+                    Some(Err(error)) => return SubscriptionEnd::Broken(Failure::from(error)),
+                    // The broker cancelled the consumer: the queue is gone, or moved to another node.
                     None => {
                         let _ = within(CLOSING, attended.channel.close(200, "OK".into())).await;
-                        return End::Broken(Failure::Missing("the broker cancelled the subscription".to_owned()));
+                        return SubscriptionEnd::Broken(Failure::Missing("the broker cancelled the subscription".to_owned()));
                     }
                 },
-                // The task has no sender of its own: when all are gone there is nobody to answer.
+                // The task itself holds no sender: when all are gone, no more answers come.
                 some = self.answers.recv_many(&mut answers, ANSWERS), if !self.answers.is_closed() || !self.answers.is_empty() => {
                     if some > 0
                         && let Err(failure) = self.answer(&attended.channel, attended.outstanding.frames(answers.drain(..))).await
                     {
-                        return End::Broken(failure);
+                        return SubscriptionEnd::Broken(failure);
                     }
                 }
                 () = self.dropped.cancelled() => break,
                 () = self.hub.stop.cancelled() => break,
             }
-            if attended.width.is_due(&attended.outstanding)
+            if attended.prefetch_window.is_due(&attended.outstanding)
                 && let Err(failure) = self.follow(attended).await
             {
-                return End::Broken(failure);
+                return SubscriptionEnd::Broken(failure);
             }
         }
         self.wind_up(attended).await;
-        End::Done
+        SubscriptionEnd::Done
     }
 
     fn receive(&self, delivery: Delivery, attended: &mut Attended) {
         self.hub.counters.received(delivery.redelivered);
-        attended.width.came(delivery.redelivered, delivery.data.len());
+        attended.prefetch_window.came(delivery.redelivered, delivery.data.len());
         self.inbox.put(Incoming {
             tag: attended.outstanding.delivered(delivery.delivery_tag),
             properties: delivery.properties,
@@ -265,7 +265,7 @@ impl Task {
         within(self.hub.rpc(), all).await.map(drop)
     }
 
-    /// Lets the answers out that are still to come, and closes the channel: the broker takes back what is left.
+    /// Sends the remaining answers, and closes the channel. The broker takes back the unanswered messages.
     async fn wind_up(&mut self, attended: &mut Attended) {
         let Attended { channel, consumer, outstanding, .. } = attended;
         let end = tokio::time::Instant::now() + GRACE;

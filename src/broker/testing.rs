@@ -1,14 +1,14 @@
-//! What the tests of the broker need and nobody else: not part of the API.
+//! Helpers for the tests of the broker: not part of the API.
 
 use std::sync::Arc;
 
 use super::Broker;
 pub use super::acks::Acks;
-pub use super::message::{Depth, Incoming, Lane, Outgoing, Published, Tag};
+pub use super::message::{Depth, Incoming, Outgoing, Published, QueueRole, Tag};
 pub use super::subscription::Subscription;
 use crate::error::Result;
 
-/// Publishes and waits for what became of each.
+/// Publishes messages and waits for their outcomes.
 pub async fn publish(broker: &Broker, messages: Vec<Outgoing>) -> Vec<Published> {
     broker.publish(messages).await
 }
@@ -18,18 +18,18 @@ pub fn subscribe(broker: &Arc<Broker>, queue: &str, prefetch: u16) -> Subscripti
     broker.subscribe(queue.to_owned(), prefetch)
 }
 
-/// What waits in a queue.
+/// Returns the number of messages and consumers of a queue.
 ///
 /// # Errors
-/// When the broker can't be asked.
+/// When the broker does not answer, or refuses.
 pub async fn depth(broker: &Broker, queue: &str) -> Result<Option<Depth>> {
     broker.depth(queue).await
 }
 
-/// Makes sure that a lane is there.
+/// Makes sure that the queues and exchanges of a role exist.
 ///
 /// # Errors
-/// When it is not, and can't be declared.
-pub async fn ensure(broker: &Broker, lane: &Lane) -> Result<()> {
-    broker.ensure(lane).await
+/// When they do not exist and can't be declared.
+pub async fn ensure(broker: &Broker, role: &QueueRole) -> Result<()> {
+    broker.ensure(role).await
 }

@@ -1,32 +1,32 @@
-//! Which queues and exchanges there are to be. See ADR 0022.
+//! The queues and exchanges that an installation needs. See ADR 0022.
 
 use std::fmt;
 
 use lapin::ExchangeKind;
 use lapin::types::{AMQPValue, FieldTable, LongString};
 
-use super::message::Lane;
+use super::message::QueueRole;
 use super::names::Names;
 use crate::config::{BrokerConfig, QueueType};
 
-/// Deliveries of a message that is kept: no limit, in a form that every version takes.
-const LOOKS: i64 = 1_000_000_000;
+/// The delivery limit of a queue that keeps messages: in effect none, in a form that every version of the broker accepts.
+const DELIVERY_LIMIT: i64 = 1_000_000_000;
 
 /// One queue or exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopologyItem {
-    /// Queue or exchange.
+    /// Whether it is a queue or an exchange.
     pub kind: TopologyKind,
     /// Its name at the broker.
     pub name: String,
-    /// What it is made of, for people.
+    /// Its settings, for people.
     pub settings: String,
-    /// How it stands.
+    /// Its state at the broker.
     pub state: TopologyState,
 }
 
-/// What kind of thing an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TopologyKind {
     /// A durable queue.
@@ -44,21 +44,21 @@ impl fmt::Display for TopologyKind {
     }
 }
 
-/// How an item stands.
+/// The state of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopologyState {
-    /// Not looked at: what would be declared.
+    /// Not checked: this would be declared.
     Planned,
-    /// It is there, and as it should be as far as the user's rights let us see.
+    /// It exists, and is as it should be as far as the user's permissions show.
     Present,
-    /// It was not there, and is now.
+    /// It did not exist, and was created.
     Created,
-    /// An earlier version declared it: it is there and works, without limits for what waits in it. A policy sets them.
+    /// An earlier version declared it. It exists and works, but without limits for its messages. A policy can set them.
     Unlimited,
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// It is there and is something else, in the broker's words. Delete it (when it is empty) and apply again.
+    /// It exists with other settings, in the broker's words. Delete it (when it is empty) and apply again.
     Differs(String),
     /// The user may not declare or bind it, in the broker's words.
     Forbidden(String),
@@ -78,9 +78,9 @@ impl fmt::Display for TopologyState {
     }
 }
 
-/// What is to be declared.
+/// A queue or exchange to be declared.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct Declaration {
     pub(super) name: String,
     pub(super) made: Made,
 }
@@ -88,17 +88,17 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(super) enum Made {
     Exchange(ExchangeKind),
-    /// With arguments, and bound to these exchanges.
+    /// With arguments, and perhaps bound to an exchange.
     Queue {
         arguments: FieldTable,
-        /// How earlier versions declared it, which it may still be: without limits.
+        /// The arguments of earlier versions, without limits. An existing queue may still have them.
         earlier: Option<FieldTable>,
         bound: Option<String>,
     },
 }
 
-impl Part {
-    /// The same as earlier versions declared it, if that is something else.
+impl Declaration {
+    /// Returns the declaration of earlier versions, if it differs.
     pub(super) fn earlier(&self) -> Option<Self> {
         let Made::Queue { earlier, bound, .. } = &self.made else { return None };
         let made = Made::Queue { arguments: earlier.clone()?, earlier: None, bound: bound.clone() };
@@ -126,71 +126,73 @@ fn shown(key: impl fmt::Display, value: &AMQPValue) -> String {
     }
 }
 
-/// What a lane needs, in the order to declare it.
-pub(super) fn lane(config: &BrokerConfig, names: &Names, lane: &Lane) -> Vec<Part> {
-    match lane {
-        Lane::Events => vec![Part { name: names.events(), made: Made::Exchange(ExchangeKind::Topic) }],
-        Lane::Deliveries(queue) => with(dead(config, names), [limited(config, names, names.deliveries(queue))]),
-        Lane::External(queue) => {
+/// Returns what a role needs, in the order to declare it.
+pub(super) fn role(config: &BrokerConfig, names: &Names, role: &QueueRole) -> Vec<Declaration> {
+    match role {
+        QueueRole::Events => vec![Declaration { name: names.events(), made: Made::Exchange(ExchangeKind::Topic) }],
+        QueueRole::Deliveries(queue) => with(dead(config, names), [limited(config, names, names.deliveries(queue))]),
+        QueueRole::External(queue) => {
             let handed_out = with(dead(config, names), [limited(config, names, names.external(queue))]);
             with(handed_out, reports(config, names))
         }
-        Lane::Submissions => submissions(config, names).into(),
+        QueueRole::Submissions => submissions(config, names).into(),
     }
 }
 
-fn with(mut parts: Vec<Part>, more: impl IntoIterator<Item = Part>) -> Vec<Part> {
+fn with(mut parts: Vec<Declaration>, more: impl IntoIterator<Item = Declaration>) -> Vec<Declaration> {
     parts.extend(more);
     parts
 }
 
-/// Where jobs are submitted, and before it where those go that are not taken in.
-fn submissions(config: &BrokerConfig, names: &Names) -> [Part; 2] {
+/// Returns the queue for submissions, after the one for refused submissions.
+fn submissions(config: &BrokerConfig, names: &Names) -> [Declaration; 2] {
     [filled(config, kept(config, names.rejected())), taken(config, names.submit(), &names.rejected())]
 }
 
-/// The same of reports.
-fn reports(config: &BrokerConfig, names: &Names) -> [Part; 2] {
+/// Returns the same for reports.
+fn reports(config: &BrokerConfig, names: &Names) -> [Declaration; 2] {
     let rejected = names.rejected_reports();
     [filled(config, kept(config, rejected.clone())), taken(config, names.reply(), &rejected)]
 }
 
-/// The lane of a queue that can be consumed.
-pub(super) fn lane_of(names: &Names, queue: &str) -> Option<Lane> {
+/// Returns the role of a queue that can be consumed.
+pub(super) fn role_of(names: &Names, queue: &str) -> Option<QueueRole> {
     if queue == names.submit() || queue == names.rejected() {
-        return Some(Lane::Submissions);
+        return Some(QueueRole::Submissions);
     }
     let after = |prefix: String| queue.strip_prefix(&prefix).map(str::to_owned);
-    after(names.deliveries("")).map(Lane::Deliveries).or_else(|| after(names.external("")).map(Lane::External))
+    after(names.deliveries(""))
+        .map(QueueRole::Deliveries)
+        .or_else(|| after(names.external("")).map(QueueRole::External))
 }
 
-/// What is needed to consume from this queue; `None`: it is none of ours.
-pub(super) fn queue(config: &BrokerConfig, names: &Names, name: &str) -> Option<Vec<Part>> {
+/// Returns what is needed to consume from this queue. `None`: it does not belong to this installation.
+pub(super) fn queue(config: &BrokerConfig, names: &Names, name: &str) -> Option<Vec<Declaration>> {
     if name == names.dead() {
         return Some(dead(config, names));
     }
     if name == names.reply() || name == names.rejected_reports() {
         return Some(reports(config, names).into());
     }
-    let lane_of = lane_of(names, name)?;
-    let mut parts = lane(config, names, &lane_of);
-    if lane_of != Lane::Submissions {
+    let role_of = role_of(names, name)?;
+    let mut parts = role(config, names, &role_of);
+    if role_of != QueueRole::Submissions {
         parts.retain(|part| part.name == name || part.name == names.dead());
     }
     Some(parts)
 }
 
-/// Everything, for these queues with executors of ours and these with external workers.
-pub(super) fn all(config: &BrokerConfig, names: &Names, queues: &[String], external: &[String]) -> Vec<Part> {
-    let mut lanes = vec![Lane::Events];
+/// Returns everything for these queues of jobwright's executors and these of external workers.
+pub(super) fn all(config: &BrokerConfig, names: &Names, queues: &[String], external: &[String]) -> Vec<Declaration> {
+    let mut roles = vec![QueueRole::Events];
     if config.intake {
-        lanes.push(Lane::Submissions);
+        roles.push(QueueRole::Submissions);
     }
-    lanes.extend(queues.iter().cloned().map(Lane::Deliveries));
-    lanes.extend(external.iter().cloned().map(Lane::External));
-    let mut parts: Vec<Part> = Vec::new();
-    for part in lanes.iter().flat_map(|each| lane(config, names, each)) {
-        let same = |known: &Part| known.name == part.name && known.made.kind() == part.made.kind();
+    roles.extend(queues.iter().cloned().map(QueueRole::Deliveries));
+    roles.extend(external.iter().cloned().map(QueueRole::External));
+    let mut parts: Vec<Declaration> = Vec::new();
+    for part in roles.iter().flat_map(|each| role(config, names, each)) {
+        let same = |known: &Declaration| known.name == part.name && known.made.kind() == part.made.kind();
         if !parts.iter().any(same) {
             parts.push(part);
         }
@@ -207,9 +209,9 @@ impl Made {
     }
 }
 
-/// What comes from others, and exists nowhere else: its dead letters stay until their own queue has taken them.
-fn taken(config: &BrokerConfig, name: String, rejected: &str) -> Part {
-    let mut part = filled(config, buried(config, name, "", Some(rejected)));
+/// A queue for messages that exist nowhere else: its dead letters stay until their own queue has taken them.
+fn taken(config: &BrokerConfig, name: String, rejected: &str) -> Declaration {
+    let mut part = filled(config, dead_lettered(config, name, "", Some(rejected)));
     if let Made::Queue { arguments, .. } = &mut part.made
         && config.queue_type == QueueType::Quorum
         && arguments.contains_key("x-overflow")
@@ -219,12 +221,12 @@ fn taken(config: &BrokerConfig, name: String, rejected: &str) -> Part {
     part
 }
 
-/// Takes no more than it may hold.
-fn filled(config: &BrokerConfig, part: Part) -> Part {
+/// A queue that refuses messages beyond its limits.
+fn filled(config: &BrokerConfig, part: Declaration) -> Declaration {
     bounded(config, part, "reject-publish")
 }
 
-fn bounded(config: &BrokerConfig, mut part: Part, overflow: &str) -> Part {
+fn bounded(config: &BrokerConfig, mut part: Declaration, overflow: &str) -> Declaration {
     let Made::Queue { arguments, earlier, .. } = &mut part.made else { return part };
     let unlimited = arguments.clone();
     if config.submit_depth > 0 {
@@ -241,19 +243,19 @@ fn bounded(config: &BrokerConfig, mut part: Part, overflow: &str) -> Part {
     part
 }
 
-/// Where all that nobody can use ends up: an exchange that takes any key, and a queue.
-fn dead(config: &BrokerConfig, names: &Names) -> Vec<Part> {
-    // Their rows are in the database: the oldest may go.
+/// The exchange and queue for all messages that can't be used. The exchange takes any key.
+fn dead(config: &BrokerConfig, names: &Names) -> Vec<Declaration> {
+    // Their rows are in the database, so the oldest may be dropped.
     let mut queue = bounded(config, kept(config, names.dead()), "drop-head");
     if let Made::Queue { bound, .. } = &mut queue.made {
         *bound = Some(names.dead());
     }
-    vec![Part { name: names.dead(), made: Made::Exchange(ExchangeKind::Fanout) }, queue]
+    vec![Declaration { name: names.dead(), made: Made::Exchange(ExchangeKind::Fanout) }, queue]
 }
 
-/// Refuses what is beyond the depth, so that it waits in the table.
-fn limited(config: &BrokerConfig, names: &Names, name: String) -> Part {
-    let mut part = buried(config, name, &names.dead(), None);
+/// A queue that refuses messages beyond its depth, so that the jobs wait in the table.
+fn limited(config: &BrokerConfig, names: &Names, name: String) -> Declaration {
+    let mut part = dead_lettered(config, name, &names.dead(), None);
     if let Made::Queue { arguments, .. } = &mut part.made {
         arguments.insert("x-max-length".into(), AMQPValue::LongLongInt(i64::from(config.depth)));
         arguments.insert("x-overflow".into(), text("reject-publish"));
@@ -261,8 +263,8 @@ fn limited(config: &BrokerConfig, names: &Names, name: String) -> Part {
     part
 }
 
-/// What is rejected, or delivered too often, goes to this exchange, with this key instead of its own.
-fn buried(config: &BrokerConfig, name: String, exchange: &str, key: Option<&str>) -> Part {
+/// A queue whose rejected or too often delivered messages go to this exchange, with this key instead of their own.
+fn dead_lettered(config: &BrokerConfig, name: String, exchange: &str, key: Option<&str>) -> Declaration {
     let mut part = plain(config, name);
     if let Made::Queue { arguments, .. } = &mut part.made {
         arguments.insert("x-dead-letter-exchange".into(), text(exchange));
@@ -273,21 +275,22 @@ fn buried(config: &BrokerConfig, name: String, exchange: &str, key: Option<&str>
     part
 }
 
-/// Keeps messages until somebody has looked. Looking at one is a delivery, and a broker with a limit would drop it after some looks.
-fn kept(config: &BrokerConfig, name: String) -> Part {
+/// A queue that keeps messages until an operator has read them. Each reading is a delivery, so a broker with a limit would drop a message
+/// after a few of them.
+fn kept(config: &BrokerConfig, name: String) -> Declaration {
     let mut part = plain(config, name);
     if let Made::Queue { arguments, .. } = &mut part.made
         && config.queue_type == QueueType::Quorum
     {
-        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(LOOKS));
+        arguments.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(DELIVERY_LIMIT));
     }
     part
 }
 
-fn plain(config: &BrokerConfig, name: String) -> Part {
+fn plain(config: &BrokerConfig, name: String) -> Declaration {
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), text(config.queue_type.as_str()));
-    Part { name, made: Made::Queue { arguments, earlier: None, bound: None } }
+    Declaration { name, made: Made::Queue { arguments, earlier: None, bound: None } }
 }
 
 fn text(value: &str) -> AMQPValue {
@@ -336,7 +339,7 @@ mod tests {
         };
         let quorum = BrokerConfig::url("amqp://h");
         assert_eq!(limited(&quorum), ["p.submit.rejected", "p.dead", "p.reply.rejected"]);
-        // They know no such limit, and refuse to be declared with one.
+        // Classic queues know no such limit, and refuse to be declared with one.
         assert!(limited(&BrokerConfig { queue_type: QueueType::Classic, ..quorum }).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! Encoded content where only JSON or only a text can stand: results and checkpoints are JSON columns, errors are texts.
+//! Encoded content where only JSON or text is possible: results and checkpoints are JSON columns, errors are texts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::job::Payload;
 use crate::store::ENCODED;
 
-/// JSON around content that is none.
+/// JSON around content that is not JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Carrier {
@@ -24,7 +24,7 @@ struct Encoded {
     /// The content, if it is a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
-    /// The content in base64, if it is not.
+    /// The content in base64, if it is not a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
 }
@@ -42,7 +42,7 @@ pub(super) fn to_json(content: Payload) -> Result<Box<RawValue>> {
         .map_err(|error| Error::invalid("encoded content can't be written as JSON").with_source(error))
 }
 
-/// What does not look like a carrier is plain JSON.
+/// Unwraps a carrier. JSON that does not look like one is plain.
 pub(super) fn from_json(json: Payload) -> Payload {
     let Ok(Carrier { encoded: Encoded { content_type, text, base64 } }) = json.decode() else { return json };
     match (text, base64.map(|encoded| STANDARD.decode(encoded))) {
@@ -52,8 +52,8 @@ pub(super) fn from_json(json: Payload) -> Payload {
     }
 }
 
-/// `plain`: what was encoded, if the codecs left it alone.
-/// Behind [`ENCODED`] stand the content type and `] `, then the content.
+/// Writes content as a text: [`ENCODED`], the content type, `] `, then the content. `plain` is the original text, returned if the codecs
+/// left it alone.
 pub(super) fn to_text(plain: String, content: &Payload) -> String {
     if *content == Payload::text(&plain) {
         return plain;

@@ -6,30 +6,30 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
-use super::{Codec, Label, Part};
+use super::{Codec, ContentKind, Label};
 use crate::error::BoxError;
 use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
 
-/// The content type; what it was before stands behind it.
+/// The content type; the original one follows it.
 const GZIPPED: &str = "application/gzip;of=";
 
-/// Compresses payloads, results and checkpoints with gzip (RFC 1952), from some length on, if that makes them shorter.
+/// Compresses payloads, results and checkpoints above a certain length with gzip (RFC 1952), if that makes them shorter.
 ///
-/// PostgreSQL compresses long rows by itself; this also spares the way there, the write-ahead log and the broker. Errors, events and
-/// replies stay as they are. External workers get the payload as it is stored, with the content type `application/gzip;of=` and what it
-/// was before. Used with [`Seal`](super::Seal), add this first: what is encrypted can't be compressed.
+/// PostgreSQL compresses long rows itself. This codec also saves network traffic, write-ahead log and broker memory. Errors, events and
+/// replies stay as they are. External workers get the payload as stored, with the content type `application/gzip;of=` followed by the
+/// original one. With [`Seal`](super::Seal), add this one first: encrypted content can't be compressed.
 #[derive(Clone, Copy, Debug)]
 pub struct Gzip {
     from: usize,
 }
 
 impl Gzip {
-    /// Compresses what has 4 KiB or more.
+    /// Compresses content of 4 KiB or more.
     pub fn new() -> Self {
         Self { from: 4096 }
     }
 
-    /// Compresses what has so many bytes or more.
+    /// Compresses content of this many bytes or more.
     #[must_use]
     pub fn from(mut self, bytes: usize) -> Self {
         self.from = bytes;
@@ -45,8 +45,8 @@ impl Default for Gzip {
 
 impl Codec for Gzip {
     fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
-        let plain =
-            label.part == Part::Error || label.queue.is_some_and(|queue| [EVENT_QUEUE, REPLY_QUEUE].contains(&queue));
+        let plain = label.part == ContentKind::Error
+            || label.queue.is_some_and(|queue| [EVENT_QUEUE, REPLY_QUEUE].contains(&queue));
         let body = content.as_bytes();
         if plain || body.len() < self.from || body.len() > label.largest || content.content_type().starts_with(GZIPPED)
         {
@@ -64,7 +64,7 @@ impl Codec for Gzip {
     fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
         let Some(before) = content.content_type().strip_prefix(GZIPPED) else { return Ok(content) };
         let mut body = Vec::new();
-        // Bounded: few bytes can become very many, and whoever may submit may send some.
+        // Bounded: a few bytes can expand to very many, and any submitter could send such bytes.
         GzDecoder::new(content.as_bytes()).take(label.largest as u64 + 1).read_to_end(&mut body)?;
         if body.len() > label.largest {
             let largest = label.largest;

@@ -1,8 +1,8 @@
 //! JWE in its compact form (RFC 7516), with the one combination of algorithms that a seal uses: `A256KW` and `A256GCM`.
 //!
-//! Each content has a random key of its own, which is wrapped with the key of the seal. So the number of contents under one key of the
-//! seal is not bounded by the random nonces of GCM (2^32 of them, NIST SP 800-38D, section 8.3, would be seven weeks at a thousand a
-//! second).
+//! Each content has its own random key, which is wrapped with the key of the seal. So the random nonces of GCM do not bound the number of
+//! contents under one key of the seal. (The bound would be 2^32 contents, NIST SP 800-38D, section 8.3: seven weeks at a thousand a
+//! second.)
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -25,14 +25,14 @@ pub(super) struct Header {
     pub(super) enc: String,
     /// `jobwright-payload` and so on: a result can't be passed off as a payload (explicit typing, RFC 8725, section 3.11).
     pub(super) typ: String,
-    /// The content type of what is inside.
+    /// The content type of the encrypted content.
     pub(super) cty: String,
-    /// The job's kind: what was made for one kind can't be given to another.
+    /// The job's kind: content that was made for one kind can't be given to another.
     pub(super) kind: String,
     /// `DEF`: compressed before it was encrypted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) zip: Option<String>,
-    /// Extensions that a reader must know; there are none.
+    /// Extensions that a reader must understand; there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) crit: Option<serde_json::Value>,
 }
@@ -53,13 +53,13 @@ pub(super) fn seal(key: &SealKey, header: &Header, content: &[u8]) -> Result<Str
     Ok(text)
 }
 
-/// A content that was taken apart, not yet decrypted.
+/// Encrypted content in its parts, not yet decrypted.
 pub(super) struct Sealed<'a> {
     pub(super) header: Header,
     protected: &'a str,
     wrapped: Vec<u8>,
     nonce: [u8; NONCE_LEN],
-    /// The content, and its tag behind it.
+    /// The ciphertext, followed by its tag.
     body: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Sealed<'a> {
         Ok(Self { header, protected, wrapped: bytes(wrapped)?, nonce, body })
     }
 
-    /// Decrypts. Says no more than that it failed: whoever changed it learns nothing.
+    /// Decrypts the content. The error only says that it failed, so that an attacker who changed it learns nothing.
     pub(super) fn open(self, key: &SealKey) -> Result<(Header, Vec<u8>), BoxError> {
         let Self { header, protected, wrapped, nonce, mut body } = self;
         let failed = || format!("it was changed, or sealed with another key that is called {:?} too", header.kid);

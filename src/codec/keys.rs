@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 const ID_MAX: usize = 64;
 const LENGTH: usize = 32;
 
-/// A key of 256 bits with an id. Everything sealed names the id of its key, which is no secret.
+/// A key of 256 bits with an id. Sealed content names the id of its key, which is no secret.
 #[derive(Clone)]
 pub struct SealKey {
     id: String,
@@ -22,7 +22,7 @@ pub struct SealKey {
 }
 
 impl SealKey {
-    /// `id`: 1 to 64 letters, digits, `.`, `_` or `-`. `key`: 32 random bytes (`openssl rand -base64 32`), not a password.
+    /// Creates a key. `id`: 1 to 64 letters, digits, `.`, `_` or `-`. `key`: 32 random bytes (`openssl rand -base64 32`), not a password.
     ///
     /// # Errors
     /// When the id can't be used, or all bytes of the key are the same.
@@ -41,10 +41,10 @@ impl SealKey {
         Ok(Self { id, cipher: KwAes256::new(&key.into()) })
     }
 
-    /// From base64, of either alphabet, with or without padding; spaces and line ends around it do not count.
+    /// Creates a key from base64, in either alphabet, with or without padding. Surrounding spaces and line ends are ignored.
     ///
     /// # Errors
-    /// When it is not the base64 of 32 bytes, or as [`new`](Self::new). The message never holds any of it.
+    /// When the text is not the base64 of 32 bytes, or as [`new`](Self::new). The message never contains any of the text.
     pub fn from_base64(id: impl Into<String>, text: &str) -> Result<Self> {
         let id = id.into();
         let text = text.trim();
@@ -57,17 +57,17 @@ impl SealKey {
         Self::new(id, key)
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A key of one content, wrapped with this one.
+    /// Wraps the key of one content with this key.
     pub(super) fn wrap(&self, key: &[u8; LENGTH]) -> [u8; LENGTH + 8] {
         self.cipher.wrap_fixed_key::<U32>(&(*key).into()).into()
     }
 
-    /// `None`: it was wrapped with another, or changed.
+    /// Unwraps the key of one content. `None` means that it was wrapped with another key, or changed.
     pub(super) fn unwrap(&self, wrapped: &[u8]) -> Option<[u8; LENGTH]> {
         let mut key = [0; LENGTH];
         self.cipher.unwrap_key(wrapped, &mut key).ok().filter(|key| key.len() == LENGTH)?;
@@ -75,7 +75,7 @@ impl SealKey {
     }
 }
 
-/// Shows the id only.
+/// Shows only the id.
 impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SealKey({})", self.id)

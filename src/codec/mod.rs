@@ -1,14 +1,14 @@
-//! How the content of jobs is kept: as it is, compressed, encrypted, or in a way of your own.
+//! How the content of jobs is stored: as it is, compressed, encrypted, or in a custom way.
 //!
-//! A [`Codec`] stands between jobs as programs see them and jobs as they are stored and sent. It encodes a payload when it is sent,
-//! after the job was checked, and decodes it before a handler sees it; it does the same with results, checkpoints and the texts of
-//! errors. So neither the database, its backups and replicas, nor the broker hold anything but what the codec made.
+//! A [`Codec`] stands between jobs as programs see them and jobs as they are stored and sent. It encodes a payload when it is sent, after
+//! the job was checked, and decodes it before a handler sees it. It does the same with results, checkpoints and error texts. So the
+//! database, its backups and replicas, and the broker only ever contain encoded content.
 //!
 //! ```text
 //!  NewJob ─▶ checked ─▶ encode ─▶ table or broker ─▶ claimed ─▶ decode ─▶ handler ─▶ result, error ─▶ encode ─▶ table
 //! ```
 //!
-//! Two come with the feature `codecs`: [`Seal`] encrypts (JWE, RFC 7516, which Java and Python read with a library), [`Gzip`]
+//! Two codecs come with the feature `codecs`: [`Seal`] encrypts (JWE, RFC 7516, which libraries for Java and Python can read), and [`Gzip`]
 //! compresses.
 //!
 //! ```
@@ -21,8 +21,8 @@
 //! # }
 //! ```
 //!
-//! What a codec does not see: kind, queue, headers, tenant, group and names of schedules (the engine goes by them), the digest by
-//! which a unique job is known, and notes of progress. SQL that sends a job by itself stores it as it is, and it runs like that.
+//! A codec does not see kind, queue, headers, tenant, group and names of schedules, because the engine needs them. It does not see the
+//! digest of a unique job or progress notes either. SQL that sends a job directly stores it unencoded, and the job runs like that.
 
 mod carriers;
 #[cfg(feature = "codecs")]
@@ -54,22 +54,22 @@ use crate::job::{Job, JobError, JobMessage, Limits, Payload, ScheduleSpec};
 use crate::store::schedules::ScheduleInfo;
 use crate::store::{JobDetail, JobResult, Settlement};
 
-/// Which content of a job it is.
+/// The kind of a job's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Part {
-    /// What the job carries.
+pub enum ContentKind {
+    /// The payload of the job.
     Payload,
-    /// What its handler returned.
+    /// The result of its handler.
     Result,
-    /// What its next attempt goes on from.
+    /// The checkpoint from which its next attempt continues.
     Checkpoint,
-    /// What went wrong in an attempt, or the detail of it.
+    /// The error of an attempt, or its details.
     Error,
 }
 
-impl Part {
-    /// As a word: `payload`, `result`, `checkpoint`, `error`.
+impl ContentKind {
+    /// Returns the word for it: `payload`, `result`, `checkpoint`, `error`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Payload => "payload",
@@ -80,35 +80,35 @@ impl Part {
     }
 }
 
-/// Whose content it is.
+/// Describes the job and part that a content belongs to.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Label<'a> {
-    /// Which part of the job.
-    pub part: Part,
-    /// The job's kind: the one thing that never changes about it, so a codec may bind the content to it.
+    /// The part of the job.
+    pub part: ContentKind,
+    /// The job's kind. It alone never changes about a job, so a codec may bind the content to it.
     pub kind: &'a str,
-    /// The job's queue; it is known when something is encoded, and not always when it is decoded.
+    /// The job's queue. It is known on encoding, but not always on decoding.
     pub queue: Option<&'a str>,
-    /// Longest content of a job, in bytes ([`DatabaseConfig::max_payload`](crate::DatabaseConfig::max_payload)): what becomes longer when it is decoded was not
-    /// sent by anybody who was checked.
+    /// Longest content of a job, in bytes ([`DatabaseConfig::max_payload`](crate::DatabaseConfig::max_payload)). Content that is longer
+    /// after decoding has not passed the size check of a send.
     pub largest: usize,
 }
 
 impl<'a> Label<'a> {
-    /// A part of a job of this kind.
-    pub fn new(part: Part, kind: &'a str) -> Self {
+    /// Creates a label for a part of a job of this kind.
+    pub fn new(part: ContentKind, kind: &'a str) -> Self {
         Self { part, kind, queue: None, largest: Limits::default().payload }
     }
 
-    /// No longer than this, in bytes; without a call 1 MiB.
+    /// Sets the longest content, in bytes; the default is 1 MiB.
     #[must_use]
     pub fn largest(mut self, largest: usize) -> Self {
         self.largest = largest;
         self
     }
 
-    /// In this queue.
+    /// Sets the queue.
     #[must_use]
     pub fn queue(mut self, queue: &'a str) -> Self {
         self.queue = Some(queue);
@@ -116,34 +116,34 @@ impl<'a> Label<'a> {
     }
 }
 
-/// How content is kept.
+/// Encodes and decodes stored content.
 ///
-/// `decode` gets everything that is read, also what was there before the codec, and what SQL or another program wrote: it tells what
-/// is its own by the content type, and returns the rest as it is. An error in `encode` refuses what was to be kept; one in `decode`
-/// is a failed attempt of the job, tried again like any other, so a key that is missing for a while costs no job.
+/// `decode` gets everything that is read, including content from before the codec was added, and content written by SQL or another program.
+/// It recognizes its own by the content type, and returns the rest unchanged. An error in `encode` refuses the content. An error in
+/// `decode` fails the job's attempt, which is retried like any other, so a temporarily missing key costs no job.
 ///
-/// Both run on the task of whoever sends, or of the handler: they should take well under a millisecond, and must not block.
+/// Both run on the task of the sender or the handler. They should take well under a millisecond, and must not block.
 pub trait Codec: Send + Sync + fmt::Debug + 'static {
-    /// What is to be kept instead of `content`.
+    /// Returns the content to store instead of `content`.
     ///
     /// # Errors
-    /// When it can't be kept.
+    /// When the content can't be encoded.
     fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError>;
 
-    /// What [`encode`](Self::encode) was given; what is not its own, as it is.
+    /// Returns the content that [`encode`](Self::encode) was given. Content that this codec did not encode is returned unchanged.
     ///
     /// # Errors
-    /// When it is its own, and can't be read: the key is not there, somebody changed it.
+    /// When the codec encoded the content but can't read it: the key is missing, or the content was changed.
     fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError>;
 
-    /// Whether `encode` would still make it like this. Of a schedule that is put again unchanged, what is stored stays if it is.
+    /// Whether `encode` would still produce this content. If so, a schedule that is put again unchanged keeps its stored content.
     fn is_current(&self, content: &Payload) -> bool {
         let _ = content;
         true
     }
 }
 
-/// Codecs in the order in which they encode. Without any, everything costs nothing.
+/// Codecs in the order in which they encode. Without codecs there is no cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Codecs(Option<Arc<All>>);
 
@@ -191,18 +191,18 @@ impl Codecs {
         })
     }
 
-    /// Makes a message that was checked what is to be stored.
+    /// Encodes a checked message for storage.
     pub(crate) fn message(&self, message: &mut JobMessage) -> Result<()> {
         if self.0.is_some() {
-            let label = Label::new(Part::Payload, &message.kind).queue(&message.queue);
-            // Taken out and not copied: after a failure nothing is stored.
+            let label = Label::new(ContentKind::Payload, &message.kind).queue(&message.queue);
+            // Moved out, not copied: after a failure nothing is stored.
             message.payload = self.encode(taken(&mut message.payload), label)?;
         }
         Ok(())
     }
 
-    /// A schedule as it is to be stored. `stored`: as it stands now; if that says the same, its content stays, because to encode it
-    /// anew would look like a change.
+    /// Encodes a schedule for storage. If `stored`, the existing schedule, has the same content, that content is kept, because encoding it
+    /// again would look like a change.
     pub(crate) fn schedule(&self, mut spec: ScheduleSpec, stored: Option<&ScheduleSpec>) -> Result<ScheduleSpec> {
         if self.0.is_none() {
             return Ok(spec);
@@ -210,10 +210,9 @@ impl Codecs {
         if let Some(stored) = stored {
             let payload = &stored.message.payload;
             let current = self.each().iter().all(|codec| codec.is_current(payload));
-            let same =
-                self.decode(payload.clone(), Label::new(Part::Payload, &stored.message.kind)).is_ok_and(|plain| {
-                    stored.message.kind == spec.message.kind && plain.says_the_same(&spec.message.payload)
-                });
+            let same = self.decode(payload.clone(), Label::new(ContentKind::Payload, &stored.message.kind)).is_ok_and(
+                |plain| stored.message.kind == spec.message.kind && plain.says_the_same(&spec.message.payload),
+            );
             if current && same {
                 spec.message.payload = payload.clone();
                 return Ok(spec);
@@ -223,27 +222,27 @@ impl Codecs {
         Ok(spec)
     }
 
-    /// A schedule that was looked at, in plain; what can't be decoded stays as it is.
+    /// Decodes a schedule for display. Content that can't be decoded stays as it is.
     pub(crate) fn plain_schedule(&self, mut schedule: ScheduleInfo) -> ScheduleInfo {
         if self.0.is_some() {
             let message = &mut schedule.spec.message;
-            if let Ok(plain) = self.decode(message.payload.clone(), Label::new(Part::Payload, &message.kind)) {
+            if let Ok(plain) = self.decode(message.payload.clone(), Label::new(ContentKind::Payload, &message.kind)) {
                 message.payload = plain;
             }
         }
         schedule
     }
 
-    /// Makes a claimed job what its handler is to see; or says why not. In place: many are in hand at the same time.
+    /// Decodes a claimed job for its handler. It works in place, because many jobs are in flight at the same time.
     pub(crate) fn open(&self, job: &mut Job) -> Result<(), JobError> {
         if self.0.is_some() {
-            let label = Label::new(Part::Payload, &job.kind).queue(&job.queue);
+            let label = Label::new(ContentKind::Payload, &job.kind).queue(&job.queue);
             job.payload = self.decode(job.payload.clone(), label).map_err(|error| JobError::new(error.to_string()))?;
         }
         Ok(())
     }
 
-    /// JSON of a handler, as it is to be stored.
+    /// Encodes a handler's JSON for storage.
     pub(crate) fn keep_json(&self, json: Box<RawValue>, label: Label<'_>) -> Result<Box<RawValue>> {
         if self.0.is_none() {
             return Ok(json);
@@ -251,7 +250,7 @@ impl Codecs {
         carriers::to_json(self.encode(Payload::Json(json), label)?)
     }
 
-    /// JSON that was stored, as the handler gave it.
+    /// Decodes stored JSON.
     pub(crate) fn read_json(&self, json: Payload, label: Label<'_>) -> Result<Payload> {
         if self.0.is_none() {
             return Ok(json);
@@ -259,10 +258,10 @@ impl Codecs {
         self.decode(carriers::from_json(json), label)
     }
 
-    /// What went wrong, as it is to be stored. What can't be encoded is not kept at all: it might be just what must not be readable.
+    /// Encodes an error for storage. An error that can't be encoded is dropped, because it may contain just what must not be readable.
     pub(crate) fn settlement(&self, mut settlement: Settlement, kind: &str, queue: &str) -> Settlement {
         if self.0.is_some() {
-            let label = Label::new(Part::Error, kind).queue(queue);
+            let label = Label::new(ContentKind::Error, kind).queue(queue);
             let keep = |text: String| {
                 self.encode(Payload::text(&text), label)
                     .map_or_else(|error| error.to_string(), |kept| carriers::to_text(text, &kept))
@@ -273,20 +272,20 @@ impl Codecs {
         settlement
     }
 
-    /// What went wrong, as it was before it was kept.
+    /// Decodes the stored error of a settlement.
     pub(crate) fn plain_settlement(&self, mut settlement: Settlement, kind: &str) -> Settlement {
         self.read_error(&mut settlement.error, kind);
         self.read_error(&mut settlement.detail, kind);
         settlement
     }
 
-    /// A text that was stored, as it was. One that can't be decoded says so.
+    /// Decodes a stored text. If it can't be decoded, the returned text says so.
     pub(crate) fn read_text(&self, text: String, kind: &str) -> String {
         if self.0.is_none() {
             return text;
         }
         let Some(kept) = carriers::from_text(&text) else { return text };
-        match self.decode(kept, Label::new(Part::Error, kind)) {
+        match self.decode(kept, Label::new(ContentKind::Error, kind)) {
             Ok(plain) => plain.as_str().map_or(text, str::to_owned),
             Err(error) => error.to_string(),
         }
@@ -297,19 +296,19 @@ impl Codecs {
     }
 
     pub(crate) fn read_checkpoint(&self, checkpoint: &mut Box<RawValue>, kind: &str) {
-        let label = Label::new(Part::Checkpoint, kind);
+        let label = Label::new(ContentKind::Checkpoint, kind);
         if let Ok(Payload::Json(plain)) = self.read_json(Payload::Json(checkpoint.clone()), label) {
             *checkpoint = plain;
         }
     }
 
-    /// A job that was looked at, in plain; what can't be decoded stays as it is.
+    /// Decodes a job for display. Content that can't be decoded stays as it is.
     pub(crate) fn detail(&self, mut detail: JobDetail) -> JobDetail {
         if self.0.is_none() {
             return detail;
         }
         let kind = detail.summary.kind.clone();
-        if let Ok(plain) = self.decode(detail.payload.clone(), Label::new(Part::Payload, &kind)) {
+        if let Ok(plain) = self.decode(detail.payload.clone(), Label::new(ContentKind::Payload, &kind)) {
             detail.payload = plain;
         }
         for attempt in &mut detail.errors {
@@ -321,9 +320,9 @@ impl Codecs {
         detail
     }
 
-    /// A result that was looked at, in plain.
+    /// Decodes a result for display.
     pub(crate) fn result(&self, mut result: JobResult) -> Result<JobResult> {
-        result.payload = self.read_json(result.payload, Label::new(Part::Result, &result.kind))?;
+        result.payload = self.read_json(result.payload, Label::new(ContentKind::Result, &result.kind))?;
         Ok(result)
     }
 }
@@ -332,7 +331,7 @@ fn taken(payload: &mut Payload) -> Payload {
     std::mem::replace(payload, Payload::bytes(String::new(), Vec::new()))
 }
 
-/// A codec that panics must not take along whoever asks it: its job would be owned for as long as the process lives.
+/// Calls a codec and catches its panic. Otherwise the caller's job would stay claimed for as long as the process lives.
 fn guarded(ask: impl FnOnce() -> Result<Payload, BoxError>) -> Result<Payload, BoxError> {
     catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| Err("the codec panicked".into()))
 }

@@ -8,31 +8,31 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
 use super::jwe::{self, ALG, ENC, Header, Sealed};
-use super::{Codec, Label, Part, SealKey};
+use super::{Codec, ContentKind, Label, SealKey};
 use crate::error::BoxError;
 use crate::job::{EVENT_QUEUE, Payload, REPLY_QUEUE};
 
-/// The content type of what is sealed (RFC 7515, section 9.2.1).
+/// The content type of sealed content (RFC 7515, section 9.2.1).
 const SEALED: &str = "application/jose";
 const DEFLATE: &str = "DEF";
-/// What is shorter is not compressed: there is next to nothing to win.
+/// Shorter content is not compressed: there is next to nothing to gain.
 const WORTH_IT: usize = 512;
 
 /// Encrypts with AES-256 and authenticates, as JWE (RFC 7516: `A256KW`, `A256GCM`).
 ///
-/// What is sealed names its key, and is bound to the job's kind and to the part of the job it is, so who can write to the table can't
-/// make a payload of one kind from that of another, or from a result. Jobs of the same kind it can exchange.
+/// Sealed content names its key, and is bound to the job's kind and to its part of the job. So a writer of the table can't pass off the
+/// payload of another kind, or a result, as the payload of a kind. It can still swap payloads between jobs of the same kind.
 ///
-/// # Change of keys
+/// # Key rotation
 ///
-/// First give the new key to every node with [`also_opens`](Self::also_opens), then make it the one that seals and keep the old one
-/// with `also_opens`; drop that when nothing is left that was sealed with it. A node that meets a key it does not have fails the
-/// attempt, and the job is tried again, here or elsewhere.
+/// First give the new key to every node with [`also_opens`](Self::also_opens). Then make it the sealing key and keep the old one with
+/// `also_opens`. Drop the old one when no content sealed with it is left. A node without the needed key fails the attempt, and the job is
+/// retried, here or elsewhere.
 ///
-/// # Who reads it
+/// # Readers
 ///
-/// External workers get the payload as it is stored: with the content type `application/jose`. Events and replies are messages to
-/// others and stay plain, unless [`plain_queues`](Self::plain_queues) says otherwise.
+/// External workers get the payload as stored, with the content type `application/jose`. Events and replies are messages to other systems
+/// and stay plain, unless [`plain_queues`](Self::plain_queues) says otherwise.
 #[derive(Clone, Debug)]
 pub struct Seal {
     key: SealKey,
@@ -44,7 +44,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Seals with this key, and opens with it.
+    /// Creates a codec that seals and opens with this key.
     pub fn new(key: SealKey) -> Self {
         Self {
             keys: BTreeMap::from([(key.id().to_owned(), key.clone())]),
@@ -56,38 +56,38 @@ impl Seal {
         }
     }
 
-    /// Opens what was sealed with this key too.
+    /// Also opens content that was sealed with this key.
     #[must_use]
     pub fn also_opens(mut self, key: SealKey) -> Self {
         self.keys.entry(key.id().to_owned()).or_insert(key);
         self
     }
 
-    /// Compresses contents of 512 bytes and more before it encrypts them, if that makes them shorter. Off by default: the length of a
-    /// sealed content then tells something about what is in it, which matters where somebody else can add to it and look.
+    /// Compresses content of 512 bytes or more before encryption, if that makes it shorter. Off by default: the length of sealed content
+    /// then reveals something about it, which matters where an attacker can add to the content and see the length.
     #[must_use]
     pub fn compress(mut self, on: bool) -> Self {
         self.compress = on;
         self
     }
 
-    /// Payloads of jobs in these queues stay plain. Without a call: those of events and replies, [`EVENT_QUEUE`] and [`REPLY_QUEUE`].
+    /// Leaves payloads of jobs in these queues plain. Default: those of events and replies, [`EVENT_QUEUE`] and [`REPLY_QUEUE`].
     #[must_use]
     pub fn plain_queues(mut self, queues: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.plain_queues = queues.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Errors stay plain, so that people see without a key what goes wrong, and dead letters can be grouped by it. Off by default:
-    /// the text of an error often holds the data that it is about.
+    /// Leaves errors plain, so that people without a key can read them, and dead letters can be grouped by them. Off by default: the text
+    /// of an error often contains the data it is about.
     #[must_use]
     pub fn plain_errors(mut self, on: bool) -> Self {
         self.plain_errors = on;
         self
     }
 
-    /// Refuses payloads that are not sealed: who can write to the table, but has no key, can't make jobs that run. Jobs that SQL or
-    /// others without a key send fail then. Off by default.
+    /// Refuses payloads that are not sealed, so that a writer of the table without a key can't create jobs that run. Jobs sent by SQL or by
+    /// other senders without a key then fail. Off by default.
     #[must_use]
     pub fn only_sealed(mut self, on: bool) -> Self {
         self.only_sealed = on;
@@ -96,16 +96,16 @@ impl Seal {
 
     fn stays_plain(&self, label: Label<'_>) -> bool {
         match label.part {
-            Part::Payload => label.queue.is_some_and(|queue| self.plain_queues.contains(queue)),
-            Part::Error => self.plain_errors,
-            Part::Result | Part::Checkpoint => false,
+            ContentKind::Payload => label.queue.is_some_and(|queue| self.plain_queues.contains(queue)),
+            ContentKind::Error => self.plain_errors,
+            ContentKind::Result | ContentKind::Checkpoint => false,
         }
     }
 }
 
 impl Codec for Seal {
     fn encode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
-        // Who sent it has sealed it.
+        // The sender has sealed it.
         if self.stays_plain(label) || content.content_type() == SEALED {
             return Ok(content);
         }
@@ -129,7 +129,7 @@ impl Codec for Seal {
 
     fn decode(&self, content: Payload, label: Label<'_>) -> Result<Payload, BoxError> {
         if content.content_type() != SEALED {
-            if self.only_sealed && label.part == Part::Payload && !self.stays_plain(label) {
+            if self.only_sealed && label.part == ContentKind::Payload && !self.stays_plain(label) {
                 return Err("it is not sealed, and only sealed ones are taken".into());
             }
             return Ok(content);
@@ -168,7 +168,7 @@ impl Codec for Seal {
     }
 }
 
-fn typ(part: Part) -> String {
+fn typ(part: ContentKind) -> String {
     format!("jobwright-{}", part.as_str())
 }
 
@@ -178,7 +178,7 @@ pub(super) fn deflated(content: &[u8]) -> Result<Vec<u8>, BoxError> {
     Ok(encoder.finish()?)
 }
 
-/// Bounded: few bytes can become very many.
+/// Bounded: a few bytes can expand to very many.
 fn inflated(body: &[u8], largest: usize) -> Result<Vec<u8>, BoxError> {
     let mut content = Vec::new();
     DeflateDecoder::new(body).take(largest as u64 + 1).read_to_end(&mut content)?;

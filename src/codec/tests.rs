@@ -11,7 +11,7 @@ fn key(id: &str) -> SealKey {
 }
 
 fn pay() -> Label<'static> {
-    Label::new(Part::Payload, "pay")
+    Label::new(ContentKind::Payload, "pay")
 }
 
 fn sealed(seal: &Seal, content: Payload) -> String {
@@ -24,7 +24,7 @@ fn why(seal: &Seal, text: &str, label: Label<'_>) -> String {
     seal.decode(Payload::bytes("application/jose", text), label).unwrap_err().to_string()
 }
 
-/// The header of a JWE, and the rest.
+/// Splits a JWE into its header and the rest.
 fn apart(text: &str) -> (serde_json::Value, &str) {
     let (header, rest) = text.split_once('.').unwrap();
     (serde_json::from_slice(&BASE64.decode(header).unwrap()).unwrap(), rest)
@@ -83,8 +83,8 @@ fn what_was_changed_or_moved_is_refused() {
         let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
         why(&seal, &changed, pay());
     }
-    assert!(why(&seal, &text, Label::new(Part::Payload, "refund")).contains("another kind"));
-    assert!(why(&seal, &text, Label::new(Part::Result, "pay")).contains("another part"));
+    assert!(why(&seal, &text, Label::new(ContentKind::Payload, "refund")).contains("another kind"));
+    assert!(why(&seal, &text, Label::new(ContentKind::Result, "pay")).contains("another part"));
     for part in ["", "a.b.c.d", "a.b.c.d.e.f", "....", "e30....", &text[..text.len() - 30]] {
         why(&seal, part, pay());
     }
@@ -123,7 +123,7 @@ fn keys_are_changed_without_losing_what_was_sealed_before() {
     let kept = Payload::bytes("application/jose", text);
     assert_eq!(both.decode(kept.clone(), pay()).unwrap(), Payload::text("x"));
     assert_eq!((old.is_current(&kept), both.is_current(&kept)), (true, false));
-    // An id is used for one key: another under the same name opens nothing.
+    // An id belongs to one key: another key with the same id opens nothing.
     bytes[0] = 2;
     let impostor = Seal::new(SealKey::new("old", bytes).unwrap());
     assert!(why(&impostor, kept.as_str().unwrap(), pay()).contains("called \"old\" too"));
@@ -140,12 +140,12 @@ fn plain_content_passes_unless_only_sealed_is_taken() {
         assert_eq!(only.encode(Payload::text("x"), label).unwrap(), Payload::text("x"));
         assert_ne!(only.clone().plain_queues(["other"]).encode(Payload::text("x"), label).unwrap(), Payload::text("x"));
     }
-    // Sealed by who sent it: not a second time.
+    // The sender sealed it, so it is not sealed again.
     let text = sealed(&seal, Payload::text("x"));
     assert_eq!(sealed(&seal, Payload::bytes("application/jose", text.clone())), text);
 }
 
-/// 20 MiB of one byte are 20 kB when they are compressed.
+/// 20 MiB of one repeated byte compress to 20 kB.
 #[test]
 fn what_becomes_too_long_is_refused_and_was_never_made() {
     let long = Payload::bytes("text/plain", vec![b' '; 20 * 1024 * 1024]);
@@ -158,13 +158,13 @@ fn what_becomes_too_long_is_refused_and_was_never_made() {
             "{codec:?}"
         );
         assert_eq!(codec.decode(bomb, wide).unwrap(), long);
-        // What is longer than it may become is not compressed: it would not be read again.
+        // Content that is longer than allowed is not compressed: it could not be read again.
         let kept = codec.encode(long.clone(), pay()).unwrap();
         assert_eq!(codec.decode(kept, pay()).unwrap(), long);
     }
 }
 
-/// Whoever asks it must not be taken along.
+/// A panicking codec must not take its caller with it.
 #[test]
 fn a_codec_that_panics_has_failed() {
     #[derive(Debug)]

@@ -9,57 +9,56 @@ use super::{Secret, duration};
 use crate::error::{Error, Result};
 use crate::job::is_reserved_by_broker;
 
-/// The broker that deliveries go through. Without a URL there is none, and everything goes by the table.
+/// The broker that deliveries go through. Without a URL there is none, and all jobs are claimed from the table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BrokerConfig {
-    /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS; several as `amqp://user:password@a,b/vhost`, or as URLs with
-    /// commas between them. Default: no broker.
+    /// `amqp://user:password@host:port/vhost`, or `amqps://…` for TLS; several as `amqp://user:password@a,b/vhost`, or as URLs separated by
+    /// commas. Default: no broker.
     pub url: Option<Secret>,
-    /// Fail to connect when the broker does not answer, instead of working DB-only until it does. Default `false`.
+    /// Whether connecting fails when the broker does not answer. Otherwise only the database is used until it does. Default `false`.
     pub required: bool,
-    /// First part of the names of all exchanges and queues: letters, digits, `.`, `_` and `-`, at most 40 bytes. Default
-    /// `jobwright`.
+    /// First part of the names of all exchanges and queues: letters, digits, `.`, `_` and `-`, at most 40 bytes. Default `jobwright`.
     pub prefix: String,
-    /// Declare the queues that are needed when they are missing. Needs the right to configure them; without it, run
-    /// `jobwright broker apply` once. Default `true`.
+    /// Whether missing queues are declared. This needs the right to configure them; without it, run `jobwright broker apply` once. Default
+    /// `true`.
     pub declare: bool,
-    /// What queues are made of. Default quorum.
+    /// Type of the queues. Default quorum.
     pub queue_type: QueueType,
-    /// Most messages of one queue that wait in the broker; what goes beyond waits in the table. One that delivers jobs to executors names up to
-    /// 32. 1 to 1,000,000; default 1000.
+    /// Most messages that wait in one queue of the broker; further ones wait in the table. A message that delivers jobs to executors names
+    /// up to 32 jobs. 1 to 1,000,000; default 1000.
     pub depth: u32,
-    /// Most messages that wait to be taken in, to be recorded, or to be looked at after they were refused, in each queue for these: the broker
-    /// refuses more. 0: no limit. Default 100,000.
+    /// Most messages that may wait in each of the queues for intake, for recording, and for rejected messages. The broker refuses further
+    /// ones. 0: no limit. Default 100,000.
     pub submit_depth: u32,
-    /// The same in bytes of their bodies. Default 1 GiB.
+    /// The same limit in bytes of the message bodies. Default 1 GiB.
     pub submit_bytes: u64,
-    /// Take in the jobs that foreign producers submit. Default `true`.
+    /// Whether jobs that external producers submit are taken in. Default `true`.
     pub intake: bool,
-    /// Send results also to clients that wait without a queue of their own (direct reply-to): once, to who is still there. Senders need it
-    /// too. Default `false`.
+    /// Whether results are also sent to clients that wait without a queue of their own (direct reply-to). They are sent once, to clients
+    /// that are still connected. Senders need the setting too. Default `false`.
     pub direct_reply: bool,
-    /// Take reports of external workers only with the token that their job came with (header `reportToken`). `false`: from anybody who may write to
-    /// the queue for them, for the time of a change. Default `true`.
+    /// Whether a report of an external worker is accepted only with the token that came with its job (header `reportToken`). With `false`,
+    /// every user that may write to the report queue can report; use it only during a migration. Default `true`.
     pub report_tokens: bool,
-    /// Where results may go: names of queues, or beginnings of names such as `answers.*`. Default: to any queue that is not named like one
-    /// of an installation's own, by `.submit`, `.reply`, `.dead` or `.rejected` at its end.
+    /// Where results may go: names of queues, or prefixes of names such as `answers.*`. Default: any queue whose name does not end like
+    /// those of an installation, in `.submit`, `.reply`, `.dead` or `.rejected`.
     pub reply_to: Option<Vec<String>>,
-    /// Most submissions that this process takes in each second, over time. 0, the default: no limit.
+    /// Most submissions that this process takes in per second, averaged over time. 0, the default: no limit.
     pub intake_rate: u32,
-    /// Most bytes of submissions that it takes in each second, over time: 65,536 or more. 0, the default: no limit.
+    /// Most bytes of submissions that this process takes in per second, averaged over time: 65,536 or more. 0, the default: no limit.
     pub intake_bytes: u32,
-    /// Who may submit what, by the broker's users, who then have to say who they are (property `user_id`, which the broker checks). Default:
-    /// everybody whom the broker lets write to the queue may submit everything.
+    /// Which of the broker's users may submit what. Users must then identify themselves (property `user_id`, which the broker checks).
+    /// Default: every user that may write to the queue may submit everything.
     pub submit_rules: Option<SubmitRules>,
-    /// Deadline for making a connection to one broker, and for a call. Default 5 s.
+    /// Deadline for connecting to one broker, and for a call. Default 5 s.
     #[serde(deserialize_with = "duration")]
     pub connect_timeout: Duration,
-    /// How long a publish waits for the broker's confirm until it counts as unknown. Default 10 s.
+    /// How long a publish waits for the broker's confirm until its outcome counts as unknown. Default 10 s.
     #[serde(deserialize_with = "duration")]
     pub confirm_timeout: Duration,
-    /// AMQP heartbeat: a connection that is silent for twice as long is given up. 1 s to 10 min, whole seconds; default 10 s.
+    /// AMQP heartbeat: a connection that is silent for twice as long is closed. 1 s to 10 min, whole seconds; default 10 s.
     #[serde(deserialize_with = "duration")]
     pub heartbeat: Duration,
 }
@@ -90,12 +89,12 @@ impl Default for BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// The defaults with this URL.
+    /// Returns the defaults with this URL.
     pub fn url(url: impl Into<String>) -> Self {
         Self { url: Some(Secret::new(url)), ..Self::default() }
     }
 
-    /// Checks everything but the URL, which is read where it is used.
+    /// Checks everything but the URL, which is checked where it is used.
     pub(crate) fn validate(&self) -> Result<()> {
         let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if self.prefix.is_empty() || self.prefix.len() > 40 || !self.prefix.bytes().all(good) {
@@ -124,7 +123,7 @@ impl BrokerConfig {
         if i64::try_from(self.submit_bytes).is_err() {
             return Err(Error::config("broker.submit_bytes is too large"));
         }
-        // At less the broker would lose its patience with messages that are held back.
+        // With less, messages would stay unacknowledged for longer than the broker accepts.
         if (1..65_536).contains(&self.intake_bytes) {
             return Err(Error::config(format!(
                 "broker.intake_bytes is {}; use 0 or at least 65536",
@@ -143,7 +142,7 @@ impl BrokerConfig {
     }
 }
 
-/// What a queue of the broker is made of.
+/// The type of a broker queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -156,7 +155,7 @@ pub enum QueueType {
 }
 
 impl QueueType {
-    /// The value of the argument `x-queue-type`.
+    /// Returns the value of the argument `x-queue-type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Quorum => "quorum",

@@ -15,7 +15,7 @@ pub enum Keep {
     /// None. Costs nothing.
     #[default]
     Off,
-    /// Attempts that failed or were lost, and jobs that became dead letters, for whatever reason, or expired.
+    /// Attempts that failed or were lost, and jobs that expired or became dead letters, for whatever reason.
     Failed,
     /// All: a row for each attempt and each job that ends.
     All,
@@ -34,32 +34,32 @@ impl FromStr for Keep {
     }
 }
 
-/// What is remembered of jobs that ended, and for how long.
+/// What is remembered of jobs that have ended, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HistoryConfig {
-    /// Which ends. Each process keeps the ends it records itself, so all should be told the same. Default off.
+    /// Which ends are remembered. Each process writes the ends it records, so all of them should have the same setting. Default off.
     pub keep: Keep,
-    /// For how long; older ones are removed by executors, a few thousand at a time. Default 7 days.
+    /// How long they are kept; executors remove older ones, a few thousand at a time. Default 7 days.
     #[serde(deserialize_with = "duration")]
     pub retention: Duration,
-    /// How long results are kept that handlers store, unless they say otherwise. Default 1 day.
+    /// How long the results of handlers are kept, unless the handler says otherwise. Default 1 day.
     #[serde(deserialize_with = "duration")]
     pub results: Duration,
-    /// How long it is remembered who steered what (the audit); `None` (`"forever"`) = for ever. Older entries are removed by executors. Default
-    /// 365 days.
+    /// How long the audit log of operator actions is kept; `None` (`"forever"`) = for ever. Executors remove older entries. Default 365
+    /// days.
     #[serde(deserialize_with = "span")]
     pub audit: Option<Duration>,
-    /// How long dead letters are kept; executors remove older ones. Default `None` (`"forever"`): each waits until somebody tries it again or
+    /// How long dead letters are kept; executors remove older ones. Default `None` (`"forever"`): each waits until an operator retries or
     /// deletes it.
     #[serde(deserialize_with = "span")]
     pub dead_letters: Option<Duration>,
 }
 
-/// Less is a mistake: a dead letter would be gone before anybody saw it.
+/// A shorter time is a mistake: a dead letter would be gone before anyone saw it.
 const SHORTEST: Duration = Duration::from_secs(3600);
-/// More is a date that databases can't count back to.
+/// A longer time is a date that databases can't count back to.
 const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
 impl HistoryConfig {
@@ -79,7 +79,7 @@ impl HistoryConfig {
 /// Reads a duration, or `forever`.
 ///
 /// # Errors
-/// A text that says what else it is not.
+/// When the text is neither a duration nor `forever`. The error names only the durations.
 pub fn parse_span(text: &str) -> Result<Option<Duration>, String> {
     if text == "forever" { Ok(None) } else { parse_duration(text).map(Some) }
 }

@@ -1,4 +1,4 @@
-//! Who may submit what over the broker.
+//! Which users may submit what over the broker.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 
-/// Who may submit: by the names of the broker's users. Whoever is not listed may submit nothing.
+/// Submission rules by the names of the broker's users. A user that is not listed may submit nothing.
 pub type SubmitRules = BTreeMap<String, SubmitRule>;
 
-/// What a user of the broker may submit: names, or beginnings of names such as `invoice-*`. What is not said is not limited.
+/// What a user of the broker may submit: names, or prefixes of names such as `invoice-*`. A missing list means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub struct SubmitRule {
     pub kinds: Option<Vec<String>>,
     /// Queues.
     pub queues: Option<Vec<String>>,
-    /// Tenants; with this, a job needs one.
+    /// Tenants; with this list, a job must have one.
     pub tenants: Option<Vec<String>>,
 }
 
@@ -30,7 +30,7 @@ impl SubmitRule {
     /// Checks the rule of a user.
     ///
     /// # Errors
-    /// When it can't be meant.
+    /// When it can't be what was meant.
     pub fn validate(&self, user: &str) -> Result<()> {
         let error = |what: String| Error::config(format!("`[submit.rules]` of the user {user:?}: {what}"));
         if user.is_empty() {
@@ -50,7 +50,7 @@ impl SubmitRule {
         Ok(())
     }
 
-    /// Refuses what it does not allow, with the reason.
+    /// Checks a job. The error is the reason why it is not allowed.
     pub(crate) fn check(&self, kind: &str, queue: &str, tenant: Option<&str>) -> std::result::Result<(), String> {
         for ((what, patterns), value) in self.lists().into_iter().zip([Some(kind), Some(queue), tenant]) {
             let Some(patterns) = patterns else { continue };
@@ -63,12 +63,12 @@ impl SubmitRule {
     }
 }
 
-/// A name, or the beginning of one with a `*` at its end.
+/// Whether a text is a name, or a prefix that ends in `*`.
 pub(crate) fn is_pattern(pattern: &str) -> bool {
     !pattern.is_empty() && !pattern.strip_suffix('*').unwrap_or(pattern).contains('*')
 }
 
-/// Whether one of the patterns is this name, or the beginning of it.
+/// Whether a name matches one of the patterns.
 pub(crate) fn allows(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start)))
 }

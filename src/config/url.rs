@@ -1,31 +1,31 @@
-//! URLs of servers, read in one place. What can't be read is never shown, and of what can be read only hosts, ports and the name of
-//! the database or vhost are: a password that was not percent-encoded must not end up in a host that is printed.
+//! Reads URLs of servers, in one place. An unreadable URL is never shown. Of a readable one, only hosts, ports and the name of the database
+//! or vhost are: a password that was not percent-encoded must not end up in a host that is printed.
 
 use std::fmt;
 
-/// One host of several.
+/// One host of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// A name, an address without brackets, or the folder of a socket; empty if only an address is given.
+    /// A name, an address without brackets, or the directory of a socket. Empty if only an address is given.
     pub(crate) name: String,
-    /// `None`: the scheme's own.
+    /// `None`: the scheme's default.
     pub(crate) port: Option<u16>,
 }
 
-/// A URL, or libpq's `host=… port=…`, taken apart and decoded.
+/// A parsed and decoded URL, or libpq's `host=… port=…`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     pub(crate) scheme: String,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) hosts: Vec<Host>,
-    /// The database or vhost, without the `/` in front; `None` if there is none.
+    /// The database or vhost, without the leading `/`; `None` if there is none.
     pub(crate) path: Option<String>,
-    /// In their order.
+    /// The parameters in their order.
     pub(crate) params: Vec<(String, String)>,
 }
 
-/// Why it can't be read, without any part of it.
+/// The reason why a URL can't be read, without any part of the URL.
 pub(crate) type Unreadable = &'static str;
 
 const ENCODE: Unreadable =
@@ -37,8 +37,8 @@ const PERCENT: Unreadable =
 const WORDS: Unreadable = "it is neither a URL nor a list of `key=value`";
 
 impl ServerUrl {
-    /// Reads `scheme://user:password@host:port,host:port/path?key=value`. Stricter than others where a password that is not encoded
-    /// could be taken for something else.
+    /// Reads `scheme://user:password@host:port,host:port/path?key=value`. It is stricter than other parsers where a password that is not
+    /// encoded could be taken for something else.
     pub(crate) fn parse(text: &str) -> Result<Self, Unreadable> {
         let (scheme, rest) = text.split_once("://").ok_or(WORDS)?;
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
@@ -91,7 +91,7 @@ impl ServerUrl {
         Ok(url)
     }
 
-    /// Moves what libpq also takes as parameters to where it belongs: a parameter wins over the same part of the URL.
+    /// Moves the parts that libpq also accepts as parameters to their fields. A parameter takes precedence over the same part of the URL.
     pub(crate) fn settle_postgres(mut self) -> Result<Self, Unreadable> {
         let (mut names, mut ports) = (None, None);
         let mut kept = Vec::with_capacity(self.params.len());
@@ -132,13 +132,13 @@ impl ServerUrl {
         Ok(self)
     }
 
-    /// The last one of this name.
+    /// Returns the last parameter of this name.
     pub(crate) fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Hosts, ports and the path.
+/// Shows hosts, ports and the path.
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme)?;
@@ -165,7 +165,7 @@ impl fmt::Debug for ServerUrl {
     }
 }
 
-/// Several URLs of brokers in one text. A URL holds no `,` in front of a scheme, unless it is not encoded.
+/// Splits a text with several URLs of brokers. In a well-encoded URL, no `,` is followed by a scheme.
 pub(crate) fn split_list(text: &str) -> Vec<&str> {
     let mut urls = Vec::new();
     let mut rest = text;
@@ -178,7 +178,7 @@ pub(crate) fn split_list(text: &str) -> Vec<&str> {
     urls
 }
 
-/// A text without what must not be shown.
+/// Returns a text without its secrets.
 pub(crate) fn redacted(text: &str) -> String {
     if text.starts_with("sqlite:") {
         return text.to_owned();
@@ -226,7 +226,8 @@ fn host(text: &str) -> Result<Host, Unreadable> {
     Ok(Host { name, port: port(number)? })
 }
 
-/// What may be a name, an address or a folder. What begins like the rest of a URL is none: a password would stand in it, and hosts are shown.
+/// Whether a text may be a name, an address or a directory. A text that looks like the rest of a URL is refused: it could contain a
+/// password, and hosts are shown.
 fn plausible(name: &str) -> bool {
     (name.starts_with('/') && !name.starts_with("//") && !name.contains('@'))
         || name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':'))
@@ -254,7 +255,7 @@ fn decode(text: &str) -> Result<String, Unreadable> {
     }
 }
 
-/// A value of `key=value`, perhaps in quotes, with `\` in front of what is meant as it stands; and what comes behind it.
+/// Reads the value of `key=value`, which may be quoted, with `\` as the escape character. Returns it with the text that follows.
 fn word(text: &str) -> Result<(String, &str), Unreadable> {
     let quoted = text.starts_with('\'');
     let mut value = String::new();
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(socket.to_string(), "postgres:///var/run:8/d");
     }
 
-    /// Whatever the password is, and however it was written, no part of it is shown.
+    /// Whatever the password is and however it was written, no part of it is shown.
     #[test]
     fn no_part_of_a_password_is_shown() {
         let pieces = ["sek", "ret", "pas", "wor"];

@@ -1,4 +1,4 @@
-//! Admits jobs of groups, and those under a limit: see `store::admission`.
+//! Admits jobs of groups, and jobs under a limit: see `store::admission`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::incarnation::Incarnation;
 use super::jitter;
-use super::upkeep::UNTOLD;
+use super::maintenance::FALLBACK_POLLS;
+use super::node_session::NodeSession;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::store::{AdmitRequest, Hint, Store};
 
-/// Jobs that a round looks at behind one gate, or in one queue.
+/// The most jobs that an admission pass checks for one key, or in one queue.
 const BATCH: usize = 500;
-/// Jobs of each queue and priority that are raised at a time, when they have waited long.
+/// The most jobs of each queue and priority that are raised at a time when they have waited long.
 const AGING_BATCH: usize = 200;
 
-/// Every node runs one. It looks when a job that was admitted has ended here, when a hint or `upkeep.rs` says that there may be
-/// something, and when a gate opens by itself.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<String>, stop: CancellationToken) {
-    let (store, gate) = (node.store.clone(), node.in_flight.gate.clone());
+/// Runs admission passes until `stop`. Every node runs one. A pass runs when a job that was admitted has ended here, when a hint or
+/// `maintenance.rs` says that jobs may be admitted, and when a key is due to be unblocked.
+pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<String>, stop: CancellationToken) {
+    let (store, admission_due) = (node.store.clone(), node.in_flight.admission_due.clone());
     let queues: Vec<String> = node.queues.keys().cloned().collect();
     let kinds: Vec<String> = node.registry.keys().cloned().collect();
     let (wakeup, poll) = (node.messages.shared.wakeup.clone(), node.poll_interval);
     let (limited, limits) = (node.limited.clone(), node.limits.clone());
-    // The node must be able to end while this waits.
+    // The node must be able to end while this task waits.
     drop(node);
-    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
+    let (mut delays, fallback) = (Reconnect::new(poll), poll * FALLBACK_POLLS);
     let mut next_aging = Instant::now();
     loop {
         let own = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
@@ -38,10 +38,10 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
                 delays.reset();
                 limited.store(admitted.limited, Ordering::Relaxed);
                 if limits.set(admitted.counted) {
-                    // What they had no claim for may start now.
-                    wakeup.tell(queues.iter().cloned().map(Hint::Rescan));
+                    // Jobs that the claims did not cover may start now.
+                    wakeup.notify(queues.iter().cloned().map(Hint::Rescan));
                 }
-                let mut patience = jitter(untold);
+                let mut patience = jitter(fallback);
                 if let Some(aging) = admitted.aging {
                     let pause = (aging / 4).max(Duration::from_secs(1));
                     if Instant::now() >= next_aging {
@@ -50,12 +50,12 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
                     }
                     patience = patience.min(pause);
                 }
-                wakeup.tell(admitted.queues.into_iter().map(Hint::Rescan));
+                wakeup.notify(admitted.queues.into_iter().map(Hint::Rescan));
                 if admitted.more {
                     Duration::ZERO
                 } else {
-                    // A little late rather than a little early: an early look finds nothing.
-                    admitted.next.map_or(untold, |next| next + Duration::from_millis(1)).min(patience)
+                    // A little late rather than a little early: an early check finds nothing.
+                    admitted.next.map_or(fallback, |next| next + Duration::from_millis(1)).min(patience)
                 }
             }
             Err(error) => {
@@ -66,7 +66,7 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, external: Vec<Strin
         limits.asked();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = gate.notified() => {}
+            () = admission_due.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }
@@ -80,7 +80,7 @@ async fn age(store: &Arc<dyn crate::store::JobStore>) {
     }
 }
 
-/// A round for what this node runs itself, and one for queues whose jobs it hands out, of any kind.
+/// Runs one admission pass for the jobs that this node runs itself, and one for queues whose jobs it hands out, of any kind.
 async fn look(
     store: &Arc<dyn crate::store::JobStore>,
     own: AdmitRequest<'_>,

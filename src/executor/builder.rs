@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::batch::{Batch, BatchHandler, BatchOptions, BatchOutcomes, BatchPlan, Single};
-use super::failing::{Classifier, Failing};
+use super::failure_policy::{Classifier, FailurePolicy};
 use super::middleware::{Layer, Middleware};
 use super::registry::{
-    BlockingHandler, CommandHandler, ContextHandler, Ended, Handler, JobHandler, Kind, Registry, States,
+    BlockingHandler, CommandHandler, ContextHandler, Handler, HandlerResult, JobHandler, Kind, Registry, States,
 };
 use super::{Command, CommandExecutor, ExternalQueue, JobContext, KindOptions, Settings};
 use crate::config::ExecutorConfig;
@@ -20,7 +20,7 @@ use crate::message::MessageServices;
 use crate::store::postgres::Postgres;
 use crate::store::{NodeInfo, Store};
 
-/// Jobs one queue runs at the same time unless it says otherwise.
+/// How many jobs of a queue run at the same time by default.
 const DEFAULT_CONCURRENCY: usize = 10;
 
 type MakeHandler<S> = Box<dyn FnOnce(&States) -> Result<Arc<dyn Handler<S>>> + Send>;
@@ -44,7 +44,7 @@ pub struct ExecutorBuilder<S: Store = Postgres> {
     external: Vec<ExternalQueue>,
     options: HashMap<String, KindOptions>,
     layers: Vec<Arc<dyn Layer>>,
-    failing: Failing,
+    failure_policy: FailurePolicy,
     idle: bool,
 }
 
@@ -59,7 +59,7 @@ impl<S: Store> ExecutorBuilder<S> {
             external: Vec::new(),
             options: HashMap::new(),
             layers: Vec::new(),
-            failing: Failing {
+            failure_policy: FailurePolicy {
                 classifier: None,
                 kinds: HashMap::new(),
                 queues: HashMap::new(),
@@ -70,7 +70,8 @@ impl<S: Store> ExecutorBuilder<S> {
         }
     }
 
-    /// Sets name, lease, poll interval, and how often conflicts and deaths are put up with. (`grace` is what a program passes to [`CommandExecutor::shutdown`].)
+    /// Sets name, lease, poll interval, and how many conflicts and node deaths are tolerated. (`grace` is what a program passes to
+    /// [`CommandExecutor::shutdown`].)
     pub fn config(mut self, config: ExecutorConfig) -> Self {
         self.config = config;
         self
@@ -90,7 +91,7 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Gives a value to the handlers whose state is of its type.
+    /// Passes a value to the handlers whose state has its type.
     pub fn state<A: Send + Sync + 'static>(mut self, state: A) -> Self {
         self.states.insert(state);
         self
@@ -113,7 +114,7 @@ impl<S: Store> ExecutorBuilder<S> {
     pub fn handle<F, R>(self, kind: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Job) -> R + Send + Sync + 'static,
-        R: Future<Output = Ended> + Send + 'static,
+        R: Future<Output = HandlerResult> + Send + 'static,
     {
         self.plan(kind, Arc::new(JobHandler(handler)))
     }
@@ -121,16 +122,16 @@ impl<S: Store> ExecutorBuilder<S> {
     /// Runs jobs of a kind with a closure that uses the context: `|cx| Box::pin(async move { … })`.
     pub fn handle_with<F>(self, kind: impl Into<String>, handler: F) -> Self
     where
-        F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync + 'static,
+        F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, HandlerResult> + Send + Sync + 'static,
     {
         self.plan(kind, Arc::new(ContextHandler(handler)))
     }
 
-    /// Runs jobs of a kind with a closure that may block its thread. It can't be interrupted: after its timeout, or after the
-    /// node lost its lease, it runs on to its end, and its outcome is refused.
+    /// Runs jobs of a kind with a closure that may block its thread. It can't be interrupted: after its timeout, or after the node lost its
+    /// lease, it runs on to its end, and its outcome is refused.
     pub fn handle_blocking<F>(self, kind: impl Into<String>, handler: F) -> Self
     where
-        F: Fn(&Job) -> Ended + Send + Sync + 'static,
+        F: Fn(&Job) -> HandlerResult + Send + Sync + 'static,
     {
         self.plan(kind, Arc::new(BlockingHandler(Arc::new(handler))))
     }
@@ -145,8 +146,8 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Runs jobs of a kind many at a time: `|batch| Box::pin(async move { … })`. Each keeps its slot, its claim and its outcome;
-    /// an error, a panic or the timeout fails all of them. What the handler may commit is said at [`Batch`].
+    /// Runs many jobs of a kind at a time: `|batch| Box::pin(async move { … })`. Each keeps its slot, its claim and its outcome. An error,
+    /// a panic or the timeout fails all of them. [`Batch`] describes what the handler may commit.
     ///
     /// ```no_run
     /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
@@ -177,35 +178,36 @@ impl<S: Store> ExecutorBuilder<S> {
         self
     }
 
-    /// Runs something around every attempt of every kind: the first one added is the outermost. Jobs of external workers do not
-    /// come by here.
+    /// Runs a middleware around every attempt of every kind. The first one added is the outermost. It does not see jobs of external
+    /// workers.
     pub fn middleware(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
         self
     }
 
-    /// Sets timeout, retry delays and concurrency of a kind, whatever the kind itself says. Queue, priority and attempts belong
-    /// to what is sent, and have no effect here. With an [external queue](Self::external_queue) also for kinds without a handler here: then
-    /// retry delays and classifier hold for the failures that external workers report.
+    /// Sets timeout, retry delays and concurrency of a kind, overriding the kind's own. Queue, priority and attempts apply when a job is
+    /// sent, and have no effect here. With an [external queue](Self::external_queue) it also works for kinds without a handler here: retry
+    /// delays and classifier then apply to the failures that external workers report.
     pub fn kind_options(mut self, kind: impl Into<String>, options: KindOptions) -> Self {
         self.options.insert(kind.into(), options);
         self
     }
 
-    /// Runs up to `concurrency` jobs of a queue at the same time. Without any call, the queue `default` with 10.
+    /// Runs up to `concurrency` jobs of a queue at the same time. Without any call, the queue `default` runs with 10.
     pub fn queue(mut self, name: impl Into<String>, concurrency: usize) -> Self {
         self.queues.insert(name.into(), concurrency);
         self
     }
 
-    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]). External queues
-    /// have such delays too.
+    /// Sets the delay between attempts of a queue's jobs, for kinds that do not set their own ([`KindOptions::retry`]). It applies to
+    /// external queues too.
     pub fn queue_retry(mut self, name: impl Into<String>, retry: RetryPolicy) -> Self {
-        self.failing.queues.insert(name.into(), retry);
+        self.failure_policy.queues.insert(name.into(), retry);
         self
     }
 
-    /// Decides what the errors of handlers, and those reported by external workers, mean, for kinds that do not decide it themselves ([`KindOptions::classify`]).
+    /// Decides what errors of handlers, and errors reported by external workers, mean for kinds that do not decide it themselves
+    /// ([`KindOptions::classify`]).
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) {
@@ -217,19 +219,21 @@ impl<S: Store> ExecutorBuilder<S> {
     /// # }
     /// ```
     pub fn classify(mut self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
-        self.failing.classifier = Some(Classifier::new(classify));
+        self.failure_policy.classifier = Some(Classifier::new(classify));
         self
     }
 
-    /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up
-    /// the jobs wait.
+    /// Hands the jobs of a queue to external workers, over the broker, and records what they report. While the broker is not up, the jobs
+    /// wait.
     pub fn external_queue(mut self, queue: ExternalQueue) -> Self {
         self.external.push(queue);
         self
     }
 
-    /// Means it: this executor runs no jobs. It keeps the database in order (timers, schedules, admission, jobs of dead nodes, what is old), and, with a broker, takes
-    /// submissions in and sends events and replies. Without this, one with neither a handler nor an external queue is refused.
+    /// Confirms that this executor runs no jobs.
+    ///
+    /// It maintains the database (timers, schedules, admission, jobs of dead nodes, old rows). With a broker it also takes in submissions
+    /// and sends events and replies. Without this call, an executor with neither a handler nor an external queue is refused.
     pub fn without_handlers(mut self) -> Self {
         self.idle = true;
         self
@@ -238,19 +242,28 @@ impl<S: Store> ExecutorBuilder<S> {
     /// Registers the node and starts to run jobs.
     ///
     /// # Errors
-    /// When something in the configuration is wrong, the database can't be reached, or its schema is not the one this build
-    /// needs.
+    /// When the configuration is invalid, the database can't be reached, or its schema is not the one this build needs.
     pub async fn start(self) -> Result<CommandExecutor<S>> {
         CommandExecutor::start(self.settings()?).await
     }
 
-    /// Checks everything, and gives the handlers their state.
+    /// Checks the configuration, and gives the handlers their state.
     pub(super) fn settings(self) -> Result<Settings<S>> {
         self.config.validate()?;
-        let Self { messages, config, planned, states, mut queues, external, mut options, layers, mut failing, idle } =
-            self;
+        let Self {
+            messages,
+            config,
+            planned,
+            states,
+            mut queues,
+            external,
+            mut options,
+            layers,
+            mut failure_policy,
+            idle,
+        } = self;
         let layers: Arc<[_]> = layers.into();
-        failing.conflicts = config.conflict_retries;
+        failure_policy.conflicts = config.conflict_retries;
         let mut registry: Registry<S> = HashMap::new();
         for Planned { names, options: defaults, make, batch } in planned {
             if let Some(plan) = &batch {
@@ -274,13 +287,13 @@ impl<S: Store> ExecutorBuilder<S> {
                 }
             }
         }
-        // What external workers run has no handler here, but may have a policy.
+        // Kinds run by external workers have no handler here, but may have a policy.
         if let Some(unknown) = options.keys().next().filter(|_| external.is_empty()) {
             return Err(Error::config(format!(
                 "options are set for the kind {unknown:?}, but no handler is registered for it"
             )));
         }
-        failing.kinds = options;
+        failure_policy.kinds = options;
         check_external(&external, &queues, messages.broker().map(|broker| broker.limit()))?;
         if queues.is_empty() && external.is_empty() {
             queues.insert(DEFAULT_QUEUE.to_owned(), DEFAULT_CONCURRENCY);
@@ -292,7 +305,7 @@ impl<S: Store> ExecutorBuilder<S> {
             (true, false) => {
                 return Err(Error::config(
                     "the executor has no handler, so it would run nothing: register what it is to run (`command`, `handle`), \
-                     or say `without_handlers()` if it is there for upkeep and the broker only",
+                     or say `without_handlers()` if it is there for maintenance and the broker only",
                 ));
             }
             (false, true) => {
@@ -313,7 +326,7 @@ impl<S: Store> ExecutorBuilder<S> {
             external,
             node,
             poll_interval: config.poll_interval,
-            failing: Arc::new(failing),
+            failure_policy: Arc::new(failure_policy),
             quarantine: NonZeroU32::new(config.quarantine_after),
             counters: Arc::default(),
             grace: Mutex::new(config.grace),
@@ -321,7 +334,7 @@ impl<S: Store> ExecutorBuilder<S> {
     }
 }
 
-/// `limit`: how much a queue of the broker takes, if there is a broker.
+/// Checks the external queues. `limit`: how much a queue of the broker takes, if there is a broker.
 fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, limit: Option<u32>) -> Result<()> {
     for (position, queue) in external.iter().enumerate() {
         let name = queue.name();
@@ -340,7 +353,7 @@ fn check_external(external: &[ExternalQueue], queues: &BTreeMap<String, usize>, 
     Ok(())
 }
 
-/// For people only, so a missing name is no error.
+/// Returns the host name. It is only shown to people, so a missing name is no error.
 fn host_name() -> String {
     std::env::var("HOSTNAME")
         .ok()

@@ -1,7 +1,7 @@
-//! Tells handlers whose job was cancelled, or taken away, while they run.
+//! Cancels handlers whose job was cancelled or taken away while they run.
 //!
-//! Nothing is kept for a job that runs: all handlers of a node listen to one bell, which rings when some of them are meant. Only claims
-//! that have been in hand for a while are asked about, so that short jobs cost no question at all.
+//! Nothing is kept per running job: all handlers of a node wait on one notification, which is sent when some of them are meant. Only claims
+//! that have been in flight for a while are asked about, so short jobs cost no query.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,82 +15,82 @@ use super::in_flight::InFlight;
 use crate::job::{Fence, NodeId};
 use crate::store::JobStore;
 
-/// How often the database is asked, as long as something is in hand. What was in hand at the last look is asked about.
+/// How often the database is asked while jobs are in flight. Only jobs already in flight at the previous check are asked about.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Why a handler is to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// The node stops, or lost its lease.
-    Node,
+pub(super) enum CancelReason {
+    /// The node stops, or has lost its lease.
+    NodeStopping,
     /// The claim is no longer current: the job was cancelled.
-    Job,
+    JobCancelled,
 }
 
-/// Who is to stop.
+/// The handlers that are to stop.
 #[derive(Debug, Default)]
 pub(super) struct Cancellations {
     node: CancellationToken,
-    /// How long one may go on that was told.
+    /// How long a handler may go on after its cancellation.
     grace: Duration,
-    gone: Mutex<HashSet<Fence>>,
-    /// There is somebody in `gone`.
+    stale: Mutex<HashSet<Fence>>,
+    /// Whether `stale` has entries.
     any: AtomicBool,
-    bell: Notify,
+    changed: Notify,
 }
 
 impl Cancellations {
-    /// Handlers of a node that stop with this token, once [`stop`](Self::stop) is called.
+    /// Creates the cancellations of a node. Its handlers stop with this token once [`stop`](Self::stop) is called.
     pub(super) fn new(node: CancellationToken, grace: Duration) -> Self {
         Self { node, grace, ..Self::default() }
     }
 
-    /// Everybody is to stop.
+    /// Cancels all handlers.
     pub(super) fn stop(&self) {
         self.node.cancel();
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// Whether the handler of this claim is to stop.
-    pub(super) fn look(&self, fence: Fence) -> Option<Told> {
+    /// Returns why the handler of this claim is to stop, if it is.
+    pub(super) fn look(&self, fence: Fence) -> Option<CancelReason> {
         if self.node.is_cancelled() {
-            return Some(Told::Node);
+            return Some(CancelReason::NodeStopping);
         }
-        (self.any.load(Ordering::Acquire) && self.lock().contains(&fence)).then_some(Told::Job)
+        (self.any.load(Ordering::Acquire) && self.lock().contains(&fence)).then_some(CancelReason::JobCancelled)
     }
 
-    /// Waits until it is.
-    pub(super) async fn told(&self, fence: Fence) -> Told {
+    /// Waits until the handler of this claim is to stop.
+    pub(super) async fn cancelled(&self, fence: Fence) -> CancelReason {
         loop {
-            let rung = self.bell.notified();
-            tokio::pin!(rung);
-            // Listens from here on, so that a ring between the look and the wait is not missed.
-            rung.as_mut().enable();
+            let woken_for = self.changed.notified();
+            tokio::pin!(woken_for);
+            // Listens from here on, so that a notification between the check and the wait is not missed.
+            woken_for.as_mut().enable();
             if let Some(told) = self.look(fence) {
                 return told;
             }
-            rung.await;
+            woken_for.await;
         }
     }
 
-    /// These are to stop; those that are no longer in hand are forgotten.
-    fn tell(&self, fences: Vec<Fence>, in_hand: &HashSet<Fence>) {
+    /// Cancels the handlers of these claims, and forgets claims that are no longer in flight.
+    fn cancel_stale(&self, fences: Vec<Fence>, current: &HashSet<Fence>) {
         let news = !fences.is_empty();
-        let mut gone = self.lock();
-        gone.retain(|fence| in_hand.contains(fence));
-        gone.extend(fences);
-        self.any.store(!gone.is_empty(), Ordering::Release);
-        drop(gone);
+        let mut stale = self.lock();
+        stale.retain(|fence| current.contains(fence));
+        stale.extend(fences);
+        self.any.store(!stale.is_empty(), Ordering::Release);
+        drop(stale);
         if news {
-            self.bell.notify_waiters();
+            self.changed.notify_waiters();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Fence>> {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for cancelled jobs among those in hand.
+    /// Looks for cancelled jobs among those in flight.
     pub(super) async fn watch(
         &self,
         store: &dyn JobStore,
@@ -104,54 +104,54 @@ impl Cancellations {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(INTERVAL) => {}
             }
-            let in_hand = in_flight.fences();
+            let current = in_flight.fences();
             let told = self.lock().clone();
             let asked: Vec<Fence> =
-                in_hand.intersection(&before).filter(|fence| !told.contains(fence)).copied().collect();
-            let gone = if asked.is_empty() { Ok(Vec::new()) } else { store.gone(node, &asked).await };
-            match gone {
-                Ok(gone) => {
-                    if !gone.is_empty() {
+                current.intersection(&before).filter(|fence| !told.contains(fence)).copied().collect();
+            let stale = if asked.is_empty() { Ok(Vec::new()) } else { store.stale_claims(node, &asked).await };
+            match stale {
+                Ok(stale) => {
+                    if !stale.is_empty() {
                         tracing::info!(
-                            jobs = gone.len(),
+                            jobs = stale.len(),
                             "jobs were cancelled while they ran; their handlers are told"
                         );
                     }
-                    self.tell(gone, &in_hand);
+                    self.cancel_stale(stale, &current);
                 }
                 Err(error) => tracing::debug!(%error, "could not look for cancelled jobs; trying again"),
             }
-            before = in_hand;
+            before = current;
         }
     }
 }
 
-/// What a running handler has to hear.
+/// The view of the cancellations for one running handler.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stop<'a> {
+pub(super) struct CancelSignal<'a> {
     pub(super) cancellations: &'a Cancellations,
     pub(super) fence: Fence,
 }
 
-impl<'a> Stop<'a> {
-    /// The whole node's.
+impl<'a> CancelSignal<'a> {
+    /// Returns the token of the whole node.
     pub(super) fn node(&self) -> &'a CancellationToken {
         &self.cancellations.node
     }
 
-    /// How long one may go on that was told.
+    /// Returns how long a handler may go on after its cancellation.
     pub(super) fn grace(&self) -> Duration {
         self.cancellations.grace
     }
 
     /// See [`Cancellations::look`].
-    pub(super) fn look(&self) -> Option<Told> {
+    pub(super) fn look(&self) -> Option<CancelReason> {
         self.cancellations.look(self.fence)
     }
 
-    /// See [`Cancellations::told`].
-    pub(super) async fn told(&self) -> Told {
-        self.cancellations.told(self.fence).await
+    /// See [`Cancellations::cancelled`].
+    pub(super) async fn cancelled(&self) -> CancelReason {
+        self.cancellations.cancelled(self.fence).await
     }
 }
 
@@ -169,15 +169,15 @@ mod tests {
         let cancellations = Cancellations::default();
         let (meant, other) = (fence(1), fence(1));
         assert_eq!((cancellations.look(meant), cancellations.look(other)), (None, None));
-        let telling = async {
+        let usage_reporter = async {
             tokio::task::yield_now().await;
-            cancellations.tell(vec![meant], &HashSet::from([meant, other]));
+            cancellations.cancel_stale(vec![meant], &HashSet::from([meant, other]));
         };
-        let (told, ()) = tokio::join!(cancellations.told(meant), telling);
-        assert_eq!((told, cancellations.look(other)), (Told::Job, None));
+        let (told, ()) = tokio::join!(cancellations.cancelled(meant), usage_reporter);
+        assert_eq!((told, cancellations.look(other)), (CancelReason::JobCancelled, None));
         let newer = Fence { version: 2, ..meant };
         assert_eq!(cancellations.look(newer), None, "a later claim of the same job is another one");
-        cancellations.tell(Vec::new(), &HashSet::from([other]));
+        cancellations.cancel_stale(Vec::new(), &HashSet::from([other]));
         assert_eq!(cancellations.look(meant), None, "forgotten when it is no longer in hand");
     }
 
@@ -188,7 +188,7 @@ mod tests {
             tokio::task::yield_now().await;
             cancellations.stop();
         };
-        let (told, ()) = tokio::join!(cancellations.told(fence(1)), stopping);
-        assert_eq!(told, Told::Node);
+        let (told, ()) = tokio::join!(cancellations.cancelled(fence(1)), stopping);
+        assert_eq!(told, CancelReason::NodeStopping);
     }
 }

@@ -1,4 +1,4 @@
-//! Notices when the database's clock is set, and sets right what it wrote while it was ahead.
+//! Notices when the database's clock is set, and repairs times that it wrote while it was ahead.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,24 +10,24 @@ use tokio_util::sync::CancellationToken;
 use super::jitter;
 use crate::error::warn_of;
 use crate::message::WakeUp;
-use crate::store::schedules::set_right;
+use crate::store::schedules::repair_clock;
 use crate::store::{Hint, JobStore};
 
-/// A clock that goes wrong by less between two looks was not set: its rate was corrected, or the answer took its time.
+/// A clock that deviates by less between two checks was not set: its rate was corrected, or the answer took a while.
 const STEP: SignedDuration = SignedDuration::from_secs(2);
-/// After the start: the clock may have been set while nobody was there to see it. Not at once, when there is work to claim.
+/// The first repair after the start, because the clock may have been set while no node ran. Not at once, when there are jobs to claim.
 const FIRST: Duration = Duration::from_secs(2);
-/// And again, for what was not noticed: another server that answers, or a step that came in small ones.
+/// The interval of further repairs, for changes that went unnoticed: another server that answers, or many small steps.
 const INTERVAL: Duration = Duration::from_secs(600);
 
-/// Compares the database's clock with one that nobody sets.
+/// Compares the database's clock with a monotonic one.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct ClockWatch {
     last: Option<(Instant, Timestamp)>,
 }
 
-impl Watch {
-    /// By how much the clock was set since the last look; backwards is less than nothing. `asked` is a moment just before it was read.
+impl ClockWatch {
+    /// Returns by how much the clock was set since the last call; negative is backwards. `asked` is an instant just before it was read.
     pub(super) fn look(&mut self, asked: Instant, now: Timestamp) -> Option<SignedDuration> {
         let (before, then) = self.last.replace((asked, now))?;
         let passed = SignedDuration::try_from(asked.duration_since(before)).ok()?;
@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-/// Every node runs one. `stepped` is rung when the clock was set.
+/// Repairs times after the start, at an interval, and when `stepped` is notified. Every node runs one.
 pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: Arc<Notify>, stop: CancellationToken) {
     let mut pause = jitter(FIRST);
     loop {
@@ -45,25 +45,25 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: 
             () = stepped.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
-        pause = match round(&store, &wakeup).await {
+        pause = match repair(&store, &wakeup).await {
             Ok(()) => jitter(INTERVAL),
             Err(error) => {
-                warn_of!(error, "could not set right what a wrong clock wrote; trying again");
+                warn_of!(error, "could not repair timestamps that a wrong clock wrote; trying again");
                 jitter(INTERVAL / 20)
             }
         };
     }
 }
 
-async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
-    let found = store.set_right().await?;
+async fn repair(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
+    let found = store.repair_clock().await?;
     for ahead in &found {
         tracing::warn!(
             what = ahead.what, rows = ahead.rows, farthest = ?ahead.farthest,
-            "set right what lay ahead of the database's clock: that clock was ahead once"
+            "repaired what lay ahead of the database's clock: that clock was ahead once"
         );
     }
-    let schedules = set_right(&**store).await?;
+    let schedules = repair_clock(&**store).await?;
     if !schedules.is_empty() {
         tracing::warn!(
             ?schedules,
@@ -71,7 +71,7 @@ async fn round(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> 
         );
     }
     if !found.is_empty() || !schedules.is_empty() {
-        wakeup.tell([Hint::Any, Hint::Schedule]);
+        wakeup.notify([Hint::Any, Hint::Schedule]);
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_step_is_told_and_time_that_passes_is_not() {
         let (began, clock) = (Instant::now(), Timestamp::now());
-        let mut watch = Watch::default();
+        let mut watch = ClockWatch::default();
         let mut look = |after: u64, clock: Timestamp| watch.look(began + Duration::from_secs(after), clock);
         let at = |seconds: i64| clock.checked_add(SignedDuration::from_secs(seconds)).unwrap();
         assert_eq!(look(0, at(0)), None, "there is nothing to compare it with");

@@ -12,7 +12,7 @@ use crate::store::{Postgres, Store};
 /// How long a handler may run unless its kind says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A payload that knows how to execute: jBPM's command message.
+/// A payload with the code to execute it, like jBPM's command message.
 ///
 /// ```
 /// use jobwright::{Command, JobContext, JobError, Outcome};
@@ -33,21 +33,21 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// }
 /// ```
 ///
-/// `S` is the store whose transaction the command uses; one that uses none can be implemented for all:
-/// `impl<S: Store> Command<S> for …`.
+/// `S` is the store whose transaction the command uses. A command that uses none can be implemented for all: `impl<S: Store> Command<S> for
+/// …`.
 ///
-/// Handlers run at least once and commit once: what one does outside its transaction can happen again.
+/// Handlers run at least once and commit once: what a handler does outside its transaction can happen again.
 pub trait Command<S: Store = Postgres>: Serialize + DeserializeOwned + Send + 'static {
     /// Names the command in the database and on the wire. It must never change; see [`ALIASES`](Self::ALIASES).
     const KIND: &'static str;
 
-    /// Names it had before: jobs that were sent under them still find it.
+    /// Former names: jobs that were sent under them still find it.
     const ALIASES: &'static [&'static str] = &[];
 
-    /// What the application gives to its handlers; `()` for nothing.
+    /// The type of the state that the application gives to its handlers; `()` for none.
     type State: Send + Sync + 'static;
 
-    /// Defaults of this kind.
+    /// Returns the defaults of this kind.
     fn options() -> KindOptions {
         KindOptions::default()
     }
@@ -55,11 +55,11 @@ pub trait Command<S: Store = Postgres>: Serialize + DeserializeOwned + Send + 's
     /// Does the work.
     ///
     /// # Errors
-    /// Whatever went wrong; a [`JobError`] says whether to try again, and every other error converts into one that is.
+    /// Any failure. A [`JobError`] says whether to try again; other errors convert into one that is tried again.
     fn execute(self, cx: &mut JobContext<'_, Self::State, S>)
     -> impl Future<Output = Result<Outcome, JobError>> + Send;
 
-    /// The job message for this command, with the defaults of its kind, to be changed before it is sent.
+    /// Returns the job message for this command, with the defaults of its kind. It may be changed before it is sent.
     fn job(self) -> NewJob {
         Self::options().apply(NewJob::json(Self::KIND, &self))
     }
@@ -71,24 +71,23 @@ impl<S: Store, C: Command<S>> IntoJob<S> for C {
     }
 }
 
-/// Defaults of a kind of job. Queue, priority and attempts apply when it is sent; the rest when it runs.
+/// Defaults of a kind of job. Queue, priority and attempts apply when a job is sent, the rest when it runs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KindOptions {
-    /// Where it waits. Default `default`.
+    /// The queue it waits in. Default `default`.
     pub queue: String,
-    /// Higher first. Default 0.
+    /// The priority of its jobs: higher first. Default 0.
     pub priority: i16,
-    /// Attempts before it is a dead letter. Default 10.
+    /// The number of attempts before a job is dead-lettered. Default 10.
     pub max_attempts: u32,
-    /// How long one attempt may take; `None` = as long as it likes. Default 10 minutes.
+    /// How long one attempt may take; `None` = without limit. Default 10 minutes.
     pub timeout: Option<Duration>,
-    /// Delay between attempts. `None` = that of the queue, or else [`RetryPolicy::default`].
+    /// The delay between attempts. `None` = that of the queue, or else [`RetryPolicy::default`].
     pub retry: Option<RetryPolicy>,
-    /// What its errors mean; `None` = as the executor says.
+    /// Decides what its errors mean; `None` = as the executor decides.
     pub classify: Option<Classifier>,
-    /// How many of this kind one node runs at the same time, within the limit of the queue; `None` = as many as the queue
-    /// allows.
+    /// How many jobs of this kind one node runs at the same time, within the limit of the queue. `None` = as many as the queue allows.
     pub concurrency: Option<usize>,
 }
 
@@ -111,21 +110,21 @@ impl KindOptions {
         job.queue(self.queue).priority(self.priority).max_attempts(self.max_attempts)
     }
 
-    /// Sets where it waits.
+    /// Sets the queue it waits in.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = queue.into();
         self
     }
 
-    /// Sets its priority.
+    /// Sets the priority of its jobs.
     #[must_use]
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Sets its attempts.
+    /// Sets the number of attempts before a job is dead-lettered.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
@@ -146,21 +145,21 @@ impl KindOptions {
         self
     }
 
-    /// Decides what the errors of this kind mean, in place of what the executor says
+    /// Sets what the errors of this kind mean, instead of the executor's classifier
     /// ([`ExecutorBuilder::classify`](crate::ExecutorBuilder::classify)).
     #[must_use]
     pub fn classify(self, classify: impl Fn(&JobError, &Job) -> RetryAdvice + Send + Sync + 'static) -> Self {
         self.classifier(Classifier::new(classify))
     }
 
-    /// The same with one that several kinds share.
+    /// Does the same with a classifier that several kinds share.
     #[must_use]
     pub fn classifier(mut self, classifier: Classifier) -> Self {
         self.classify = Some(classifier);
         self
     }
 
-    /// Sets how many one node runs at the same time. At least 1.
+    /// Sets how many jobs one node runs at the same time. At least 1.
     #[must_use]
     pub fn concurrency(mut self, concurrency: impl Into<Option<usize>>) -> Self {
         self.concurrency = concurrency.into();

@@ -9,143 +9,143 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::hand_on::{Next, Turn};
-use super::in_flight::{InFlight, Lease};
+use super::group_run::{GroupClaimer, GroupRun};
+use super::in_flight::{GroupLease, InFlight};
 use super::stats::{Counters, add};
 use crate::backoff::Reconnect;
 use crate::error::{Error, Result, warn_of};
 use crate::job::{Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{GroupTurn, HandedOn, Hint, JobStore, LONGEST_HOLD, Settlement, Verdict};
+use crate::store::{GroupClaim, GroupsClaimed, Hint, JobStore, MAX_HIDDEN, Settlement, Verdict};
 
-/// Outcomes recorded with one statement.
+/// The most outcomes recorded with one statement.
 const BATCH: usize = 1000;
-/// Jobs of groups claimed with one statement, beside those that are recorded.
+/// The most jobs of groups claimed with one statement that also records outcomes.
 const WANTED: usize = 2000;
-/// How often workers may run before an outcome is recorded, so that theirs are recorded with it.
+/// How often workers may run before outcomes are recorded, so that theirs join the same statement.
 const GATHER_TURNS: usize = 16;
-/// How long a job waits of which the database takes no outcome at all.
+/// How long a job waits when the database accepts no outcome for it at all.
 const PUT_OFF: Duration = Duration::from_secs(60);
-// Else nobody would wait for it.
-const _: () = assert!(PUT_OFF.as_secs() < LONGEST_HOLD.as_secs());
-/// Outcomes that may wait. When it is full, workers wait with theirs and hold their slots: a slow database slows the claims.
+// A hidden row whose time ends later than that counts as visible, so the job would not wait.
+const _: () = assert!(PUT_OFF.as_secs() < MAX_HIDDEN.as_secs());
+/// Outcomes that may wait. When it is full, workers wait with theirs and keep their slots: a slow database slows the claims.
 const BACKLOG: usize = 4 * BATCH;
 
 /// How an attempt ended whose handler did not use its transaction.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum Completion {
     Done(Fence),
-    /// Done, all of them, and others of their group may follow in their place.
-    InTurn(Vec<Fence>, Turn),
+    /// These jobs are done, and others of their group may follow in their slot.
+    DoneInGroup(Vec<Fence>, GroupRun),
     Settled(Settlement),
-    /// Somebody waits until all that was handed in before is recorded.
+    /// Sent back when all outcomes handed in before are recorded.
     Recorded(oneshot::Sender<()>),
 }
 
-/// Where workers hand in outcomes.
+/// The sender with which workers hand in outcomes.
 #[derive(Clone, Debug)]
-pub(super) struct Reports(mpsc::Sender<Report>);
+pub(super) struct Completions(mpsc::Sender<Completion>);
 
-impl Reports {
-    pub(super) async fn send(&self, report: Report) {
+impl Completions {
+    pub(super) async fn send(&self, completion: Completion) {
         // Fails only after the node lost its lease, when every outcome would be refused.
-        let _ = self.0.send(report).await;
+        let _ = self.0.send(completion).await;
     }
 
-    /// Hands in an outcome and waits until it is recorded. `false`: nobody records any more.
-    pub(super) async fn record(&self, report: Report) -> bool {
-        self.send(report).await;
+    /// Hands in an outcome and waits until it is recorded. `false`: the completer has ended.
+    pub(super) async fn record(&self, completion: Completion) -> bool {
+        self.send(completion).await;
         self.recorded().await
     }
 
-    /// Waits until all that was handed in before is recorded. `false`: nobody records any more.
+    /// Waits until all outcomes handed in before are recorded. `false`: the completer has ended.
     pub(super) async fn recorded(&self) -> bool {
         let (done, recorded) = oneshot::channel();
-        self.send(Report::Recorded(done)).await;
+        self.send(Completion::Recorded(done)).await;
         recorded.await.is_ok()
     }
 
-    /// Whether it could be handed in at once.
-    pub(super) fn try_send(&self, report: Report) -> bool {
-        match self.0.try_send(report) {
+    /// Hands in an outcome if that needs no wait. Returns whether it did.
+    pub(super) fn try_send(&self, completion: Completion) -> bool {
+        match self.0.try_send(completion) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => true,
             Err(mpsc::error::TrySendError::Full(_)) => false,
         }
     }
 }
 
-/// Takes outcomes from all workers and records them: one at once when it is idle, hundreds with one statement under load,
-/// because what arrives while a statement runs makes the next batch.
+/// Takes outcomes from all workers and records them. An idle completer records each at once. Under load it records hundreds with one
+/// statement, because outcomes that arrive while a statement runs make up the next batch.
 pub(super) struct Completer {
     pub(super) store: Arc<dyn JobStore>,
     pub(super) node: NodeId,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) counters: Arc<Counters>,
     pub(super) wakeup: Arc<WakeUp>,
-    pub(super) next: Weak<dyn Next>,
-    /// Record what was handed in, and end: who has not handed in by now never will.
+    pub(super) next: Weak<dyn GroupClaimer>,
+    /// Cancelled to record the outcomes handed in so far and end. No others will come.
     pub(super) finish: CancellationToken,
-    /// The lease is lost: nothing will be accepted any more.
+    /// Cancelled when the lease is lost: no outcome will be accepted any more.
     pub(super) lost: CancellationToken,
 }
 
 impl Completer {
-    pub(super) fn channel() -> (Reports, mpsc::Receiver<Report>) {
+    pub(super) fn channel() -> (Completions, mpsc::Receiver<Completion>) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
-        (Reports(sender), receiver)
+        (Completions(sender), receiver)
     }
 
-    /// Runs until everything is recorded and all workers are gone (or it is told to finish), or the lease is lost.
-    pub(super) async fn run(self, mut reports: mpsc::Receiver<Report>) {
+    /// Runs until every outcome is recorded and all workers are gone (or `finish` is cancelled), or the lease is lost.
+    pub(super) async fn run(self, mut completions: mpsc::Receiver<Completion>) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut finishing = false;
         loop {
             tokio::select! {
-                received = reports.recv_many(&mut batch, BATCH) => if received == 0 { return },
+                received = completions.recv_many(&mut batch, BATCH) => if received == 0 { return },
                 () = self.lost.cancelled() => return,
                 () = self.finish.cancelled(), if !finishing => {
                     finishing = true;
-                    reports.close();
+                    completions.close();
                 }
             }
-            self.gather(&mut reports, &mut batch).await;
+            self.gather(&mut completions, &mut batch).await;
             self.write(&mut batch).await;
         }
     }
 
-    /// Lets what ends at the same time join in: fewer statements record the same. The only job in hand is recorded at once; beside long
-    /// ones it costs a few turns of the scheduler, no time.
-    async fn gather(&self, reports: &mut mpsc::Receiver<Report>, batch: &mut Vec<Report>) {
+    /// Lets jobs that end at the same time join the batch, because fewer statements then record the same. The only job in flight is
+    /// recorded at once. If others run for long, this costs a few turns of the scheduler and no time.
+    async fn gather(&self, completions: &mut mpsc::Receiver<Completion>, batch: &mut Vec<Completion>) {
         for _ in 0..GATHER_TURNS {
             if batch.len() >= self.in_flight.len().min(BATCH) {
                 return;
             }
             tokio::task::yield_now().await;
             while batch.len() < BATCH
-                && let Ok(report) = reports.try_recv()
+                && let Ok(completion) = completions.try_recv()
             {
-                batch.push(report);
+                batch.push(completion);
             }
         }
     }
 
     /// Records outcomes. Returns the jobs whose outcome was accepted.
-    pub(super) async fn write(&self, batch: &mut Vec<Report>) -> Vec<JobId> {
+    pub(super) async fn write(&self, batch: &mut Vec<Completion>) -> Vec<JobId> {
         let mut done = Vec::with_capacity(batch.len());
         let mut settled = Vec::new();
-        let mut turns = Vec::new();
+        let mut group_runs = Vec::new();
         let mut waiting = Vec::new();
-        for report in batch.drain(..) {
-            match report {
-                Report::Done(fence) => done.push(fence),
-                Report::InTurn(ended, turn) => turns.push((ended, turn)),
-                Report::Settled(settlement) => settled.push(settlement),
-                Report::Recorded(done) => waiting.push(done),
+        for completion in batch.drain(..) {
+            match completion {
+                Completion::Done(fence) => done.push(fence),
+                Completion::DoneInGroup(ended, group_run) => group_runs.push((ended, group_run)),
+                Completion::Settled(settlement) => settled.push(settlement),
+                Completion::Recorded(done) => waiting.push(done),
             }
         }
         let mut accepted = Vec::new();
-        if !turns.is_empty() {
-            accepted = self.hand_on(turns, &mut done).await;
+        if !group_runs.is_empty() {
+            accepted = self.complete_and_claim_next(group_runs, &mut done).await;
         }
         if !done.is_empty() {
             let completed = self.complete(done).await;
@@ -159,101 +159,117 @@ impl Completer {
             accepted.extend(self.settle(settled).await);
         }
         for done in waiting {
-            // Who waited may be gone.
+            // The receiver may be gone.
             let _ = done.send(());
         }
         accepted
     }
 
-    /// Records that jobs are done, and goes on with their groups. Adds to `done` what is to be recorded without that.
-    async fn hand_on(&self, turns: Vec<(Vec<Fence>, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
+    /// Records that jobs are done, and claims the next ones of their groups. Adds to `done` the jobs to be recorded without such a claim.
+    async fn complete_and_claim_next(
+        &self,
+        group_runs: Vec<(Vec<Fence>, GroupRun)>,
+        done: &mut Vec<Fence>,
+    ) -> Vec<JobId> {
         let mut accepted = Vec::new();
-        let mut turns = turns.into_iter().peekable();
-        while turns.peek().is_some() {
+        let mut group_runs = group_runs.into_iter().peekable();
+        while group_runs.peek().is_some() {
             let mut wanted = 0;
             let mut part = Vec::new();
-            while let Some((ended, turn)) =
-                turns.next_if(|(_, turn)| part.is_empty() || wanted + turn.group.wanted <= WANTED)
+            while let Some((ended, group_run)) =
+                group_runs.next_if(|(_, group_run)| part.is_empty() || wanted + group_run.group.wanted <= WANTED)
             {
-                wanted += turn.group.wanted;
-                part.push((ended, turn));
+                wanted += group_run.group.wanted;
+                part.push((ended, group_run));
             }
-            accepted.extend(self.hand_on_part(part, done).await);
+            accepted.extend(self.complete_and_claim_chunk(part, done).await);
         }
         accepted
     }
 
-    async fn hand_on_part(&self, mut turns: Vec<(Vec<Fence>, Turn)>, done: &mut Vec<Fence>) -> Vec<JobId> {
-        // Each job once: of two claims of one, only ids would tell which was accepted.
-        let mut seen = HashSet::with_capacity(turns.len());
-        for (ended, _) in &mut turns {
+    async fn complete_and_claim_chunk(
+        &self,
+        mut group_runs: Vec<(Vec<Fence>, GroupRun)>,
+        done: &mut Vec<Fence>,
+    ) -> Vec<JobId> {
+        // Each job appears once: the result has ids only, which can't tell two claims of one job apart.
+        let mut seen = HashSet::with_capacity(group_runs.len());
+        for (ended, _) in &mut group_runs {
             done.extend(ended.extract_if(.., |fence| !seen.insert(fence.id)));
         }
-        let fences: Vec<Fence> = turns.iter().flat_map(|(ended, _)| ended).copied().collect();
+        let fences: Vec<Fence> = group_runs.iter().flat_map(|(ended, _)| ended).copied().collect();
         let Some(next) = self.next.upgrade().filter(|_| !self.lost.is_cancelled()) else {
-            // Whoever retires the node frees what it holds.
+            // Retiring the node frees what it holds.
             done.extend(fences);
             return Vec::new();
         };
         let claiming = next.claiming();
         if claiming.is_none() {
-            for (_, turn) in &mut turns {
-                turn.end();
+            for (_, group_run) in &mut group_runs {
+                group_run.end();
             }
         }
-        // Known before the claim has a number: a look that comes later does not take them for lost.
-        let new = |turn: &Turn| {
-            (turn.lease.is_none() && turn.group.wanted > 0).then(|| self.in_flight.lease(turn.group.lease))
+        // Known before the claim has its number, so that a later reconciliation does not take these leases for lost.
+        let new = |group_run: &GroupRun| {
+            (group_run.lease.is_none() && group_run.group.wanted > 0)
+                .then(|| self.in_flight.lease(group_run.group.lease))
         };
-        let mut turns: Vec<(Turn, Option<Lease>)> =
-            turns.into_iter().map(|(_, turn)| (new(&turn), turn)).map(|(new, turn)| (turn, new)).collect();
-        let groups: Vec<GroupTurn> = turns.iter().map(|(turn, _)| turn.group.clone()).collect();
-        let handed = match self.store.hand_on(self.node, next.number(), &fences, &groups, next.kinds()).await {
+        let mut group_runs: Vec<(GroupRun, Option<GroupLease>)> = group_runs
+            .into_iter()
+            .map(|(_, group_run)| (new(&group_run), group_run))
+            .map(|(new, group_run)| (group_run, new))
+            .collect();
+        let groups: Vec<GroupClaim> = group_runs.iter().map(|(group_run, _)| group_run.group.clone()).collect();
+        let handed = match self
+            .store
+            .complete_and_claim_next(self.node, next.number(), &fences, &groups, next.kinds())
+            .await
+        {
             Ok(handed) => handed,
             Err(error) => {
-                // It may have claimed something. What is done is recorded once more, and refused if it was.
+                // It may have claimed jobs. The finished ones are recorded again, which is refused if that had happened.
                 tracing::debug!(%error, "the next jobs of groups could not be claimed with the end of those before them");
                 next.failed(&error);
                 if error.kept_nothing() {
-                    turns.iter_mut().filter_map(|(_, new)| new.take()).for_each(Lease::free);
+                    group_runs.iter_mut().filter_map(|(_, new)| new.take()).for_each(GroupLease::free);
                 }
                 done.extend(fences);
                 return Vec::new();
             }
         };
-        let HandedOn { accepted, next: jobs } = handed;
+        let GroupsClaimed { accepted, next: jobs } = handed;
         self.in_flight.add(jobs.iter());
         add(&self.counters.done, accepted.len());
         add(&self.counters.claimed, jobs.len());
-        self.wakeup.bells.ring(accepted.iter().copied());
+        self.wakeup.job_waiters.notify(accepted.iter().copied());
         let taken: HashSet<JobId> = accepted.iter().copied().collect();
         let (gone, left): (Vec<Fence>, Vec<Fence>) = fences.into_iter().partition(|fence| taken.contains(&fence.id));
         done.extend(left);
-        let mut lines: HashMap<String, Vec<Job>> = HashMap::with_capacity(turns.len());
+        let mut runs: HashMap<String, Vec<Job>> = HashMap::with_capacity(group_runs.len());
         for job in jobs {
-            if let Some(group) = job.terms.group.clone() {
-                lines.entry(group).or_default().push(job);
+            if let Some(group) = job.options.group.clone() {
+                runs.entry(group).or_default().push(job);
             }
         }
         let mut freed = false;
-        for (mut turn, new) in turns {
-            match lines.remove(&turn.group.group) {
+        for (mut group_run, new) in group_runs {
+            match runs.remove(&group_run.group.group) {
                 Some(jobs) => {
                     if let Some(new) = new {
-                        turn.leased(new);
+                        group_run.leased(new);
                     }
-                    next.start(jobs, turn);
+                    next.start(jobs, group_run);
                 }
                 None => {
                     freed = true;
-                    turn.lease.into_iter().chain(new).for_each(Lease::free);
+                    group_run.lease.into_iter().chain(new).for_each(GroupLease::free);
                 }
             }
         }
-        // Groups that were handed on are not free, and need no round.
+        // Groups whose next jobs were claimed are not free, and need no admission pass.
         self.in_flight.forget(gone.into_iter());
         if freed {
-            self.in_flight.gate.notify_one();
+            self.in_flight.admission_due.notify_one();
         }
         accepted
     }
@@ -261,9 +277,9 @@ impl Completer {
     async fn complete(&self, fences: Vec<Fence>) -> Vec<JobId> {
         let accepted = self.record(&fences).await;
         add(&self.counters.done, accepted.len());
-        self.wakeup.bells.ring(accepted.iter().copied());
+        self.wakeup.job_waiters.notify(accepted.iter().copied());
         self.refused("done", fences.len() - accepted.len());
-        self.out_of_hand(fences.into_iter(), accepted.len());
+        self.remove_from_flight(fences.into_iter(), accepted.len());
         accepted
     }
 
@@ -271,22 +287,23 @@ impl Completer {
         let accepted = self.record(&settlements).await;
         let timers = settlements.iter().any(|s| matches!(s.verdict, Verdict::Retry(_) | Verdict::Snooze(_)));
         let released = settlements.iter().any(|s| s.verdict == Verdict::Release);
-        self.wakeup.tell(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
+        self.wakeup.notify(timers.then_some(Hint::Timer).into_iter().chain(released.then_some(Hint::Any)));
         let taken: HashSet<JobId> = accepted.iter().copied().collect();
         for settlement in settlements.iter().filter(|settlement| taken.contains(&settlement.fence.id)) {
             add(counter(&self.counters, &settlement.verdict), 1);
         }
-        self.wakeup.bells.ring(accepted.iter().copied());
+        self.wakeup.job_waiters.notify(accepted.iter().copied());
         self.refused("settled", settlements.len() - accepted.len());
-        self.out_of_hand(settlements.iter().map(|s| s.fence), accepted.len());
+        self.remove_from_flight(settlements.iter().map(|s| s.fence), accepted.len());
         accepted
     }
 
-    fn out_of_hand(&self, fences: impl ExactSizeIterator<Item = Fence> + Clone, accepted: usize) {
+    fn remove_from_flight(&self, fences: impl ExactSizeIterator<Item = Fence> + Clone, accepted: usize) {
         if accepted == fences.len() {
             self.in_flight.remove(fences);
         } else {
-            // All of them: a job may be there twice, with two claims of which one was accepted. Naming that does nothing.
+            // All of them: the batch may contain two claims of one job, of which one was accepted. Reporting the accepted one has no
+            // effect.
             self.in_flight.leave(fences);
         }
     }
@@ -302,8 +319,8 @@ impl Completer {
         }
     }
 
-    /// Records items, whatever it takes: again after an outage, in halves after a refusal of the whole batch, so that one bad
-    /// item can't hold up the others. Returns the jobs whose were accepted.
+    /// Records items whatever it takes: again after an outage, and in halves after a refusal of the whole batch, so that one bad item can't
+    /// hold up the others. Returns the jobs whose outcomes were accepted.
     async fn record<T: Record>(&self, items: &[T]) -> Vec<JobId> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         let mut accepted = Vec::new();
@@ -325,7 +342,7 @@ impl Completer {
                     self.pause(&mut delays).await;
                 }
                 Err(error) if part > 1 => {
-                    // In halves: of a thousand with one bad among them, twenty statements record the others.
+                    // Halving the batch records a thousand items with one bad among them in about twenty statements.
                     part = part.div_ceil(2);
                     tracing::warn!(%error, part, "a batch of outcomes was refused by the database; recording it in parts");
                 }
@@ -338,8 +355,8 @@ impl Completer {
         accepted
     }
 
-    /// An outcome that the database refuses for good. The handler ran, so the attempt is spent: a job that runs and can't end must not run for
-    /// ever. It becomes a dead letter that says why; if that is refused too, it waits a while, and then is tried again.
+    /// Handles an outcome that the database refuses for good. The handler ran, so the attempt is spent: a job whose end can't be recorded
+    /// must not run for ever. It becomes a dead letter with the reason. If that is refused too, it waits a while and is tried again.
     async fn give_up(&self, fence: Fence, error: &Error) {
         let why = format!("its outcome could not be recorded: {error}");
         let dead = Settlement::new(fence, Verdict::Dead).error(&why, None);
@@ -348,7 +365,7 @@ impl Completer {
             tracing::error!(job = %fence.id, %error, %again, "an outcome can't be recorded, nor the job be made a dead letter; it waits");
             if let Err(error) = self.through_outages(|| self.store.put_off(self.node, fence, PUT_OFF)).await {
                 tracing::error!(job = %fence.id, %error, "the job could not be put off; it is given back");
-                // First out of hand: what still counts as known when the suspicion is looked into is not given back.
+                // First removed from the jobs in flight: reconciliation gives back only jobs that it does not know.
                 self.in_flight.remove(std::iter::once(fence));
                 self.in_flight.suspect();
             }
@@ -357,7 +374,7 @@ impl Completer {
         }
     }
 
-    /// Repeats a call for as long as only an outage keeps it from an answer, and the lease lasts.
+    /// Repeats a call while only an outage keeps it from an answer and the lease lasts.
     async fn through_outages<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
@@ -382,7 +399,7 @@ impl Completer {
 /// An outcome that a store can record.
 #[async_trait]
 trait Record: Sized + Sync {
-    /// Whose outcome it is.
+    /// Returns the claim whose outcome this is.
     fn fence(&self) -> Fence;
 
     async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use self::group::{Group, groups};
 use super::batch::{Member, gather};
-use super::incarnation::Incarnation;
 use super::jitter;
 use super::limits::{Limit, Running};
+use super::node_session::NodeSession;
 use super::queue::Queue;
 use super::registry::{Kind, Slots};
-use super::scan::Look;
+use super::scan::ScanPlan;
 use super::stats::add;
 use super::worker;
 use crate::backoff::Reconnect;
@@ -23,16 +23,16 @@ use crate::error::warn_of;
 use crate::job::Job;
 use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Store};
 
-/// Jobs claimed with one statement at most.
+/// The most jobs claimed with one statement.
 const BATCH: usize = 500;
 
-/// How long a node that begins waits for the first look at the rules, which somebody may keep waiting.
+/// How long a starting node waits for the first read of the rules, which another program's lock may delay.
 const RULES_KNOWN: Duration = Duration::from_secs(1);
 
-/// How often those under a limit may run before the next claim.
+/// How often the workers of limited jobs may run before the next claim.
 const GATHER_TURNS: usize = 16;
 
-/// Longest time between two looks while this node is cut off from a broker that others may reach.
+/// Longest time between two scans while this node is cut off from a broker that other nodes may still reach.
 const CUT_OFF_POLL: Duration = Duration::from_millis(800);
 
 /// A claimed job with its slots.
@@ -45,24 +45,25 @@ struct Ready {
 
 /// The dispatcher of one queue.
 pub(super) struct Dispatcher<S: Store> {
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     queue: Arc<Queue>,
     groups: Vec<Group<S>>,
-    /// Of the rules that the groups were made for.
+    /// The revision of the rules that the groups were made for.
     revision: u64,
-    /// How often it has looked. Another group is the first each time: under a limit that they share, there may be room for one of them only.
-    looks: usize,
-    /// Claimed in a flood, to be started while the next claim is under way: then the server does not wait for this process.
+    /// The number of passes over the groups. Each pass begins with another group: a limit they share may have capacity for one of them
+    /// only.
+    passes: usize,
+    /// Jobs claimed under a backlog. They start while the next claim is under way, so that the server does not wait for this process.
     ready: Vec<Ready>,
 }
 
 impl<S: Store> Dispatcher<S> {
-    pub(super) fn new(node: Arc<Incarnation<S>>, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(node: Arc<NodeSession<S>>, queue: Arc<Queue>) -> Self {
         let (revision, groups) = (node.limits.revision(), groups(&node, &queue, Vec::new()));
-        Self { node, queue, groups, revision, looks: 0, ready: Vec::new() }
+        Self { node, queue, groups, revision, passes: 0, ready: Vec::new() }
     }
 
-    /// Runs until the node stops claiming.
+    /// Claims and starts jobs until the node stops claiming.
     pub(super) async fn run(mut self) {
         let stop = self.node.stop_claiming.clone();
         tokio::select! {
@@ -74,7 +75,7 @@ impl<S: Store> Dispatcher<S> {
 
     async fn dispatch(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
-        // Not for long: what is limited then waits until it is known.
+        // Not for long: if the rules are still unknown then, limited jobs wait until they are known.
         let _ = tokio::time::timeout(RULES_KNOWN, self.node.limits.known()).await;
         loop {
             let heard = self.queue.heard();
@@ -84,9 +85,9 @@ impl<S: Store> Dispatcher<S> {
             }
             let mut more = false;
             let mut failed = false;
-            self.looks = self.looks.wrapping_add(1);
+            self.passes = self.passes.wrapping_add(1);
             for turn in 0..self.groups.len() {
-                match self.look((self.looks + turn) % self.groups.len()).await {
+                match self.claim_group((self.passes + turn) % self.groups.len()).await {
                     Ok(full) => more |= full,
                     Err(error) => {
                         warn_of!(error, queue = %self.queue.name, "jobs could not be claimed; trying again");
@@ -109,38 +110,38 @@ impl<S: Store> Dispatcher<S> {
         }
     }
 
-    /// Waits for a sign of work, or until it is time to look anyway.
+    /// Waits for a sign of work, or until the next scan is due anyway.
     async fn idle(&mut self) {
         let mut pause = self.node.poll_interval;
         if self.node.cut_off() {
-            // Others may still send by the broker, and wake nobody for what they hold.
+            // Other nodes may still send through the broker, and notify no executor of the rows they hide.
             pause = pause.min(CUT_OFF_POLL);
         }
         let now = Instant::now();
         let poll = now + jitter(pause);
-        // Of what ends elsewhere nobody tells.
+        // Nothing reports jobs that end on other nodes, so a refused group asks again.
         let again = self.groups.iter().filter_map(|group| group.again).min();
-        // What could have been looked at by now has no free slot. The end of one of its jobs is a sign.
+        // A group whose scan is already due has no free slot. The end of one of its jobs will wake this task.
         let wanted = self.groups.iter().filter_map(|group| group.scan.wanted_at()).filter(|at| *at > now).min();
         tokio::select! {
             () = self.queue.woken() => {}
             () = tokio::time::sleep_until(again.unwrap_or(poll)), if again.is_some_and(|again| again < poll) => {}
             () = tokio::time::sleep_until(wanted.map_or(poll, |at| at.min(poll))) => {
-                // A poll is to find what nobody told of, wherever it is.
+                // A poll finds rows that no hint announced, wherever they are.
                 self.groups.iter_mut().for_each(Group::owe);
             }
         }
     }
 
-    /// Claims once for a group and starts what was claimed. Returns whether there may be more.
-    async fn look(&mut self, index: usize) -> crate::Result<bool> {
+    /// Claims once for a group and starts the claimed jobs. Returns whether there may be more.
+    async fn claim_group(&mut self, index: usize) -> crate::Result<bool> {
         let counted = self.groups[index].counted.clone();
         let group = &mut self.groups[index];
         if group.is_refused(Instant::now()) {
             return Ok(false);
         }
         group.again = None;
-        if group.scan.is_flooded() {
+        if group.scan.has_backlog() {
             if group.bound {
                 gather_under(&counted).await;
             } else {
@@ -159,15 +160,15 @@ impl<S: Store> Dispatcher<S> {
         };
         let mut kind_slots = None;
         if let Some(kind) = &group.limited {
-            // Not waited for, because the queue's slots are in hand. The end of a job of this kind wakes the dispatcher.
-            let Some(free) = free_slots(kind, slots.num_permits()) else {
+            // Not waited for, because this task holds slots of the queue. The end of a job of this kind wakes the dispatcher.
+            let Some(free) = take_kind_slots(kind, slots.num_permits()) else {
                 start_all(&self.node, &mut self.ready);
                 return Ok(false);
             };
             drop(slots.split(slots.num_permits() - free.num_permits()));
             kind_slots = Some(free);
         }
-        // From before their jobs are counted until those are that the claim takes.
+        // Locked until the jobs this claim takes are counted as running.
         let mut turns = Vec::with_capacity(counted.len());
         for limit in &counted {
             turns.push(limit.claiming.lock().await);
@@ -176,18 +177,18 @@ impl<S: Store> Dispatcher<S> {
         let counts: Vec<Counted<'_>> = counted.iter().map(|limit| limit.counted()).collect();
         let said: Vec<usize> = counts.iter().map(|count| count.running).collect();
         let limit = slots.num_permits();
-        let look = group.scan.next(Instant::now(), limit);
-        // A hint or a poll says that some may be new, and whoever was not told finds out by a look from the start.
-        group.admitted |= look.is_from_start();
+        let plan = group.scan.next(Instant::now(), limit);
+        // A hint or a poll says that jobs may have been admitted. A node that missed the hint finds them with a scan from the start.
+        group.admitted |= plan.is_from_start();
         let request = ClaimRequest {
             node: self.node.id,
             claim: self.node.next_claim(),
             queue: &self.queue.name,
             kinds: Some(&group.kinds),
             limit,
-            part: look.part(),
-            // Nothing is delivered at the moment, so nothing is kept back for it.
-            held_too: self.node.cut_off(),
+            range: plan.range(),
+            // Nothing is delivered at the moment, so hidden rows are claimed too.
+            include_hidden: self.node.cut_off(),
             counted: &counts,
             admitted_too: group.admitted,
         };
@@ -195,66 +196,66 @@ impl<S: Store> Dispatcher<S> {
         let ready = &mut self.ready;
         let start_others = async {
             if !ready.is_empty() {
-                // After the claim is on its way.
+                // Jobs start once the claim is on its way.
                 tokio::task::yield_now().await;
                 start_all(&self.node, ready);
             }
         };
         let (answer, ()) = tokio::join!(self.node.store.claim(&request), start_others);
         let now = Instant::now();
-        let claimed = answer.inspect_err(|error| group.failed(&look, error, now))?;
+        let claimed = answer.inspect_err(|error| group.failed(&plan, error, now))?;
         self.node.in_flight.add(claimed.jobs.iter());
         drop(claiming);
 
         add(&self.node.counters.claimed, claimed.jobs.len());
         let written = claimed.allowed.as_ref().is_some_and(|allowed| allowed.written);
-        let anew = claimed.allowed.as_ref().map(|allowed| allowed.anew.clone()).unwrap_or_default();
+        let recount = claimed.allowed.as_ref().map(|allowed| allowed.recount.clone()).unwrap_or_default();
         let (more, jobs) = match claimed.allowed {
-            None => (group.scan.found(&look, &claimed, limit, now), claimed.jobs),
+            None => (group.scan.found(&plan, &claimed, limit, now), claimed.jobs),
             Some(allowed) => {
-                anew.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.count_anew());
-                self.counted(index, &look, claimed.jobs, &allowed, limit, now)
+                recount.iter().filter_map(|place| counted.get(*place)).for_each(|limit| limit.restart_count());
+                self.counted(index, &plan, claimed.jobs, &allowed, limit, now)
             }
         };
         self.start_with_others(index);
         let took = jobs.iter().filter(|job| !job.admitted).count();
         if written {
             for (place, (limit, said)) in counted.iter().zip(&said).enumerate() {
-                limit.told(if anew.contains(&place) { 0 } else { *said }, took);
+                limit.reported(if recount.contains(&place) { 0 } else { *said }, took);
             }
         }
         for job in jobs {
-            // As many as were asked for, so there is one for each.
+            // The claim returns no more jobs than slots, so there is one slot for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.as_mut().and_then(|slots| slots.split(1));
             let running = (!counted.is_empty() && !job.admitted).then(|| Running::new(&counted));
             self.ready.push(Ready { job, slot, kind_slot, running });
         }
         let more = self.refused(index, written) || more;
-        // The next claim must not have to wait for what these hold.
+        // The next claim must not have to wait for the slots of these jobs.
         let group = &self.groups[index];
-        if !group.scan.is_flooded() || self.queue.free() < limit || group.bound {
+        if !group.scan.has_backlog() || self.queue.free() < limit || group.bound {
             start_all(&self.node, &mut self.ready);
         }
         Ok(more)
     }
 
-    /// What a claim under limits says of what waits. Whether to look again at once, and the jobs.
+    /// Applies what a claim under limits says of the waiting jobs. Returns whether to claim again at once, and the jobs.
     fn counted(
         &mut self,
         index: usize,
-        look: &Look,
+        plan: &ScanPlan,
         jobs: Vec<Job>,
         allowed: &Allowed,
         limit: usize,
         now: Instant,
     ) -> (bool, Vec<Job>) {
-        if allowed.opened {
-            self.node.in_flight.gate.notify_one();
+        if allowed.unblocked {
+            self.node.in_flight.admission_due.notify_one();
         }
-        // Who was admitted was looked for elsewhere.
+        // Admitted jobs were found in another way than by the scan.
         let (mut jobs, fresh): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(|job| job.admitted);
-        // All there were, unless they took all slots.
+        // Unless they took all slots, these were all the admitted jobs.
         self.groups[index].admitted &= jobs.len() >= limit;
         let bound = allowed.jobs < limit - jobs.len().min(limit);
         let fresh_count = fresh.len();
@@ -262,12 +263,12 @@ impl<S: Store> Dispatcher<S> {
         let group = &mut self.groups[index];
         let fresh = Claimed { jobs: fresh, ..Claimed::default() };
         let more = if allowed.jobs == 0 {
-            group.scan.saw_nothing(look);
-            // Those that were admitted may have filled it.
+            group.scan.saw_nothing(plan);
+            // Admitted jobs may have filled the slots.
             !jobs.is_empty() && jobs.len() >= limit
         } else {
             group.was_allowed();
-            group.scan.found(look, &fresh, allowed.jobs, now)
+            group.scan.found(plan, &fresh, allowed.jobs, now)
         };
         jobs.extend(fresh.jobs);
         group.bound = bound && full;
@@ -280,7 +281,8 @@ impl<S: Store> Dispatcher<S> {
         (more && !group.bound, jobs)
     }
 
-    /// A group that looked to the end of the queue need not see what died in it again and again, though it may never find a job of its own.
+    /// Lets a group that scanned to the end of the queue start where other groups are. Otherwise it would walk over the same dead rows
+    /// again and again, though it may never find one of its own jobs.
     fn start_with_others(&mut self, index: usize) {
         if !self.groups[index].scan.saw_all() {
             return;
@@ -291,14 +293,14 @@ impl<S: Store> Dispatcher<S> {
         }
     }
 
-    /// If a group was refused: others that would be too need not ask. Whether something has ended meanwhile.
+    /// After a refusal, records that other groups with the same limits would be refused too. Returns whether a job has ended meanwhile.
     fn refused(&mut self, index: usize, written: bool) -> bool {
         let group = &self.groups[index];
         if group.again.is_none() {
             return false;
         }
         let ended = group.wait_for_ends(&self.queue.name);
-        // Without that, somebody held the limit, and it may have room.
+        // Nothing was written when another transaction held the limit, so the limit may have capacity.
         if !written {
             return ended;
         }
@@ -307,7 +309,7 @@ impl<S: Store> Dispatcher<S> {
         ended
     }
 
-    /// The rules are others.
+    /// Makes the groups again when the rules have changed.
     fn regroup(&mut self) {
         let revision = self.node.limits.revision();
         if revision != self.revision {
@@ -317,7 +319,8 @@ impl<S: Store> Dispatcher<S> {
     }
 }
 
-/// Lets what was just started finish: what ends together is made up for with one claim. Long ones cost a few turns of the scheduler, no time.
+/// Lets jobs that were just started finish, so that one claim replaces all that end together. If they run for long, this costs a few turns
+/// of the scheduler and no time.
 async fn gather_under(limits: &[Arc<Limit>]) {
     for _ in 0..GATHER_TURNS {
         if limits.iter().all(|limit| limit.running() == 0) {
@@ -327,14 +330,14 @@ async fn gather_under(limits: &[Arc<Limit>]) {
     }
 }
 
-fn start_all<S: Store>(node: &Arc<Incarnation<S>>, ready: &mut Vec<Ready>) {
+fn start_all<S: Store>(node: &Arc<NodeSession<S>>, ready: &mut Vec<Ready>) {
     for Ready { job, slot, kind_slot, running } in ready.drain(..) {
         start(node, job, slot, kind_slot, running);
     }
 }
 
-/// The free slots of a kind that has a limit, at most `most`.
-fn free_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
+/// Takes the free slots of a kind that has a limit, at most `most`.
+fn take_kind_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePermit> {
     let slots = kind.slots.as_ref()?;
     let free = u32::try_from(slots.available_permits().min(most)).ok().filter(|free| *free > 0)?;
     slots.clone().try_acquire_many_owned(free).ok()
@@ -342,7 +345,7 @@ fn free_slots<S: Store>(kind: &Kind<S>, most: usize) -> Option<OwnedSemaphorePer
 
 /// Starts a job that this node owns.
 pub(super) fn start<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     job: Job,
     slot: OwnedSemaphorePermit,
     kind_slot: Option<OwnedSemaphorePermit>,
@@ -354,15 +357,15 @@ pub(super) fn start<S: Store>(
     start_as(node, kind, job, Slots::new(slot, kind_slot, running));
 }
 
-/// Can't happen: only registered kinds are asked for. The row is given back.
-fn unknown<S: Store>(node: &Incarnation<S>, job: &Job) {
+/// Gives the row back. Can't happen: claims ask for registered kinds only.
+fn unknown<S: Store>(node: &NodeSession<S>, job: &Job) {
     node.in_flight.remove(std::iter::once(job.fence()));
     node.in_flight.suspect();
 }
 
-fn start_as<S: Store>(node: &Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, slots: Arc<Slots>) {
+fn start_as<S: Store>(node: &Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, slots: Arc<Slots>) {
     if job.attempt > job.max_attempts {
-        node.workers.spawn(worker::bury(node.clone(), job, slots));
+        node.workers.spawn(worker::dead_letter(node.clone(), job, slots));
         return;
     }
     if let Some(plan) = &kind.batch {

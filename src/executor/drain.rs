@@ -1,4 +1,4 @@
-//! How a node ends: what runs may finish, or is told to stop.
+//! How a node ends: running handlers may finish, or are cancelled.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::cancellations::Cancellations;
-use super::incarnation::End;
+use super::node_session::SessionEnd;
 
-/// How long cancelled handlers have to let go. Async ones do at their next await; one that blocks its thread can't.
+/// How long cancelled handlers have to stop. Async ones stop at their next await; one that blocks its thread can't.
 pub(super) const LET_GO: Duration = Duration::from_secs(5);
 
-/// What there is to end, of a node that claims no more.
+/// The parts to end of a node that claims no more.
 pub(super) struct Drain<'a> {
-    /// What gets jobs to run, or hands them out.
+    /// Tasks that get jobs to run, or hand them out.
     pub(super) dispatchers: &'a TaskTracker,
     pub(super) workers: &'a TaskTracker,
     pub(super) cancellations: &'a Cancellations,
@@ -23,8 +23,8 @@ pub(super) struct Drain<'a> {
 }
 
 impl Drain<'_> {
-    /// Lets running handlers finish within the grace period, then tells them to stop. A lease that is lost, or was already, tells them at once.
-    pub(super) async fn run(&self, end: End, grace: Duration) -> End {
+    /// Lets running handlers finish within the grace period, then cancels them. A lost lease cancels them at once.
+    pub(super) async fn run(&self, end: SessionEnd, grace: Duration) -> SessionEnd {
         let Self { dispatchers, workers, cancellations, lost } = self;
         let in_order = async {
             let _ = timeout(LET_GO, dispatchers.wait()).await;
@@ -32,16 +32,16 @@ impl Drain<'_> {
             let _ = timeout(grace, workers.wait()).await;
         };
         let end = match end {
-            End::LeaseLost => End::LeaseLost,
-            End::Stopped => tokio::select! {
+            SessionEnd::LeaseLost => SessionEnd::LeaseLost,
+            SessionEnd::Stopped => tokio::select! {
                 biased;
-                () = lost.cancelled() => End::LeaseLost,
-                () = in_order => End::Stopped,
+                () = lost.cancelled() => SessionEnd::LeaseLost,
+                () = in_order => SessionEnd::Stopped,
             },
         };
-        // Before anything else is waited for: if the lease is lost it is over a moment from now, and then others may run these jobs.
+        // Before any further wait: a lost lease ends very soon, and then others may run these jobs.
         cancellations.stop();
-        if end == End::LeaseLost {
+        if end == SessionEnd::LeaseLost {
             let _ = timeout(LET_GO, dispatchers.wait()).await;
             workers.close();
         }
@@ -60,15 +60,15 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::executor::cancellations::Told;
+    use crate::executor::cancellations::CancelReason;
     use crate::job::{Fence, JobId};
 
     /// Longer than anything here may take.
     const AGES: Duration = Duration::from_secs(3600);
 
-    /// A node with a handler that does what it is told and nothing else, and perhaps a hand-out that does not end. Its lease is lost after
-    /// `lost`, if at all. When the handler was told, and how the node ended.
-    async fn drained(end: End, stuck: bool, grace: Duration, lost: Option<Duration>) -> (Duration, End) {
+    /// Drains a node whose handler only waits to be cancelled, with a hand-out that does not end if `stuck`. Its lease is lost after
+    /// `lost`, if at all. Returns when the handler was cancelled, and how the node ended.
+    async fn drained(end: SessionEnd, stuck: bool, grace: Duration, lost: Option<Duration>) -> (Duration, SessionEnd) {
         let (dispatchers, workers) = (TaskTracker::new(), TaskTracker::new());
         let cancellations = std::sync::Arc::new(Cancellations::new(CancellationToken::new(), AGES));
         let token = CancellationToken::new();
@@ -76,7 +76,7 @@ mod tests {
         let handler = {
             let cancellations = cancellations.clone();
             workers.spawn(async move {
-                assert_eq!(cancellations.told(Fence::new(JobId::new(), 1)).await, Told::Node);
+                assert_eq!(cancellations.cancelled(Fence::new(JobId::new(), 1)).await, CancelReason::NodeStopping);
                 begun.elapsed()
             })
         };
@@ -90,7 +90,7 @@ mod tests {
                 tokio::time::sleep(after).await;
                 token.cancel();
             });
-            // The one that is lost already is.
+            // Lets a lease that is lost from the start be lost before the drain.
             tokio::task::yield_now().await;
         }
         let drain = Drain { dispatchers: &dispatchers, workers: &workers, cancellations: &cancellations, lost: &token };
@@ -100,17 +100,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lost_lease_stops_handlers_though_a_hand_out_does_not_end() {
-        let told = drained(End::LeaseLost, true, AGES, Some(Duration::ZERO)).await;
-        assert_eq!(told, (Duration::ZERO, End::LeaseLost));
+        let told = drained(SessionEnd::LeaseLost, true, AGES, Some(Duration::ZERO)).await;
+        assert_eq!(told, (Duration::ZERO, SessionEnd::LeaseLost));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_lost_during_a_graceful_stop_stops_handlers_at_once() {
-        // In the grace period, and while a hand-out is waited for.
+        // In the grace period, and while waiting for a hand-out.
         for (stuck, lost) in [(false, 7), (true, 1)] {
             let lost = Duration::from_secs(lost);
-            let (told, end) = drained(End::Stopped, stuck, AGES, Some(lost)).await;
-            assert_eq!(end, End::LeaseLost);
+            let (told, end) = drained(SessionEnd::Stopped, stuck, AGES, Some(lost)).await;
+            assert_eq!(end, SessionEnd::LeaseLost);
             assert!(told < lost + Duration::from_millis(100), "told after {told:?}, stuck: {stuck}");
         }
     }
@@ -118,8 +118,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_graceful_stop_grants_its_grace() {
         let grace = Duration::from_secs(20);
-        let (told, end) = drained(End::Stopped, false, grace, None).await;
-        assert_eq!(end, End::Stopped);
+        let (told, end) = drained(SessionEnd::Stopped, false, grace, None).await;
+        assert_eq!(end, SessionEnd::Stopped);
         assert!(told >= grace && told < grace + Duration::from_secs(1), "{told:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Removes jobs whose time to live is over.
+//! Dead-letters jobs whose time to live is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
-use super::upkeep::UNTOLD;
+use super::maintenance::FALLBACK_POLLS;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
 
-/// Jobs removed in one transaction, in each state.
+/// The most jobs removed in one transaction, in each state.
 const BATCH: usize = 500;
 
-/// Every node runs one. It sleeps until the next job expires, or a hint or `upkeep.rs` says that there is an earlier one.
+/// Expires jobs until `stop`. Every node runs one. It sleeps until the next job expires, or a hint or `maintenance.rs` announces an earlier
+/// one.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
@@ -24,7 +25,7 @@ pub(super) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
+    let (mut delays, fallback) = (Reconnect::new(poll), poll * FALLBACK_POLLS);
     loop {
         let pause = match store.expire_jobs(BATCH).await {
             Ok(expired) => {
@@ -34,13 +35,13 @@ pub(super) async fn run(
                         jobs = expired.jobs,
                         "jobs expired before they could start; they are dead letters now"
                     );
-                    // What they held is free.
-                    wakeup.tell([Hint::Gate]);
+                    // The groups and permits they held are free.
+                    wakeup.notify([Hint::Admission]);
                 }
-                // A little late rather than a little early: an early look finds nothing.
+                // A little late rather than a little early: an early check finds nothing.
                 match expired.next {
                     Some(Duration::ZERO) => Duration::ZERO,
-                    next => next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold)),
+                    next => next.map_or(fallback, |next| next + Duration::from_millis(1)).min(jitter(fallback)),
                 }
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, RwLock};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ends;
+use super::ended_handlers::EndedHandlers;
 use super::jitter;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
@@ -17,29 +17,30 @@ use crate::store::JobStore;
 #[cfg(feature = "sqlite")]
 mod tests;
 
-/// How often a node compares what it owns with what it has in hand though nothing seems wrong.
+/// How often a node compares what it owns with what it has in flight, without any suspicion.
 const ROUTINE: Duration = Duration::from_secs(600);
 
-/// What this node has in hand, from the answer to a claim until its outcome is recorded.
+/// The jobs this node has in flight, from the answer to a claim until their outcome is recorded.
 ///
-/// The answer to a claim (or to a commit that was to hand jobs over) can get lost. Then this node owns rows that it does not
-/// know, and because it is alive nobody else will release them. So whoever loses an answer calls [`suspect`](Self::suspect),
-/// and [`reconcile`](Self::reconcile) gives back what is owned and not known.
+/// The answer to a claim, or to a commit that was to hand over jobs, can get lost. Then this node owns rows that it does not know, and no
+/// other node releases them, because this one is alive. So the caller that loses an answer calls [`suspect`](Self::suspect), and
+/// [`reconcile`](Self::reconcile) gives back rows that are owned but not known.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    /// By claim and not by job: who cancels a job may send its id again while the first handler still tidies up. True: it was admitted.
+    /// Keyed by claim and not by job: after a cancellation the same job id may be sent again while the first handler still cleans up. True:
+    /// admitted.
     claims: Mutex<HashMap<(JobId, i64), bool>>,
-    /// Held for reading from before a claim is sent until its jobs are known here; for writing while reconciling.
+    /// Locked for reading from before a claim is sent until its jobs are known here, and for writing while reconciling.
     pub(super) claiming: Arc<RwLock<()>>,
-    /// Groups that are held, or may be.
+    /// Groups that this node holds, or may hold.
     leases: Mutex<HashSet<JobId>>,
     suspicion: Notify,
     suspects: Mutex<Vec<(ClaimNumber, Vec<JobId>)>>,
     suspicion_of: Notify,
-    /// Something may be admitted: what held a group or a place under a limit has ended here.
-    pub(super) gate: Arc<Notify>,
-    /// Handlers that have ended without an outcome that was accepted.
-    pub(super) ends: Ends,
+    /// Notified when jobs may be admitted: a job that held a group or a permit has ended here.
+    pub(super) admission_due: Arc<Notify>,
+    /// Handlers that have ended without an accepted outcome.
+    pub(super) ended_handlers: EndedHandlers,
 }
 
 impl InFlight {
@@ -47,37 +48,38 @@ impl InFlight {
         self.lock().extend(jobs.map(|job| ((job.id, job.version), job.admitted)));
     }
 
-    /// Forgets claims; other claims of the same jobs stay.
+    /// Forgets claims. Other claims of the same jobs stay.
     pub(super) fn remove(&self, fences: impl Iterator<Item = Fence>) {
         if self.forget(fences) {
-            self.gate.notify_one();
+            self.admission_due.notify_one();
         }
     }
 
-    /// The same of claims that have left nothing for others to admit. Whether one of them was admitted.
+    /// Forgets claims whose end lets nothing be admitted. Returns whether one of them was admitted.
     pub(super) fn forget(&self, fences: impl Iterator<Item = Fence>) -> bool {
-        let mut opens = false;
+        let mut unblocks = false;
         let mut claims = self.lock();
         for fence in fences {
-            opens |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
+            unblocks |= claims.remove(&(fence.id, fence.version)).unwrap_or(false);
         }
-        opens
+        unblocks
     }
 
-    /// Forgets claims whose handlers have ended without an outcome that was accepted: the database is told of it, because their jobs may have been
-    /// cancelled while they ran. Whether they held anything then, only the database knows: a limit may have come after the claim.
+    /// Forgets claims whose handlers ended without an accepted outcome, and has this reported to the database: their jobs may have been
+    /// cancelled while they ran. Only the database knows whether they held anything then, because a limit may have been set after the
+    /// claim.
     pub(super) fn leave(&self, fences: impl Iterator<Item = Fence> + Clone) {
         self.remove(fences.clone());
-        self.ends.add(fences);
+        self.ended_handlers.add(fences);
     }
 
-    /// A group is held by this lease, or may be from now on: until it is known to be free.
-    pub(super) fn lease(self: &Arc<Self>, id: JobId) -> Lease {
+    /// Returns a lease by which this node holds a group, or may hold it, until the group is known to be free.
+    pub(super) fn lease(self: &Arc<Self>, id: JobId) -> GroupLease {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        Lease { id, in_flight: self.clone(), is_free: false }
+        GroupLease { id, in_flight: self.clone(), is_free: false }
     }
 
-    /// What a look at what the node owns is to leave alone. A lease has no number of its own to be told by, its id is nobody else's.
+    /// Returns what reconciliation must leave alone. A lease has no claim number here: its id is unique.
     fn known(&self) -> Vec<Fence> {
         let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         let leases = leases.iter().map(|id| Fence::new(*id, 0));
@@ -96,31 +98,33 @@ impl InFlight {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer got lost: this node may own what it does not know.
+    /// Notes that an answer got lost, so this node may own rows it does not know.
     pub(super) fn suspect(&self) {
         self.suspicion.notify_one();
     }
 
-    /// Whether somebody is to look.
+    /// Returns whether reconciliation is due.
     #[cfg(test)]
     pub(super) fn is_suspicious(&self) -> bool {
         futures_util::FutureExt::now_or_never(self.suspicion.notified()).is_some()
     }
 
-    /// The same where it is known which rows that can be.
+    /// Does the same when it is known which rows these can be.
     pub(super) fn suspect_of(&self, claim: ClaimNumber, ids: Vec<JobId>) {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).push((claim, ids));
         self.suspicion_of.notify_one();
     }
 
-    /// Gives back what is owned and not known, after a suspicion: at once, and again after `straggler`, the longest time a statement whose
-    /// answer got lost may still run on the server. And now and then without one: a pool replaces connections without a word.
+    /// Gives back rows that are owned but not known. It does so at once after a suspicion, and again after `straggler`, the longest time
+    /// that a statement whose answer got lost may still run on the server. It also does so now and then without a suspicion, because a pool
+    /// replaces connections silently. `released` is called after jobs were given back: nothing else announces them.
     pub(super) async fn reconcile(
         &self,
         store: Arc<dyn JobStore>,
         node: NodeId,
         claims: &ClaimCounter,
         straggler: Duration,
+        released: impl Fn() + Send + Sync,
         stop: CancellationToken,
     ) {
         let (mut again, mut again_of) = (false, Vec::new());
@@ -145,7 +149,7 @@ impl InFlight {
                 routine = Instant::now() + jitter(ROUTINE);
             }
             let mut delays = Reconnect::new(Duration::from_secs(5));
-            while let Err(error) = self.give_back(&store, node, claims, &mut named, all).await {
+            while let Err(error) = self.give_back(&store, node, claims, &mut named, all, &released).await {
                 warn_of!(error, "could not give back what got lost on the way; trying again");
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -155,7 +159,7 @@ impl InFlight {
         }
     }
 
-    /// Takes out of `named` what it is done with.
+    /// Removes from `named` the entries it is done with.
     async fn give_back(
         &self,
         store: &Arc<dyn JobStore>,
@@ -163,59 +167,60 @@ impl InFlight {
         claims: &ClaimCounter,
         named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
         all: bool,
+        released: &(impl Fn() + Send + Sync),
     ) -> crate::Result<()> {
+        let tell = |count: u64| {
+            if count > 0 {
+                tracing::warn!(released = count, "gave back jobs whose claim got lost on the way");
+                released();
+            }
+        };
         while let Some((claim, ids)) = named.last() {
-            told(store.release_claimed(node, *claim, ids).await?);
+            tell(store.release_claimed(node, *claim, ids).await?);
             named.pop();
         }
         if all {
-            self.release_unknown(store, node, claims).await?;
+            tell(self.release_unknown(store, node, claims).await?);
         }
         Ok(())
     }
 
-    pub(super) async fn release_unknown(
+    /// Releases the rows that this node owns and does not have in flight. Returns how many.
+    async fn release_unknown(
         &self,
         store: &Arc<dyn JobStore>,
         node: NodeId,
         claims: &ClaimCounter,
-    ) -> crate::Result<()> {
-        // What is under way comes first, so that it is known. Claims that begin after this have later numbers, and need not wait.
+    ) -> crate::Result<u64> {
+        // Claims under way finish first, so that their jobs are known. Later claims have higher numbers and need not wait.
         let nobody_claims = self.claiming.write().await;
         let before = claims.next();
         let known = self.known();
         drop(nobody_claims);
-        told(store.release_unknown(node, &known, Some(before)).await?);
-        Ok(())
+        store.release_unknown(node, &known, Some(before)).await
     }
 }
 
-/// A node's hold on a group. Dropped before it is known to be free, somebody looks.
+/// A node's hold on a group. If dropped before the group is known to be free, reconciliation follows.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct GroupLease {
     id: JobId,
     in_flight: Arc<InFlight>,
     is_free: bool,
 }
 
-impl Lease {
-    /// The group is free, or was never held.
+impl GroupLease {
+    /// Notes that the group is free, or was never held.
     pub(super) fn free(mut self) {
         self.is_free = true;
     }
 }
 
-impl Drop for Lease {
+impl Drop for GroupLease {
     fn drop(&mut self) {
         self.in_flight.leases.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         if !self.is_free {
             self.in_flight.suspect();
         }
-    }
-}
-
-fn told(released: u64) {
-    if released > 0 {
-        tracing::warn!(released, "gave back jobs whose claim got lost on the way");
     }
 }

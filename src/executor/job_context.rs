@@ -1,13 +1,13 @@
 use std::fmt;
 
-use super::cancellations::Stop;
+use super::cancellations::CancelSignal;
 use super::progress::Engine;
 use crate::context::Context;
 use crate::error::Result;
 use crate::job::{IntoJob, Job, JobId, JobMessage, Payload, TraceContext};
 use crate::store::{Postgres, Store};
 
-/// What a handler works with: its job, the application's state, and a unit of work of its own.
+/// What a handler works with: its job, the application's state, and its own unit of work.
 ///
 /// When the handler returns [`Outcome::Done`](crate::Outcome::Done), what it wrote through [`transaction`](Self::transaction),
 /// the messages it sent and the removal of its job commit together. With every other outcome, and when it fails, all of it is
@@ -17,30 +17,30 @@ pub struct JobContext<'a, A = (), S: Store = Postgres> {
     pub(super) state: &'a A,
     pub(super) context: &'a mut Context<S>,
     pub(super) engine: Engine<'a, S>,
-    pub(super) cancelled: Stop<'a>,
+    pub(super) cancelled: CancelSignal<'a>,
 }
 
 impl<'a, A, S: Store> JobContext<'a, A, S> {
-    /// The job that is being run.
+    /// Returns the job that is being run.
     pub fn job(&self) -> &'a Job {
         self.job
     }
 
-    /// The trace this attempt belongs to, to be passed on to others that are called: see [`Job::trace`]. Jobs that are sent from
-    /// here are part of it by themselves.
+    /// Returns the trace this attempt belongs to, to be passed on to called services: see [`Job::trace`]. Jobs sent from here join it
+    /// automatically.
     pub fn trace(&self) -> Option<TraceContext> {
         self.job.trace()
     }
 
-    /// What the application gave to its handlers.
+    /// Returns what the application gave to its handlers.
     pub fn state(&self) -> &'a A {
         self.state
     }
 
-    /// The transaction that commits with this job; the first call opens it.
+    /// Returns the transaction that commits with this job. The first call opens it.
     ///
     /// # Errors
-    /// When no connection can be had within the deadline.
+    /// When no connection becomes available within the deadline.
     pub async fn transaction(&mut self) -> Result<&mut S::Transaction> {
         self.context.transaction().await
     }
@@ -53,8 +53,8 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
         self.context.send_from(job.into_job(), self.job)
     }
 
-    /// Sends a result to who asked for one ([`NewJob::reply_to`](crate::NewJob::reply_to)), if, and only if, this job succeeds.
-    /// `None`: nobody asked. The result is kept in the database until the broker has confirmed it.
+    /// Sends a result to the caller that asked for one ([`NewJob::reply_to`](crate::NewJob::reply_to)), if, and only if, this job succeeds.
+    /// `None`: none was asked for. The result is kept in the database until the broker has confirmed it.
     ///
     /// # Errors
     /// When the result is refused (too large); the context stays usable.
@@ -62,21 +62,21 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
         self.job.reply(result).map(|reply| self.context.send_from(reply, self.job)).transpose()
     }
 
-    /// What would be flushed now.
+    /// Returns the messages collected so far, which are sent at the commit.
     pub fn pending(&self) -> &[JobMessage] {
         self.context.pending()
     }
 
-    /// Whether this handler is to stop: its job was cancelled or taken away, or its node is shutting down and the grace period is
-    /// over, or lost its lease. An async handler is dropped at its next `.await`, at once or after
-    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace); a long computation may ask here. Costs no question to the database.
+    /// Returns whether this handler is to stop. It is when its job was cancelled or taken away, when its node shuts down and the grace
+    /// period is over, or when its node lost its lease. An async handler is dropped at its next `.await`, at once or after
+    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace). A long computation may ask here. This does not query the database.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.look().is_some()
     }
 
-    /// Waits until this handler is to stop because its job was cancelled or taken away: to undo within
-    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace) what it did outside its transaction. Whatever it returns then is not
-    /// committed. Borrows nothing of the context.
+    /// Waits until this handler is to stop because its job was cancelled or taken away. The handler may then undo, within
+    /// [`cancel_grace`](crate::ExecutorConfig::cancel_grace), what it did outside its transaction. Whatever it returns then is not
+    /// committed. The future borrows nothing of the context.
     ///
     /// ```
     /// # use jobwright::{JobContext, JobError, Outcome};
@@ -93,7 +93,7 @@ impl<'a, A, S: Store> JobContext<'a, A, S> {
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<'a, A, S> {
         let stop = self.cancelled;
         async move {
-            stop.told().await;
+            stop.cancelled().await;
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Limits that this node's claims count by themselves: what it runs under each of them.
+//! Limits that this node's claims count: the number of jobs it runs under each of them.
 //!
-//! A claim says how many jobs of its queue or kind are in hand here, and takes so many more as all nodes together may run. The end of a job makes
-//! that number smaller, and wakes the dispatchers that were refused. The next claim tells the other nodes, or a claim of nothing (`telling.rs`).
+//! A claim says how many jobs of its queue or kind are in flight here, and takes only as many more as all nodes together may run. The end
+//! of a job lowers that number and wakes the dispatchers that were refused. The next claim reports it to the other nodes, or else an empty
+//! claim does (`usage_reporter.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,41 +14,41 @@ use tokio_util::sync::CancellationToken;
 use super::queue::Queue;
 use crate::store::{Counted, EACH, Scope};
 
-/// All that were ever seen here, and which of them are to be counted now.
+/// All limits ever seen here, and which of them are counted now.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct CountedLimits {
     state: Mutex<State>,
     /// Changes with the rules.
     revision: AtomicU64,
-    /// Somebody has looked for rules, or tried to.
+    /// Cancelled once the rules were read, or the read has failed.
     asked: CancellationToken,
-    /// A job under one of them has ended.
+    /// Notified when a job under one of the limits has ended.
     pub(super) ended: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     rules: HashSet<(Scope, String)>,
-    /// Kept for good: jobs that run under a limit still count when it is set anew.
+    /// Kept for good: jobs that run under a limit still count when it is set again.
     limits: HashMap<(Scope, String), Arc<Limit>>,
 }
 
-/// One of them.
+/// One limit.
 #[derive(Debug)]
 pub(super) struct Limit {
     scope: Scope,
     pub(super) name: String,
-    /// Of the jobs that are counted; those of before hold another one.
+    /// The number of counted jobs. Jobs counted before [`restart_count`](Self::restart_count) hold another counter.
     running: Mutex<Arc<AtomicUsize>>,
-    /// How many the database counts: so many ran when it was last told, or fewer.
-    told: AtomicUsize,
-    /// A claim of nothing has to follow, whatever is counted.
+    /// The database's count: no fewer than ran when it was written last.
+    reported: AtomicUsize,
+    /// Whether an empty claim has to follow, whatever is counted.
     owed: AtomicBool,
-    /// How many have ended.
+    /// The number of jobs that have ended.
     ends: AtomicU64,
-    /// Held while a claim under it is under way. So no other one says less than that one is going to take.
+    /// Locked while a claim under this limit is under way, so that no other claim writes a number without the jobs that this one takes.
     pub(super) claiming: tokio::sync::Mutex<()>,
-    /// Those whose jobs it covers, and whether their dispatchers wait for something to end.
+    /// The queues whose jobs it covers, and whether their dispatchers wait for a job to end.
     queues: Vec<(Arc<Queue>, AtomicBool)>,
     some_ended: Arc<Notify>,
 }
@@ -61,21 +62,22 @@ impl Limit {
         self.counter().load(Ordering::SeqCst)
     }
 
-    /// What runs now is counted by the database in another way.
-    pub(super) fn count_anew(&self) {
+    /// Notes that the database counts the present jobs in another way from now on.
+    pub(super) fn restart_count(&self) {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
-        self.told(0, 0);
+        self.reported(0, 0);
     }
 
-    /// A dispatcher found no room for jobs of this queue: the next end of a job under this limit wakes it, whichever queue that job is of. A job that ended
-    /// before this has woken nobody, so the dispatcher has to look at [`ends`](Self::ends) afterwards.
+    /// Notes that the limit had no capacity for jobs of this queue. The next end of a job under the limit wakes the queue's dispatcher,
+    /// whichever queue that job is of. A job that ended before this call woke no dispatcher, so the caller has to check
+    /// [`ends`](Self::ends) afterwards.
     pub(super) fn refused(&self, queue: &str) {
         for (_, waits) in self.queues.iter().filter(|(known, _)| known.name == queue) {
             waits.store(true, Ordering::SeqCst);
         }
     }
 
-    /// How many jobs have ended under it.
+    /// Returns how many jobs have ended under it.
     pub(super) fn ends(&self) -> u64 {
         self.ends.load(Ordering::SeqCst)
     }
@@ -90,29 +92,30 @@ impl Limit {
         self.some_ended.notify_one();
     }
 
-    /// What a claim has written that said this, with the jobs that it took.
-    pub(super) fn told(&self, said: usize, took: usize) {
-        self.told.store(said + took, Ordering::SeqCst);
+    /// Notes what a claim has written: the number `said`, and the jobs that it took.
+    pub(super) fn reported(&self, said: usize, took: usize) {
+        self.reported.store(said + took, Ordering::SeqCst);
     }
 
-    /// A claim of nothing has to follow, which makes those before it late and leaves all that is free to those at the gate.
+    /// Requires an empty claim to follow. It makes earlier claims too late to count, and leaves free capacity to the jobs blocked on the
+    /// key.
     pub(super) fn owe(&self) {
         self.owed.store(true, Ordering::SeqCst);
         self.some_ended.notify_one();
     }
 
-    /// A claim of nothing has written this.
+    /// Notes that an empty claim has written the number `said`.
     pub(super) fn settled(&self, said: usize) {
         self.owed.store(false, Ordering::SeqCst);
-        self.told(said, 0);
+        self.reported(said, 0);
     }
 
-    /// The database counts more than there are, or may do so.
+    /// Returns whether the database counts more jobs than there are, or may do so.
     pub(super) fn is_behind(&self) -> bool {
-        self.owed.load(Ordering::SeqCst) || self.told.load(Ordering::SeqCst) > self.running()
+        self.owed.load(Ordering::SeqCst) || self.reported.load(Ordering::SeqCst) > self.running()
     }
 
-    /// One of the queues whose jobs it covers.
+    /// Returns one of the queues whose jobs it covers.
     pub(super) fn queue(&self) -> Option<&Queue> {
         self.queues.first().map(|(queue, _)| &**queue)
     }
@@ -122,8 +125,8 @@ impl Limit {
     }
 }
 
-impl Limits {
-    /// These rules hold now. Whether they are others than before.
+impl CountedLimits {
+    /// Sets the present rules. Returns whether they differ from the former ones.
     pub(super) fn set(&self, rules: Vec<(Scope, String)>) -> bool {
         let rules = rules.into_iter().collect();
         let mut state = self.lock();
@@ -135,12 +138,12 @@ impl Limits {
         others
     }
 
-    /// Somebody has looked for rules, or tried to.
+    /// Notes that the rules were read, or that the read failed.
     pub(super) fn asked(&self) {
         self.asked.cancel();
     }
 
-    /// Waits for that: a claim that knows of no rule walks over all that is limited.
+    /// Waits until the rules were read: a claim that knows of no rule walks over all limited jobs.
     pub(super) async fn known(&self) {
         self.asked.cancelled().await;
     }
@@ -149,7 +152,7 @@ impl Limits {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// The limit of a queue or kind, if its claims are to count. Whether a rule of all holds for it, the claim finds out.
+    /// Returns the limit of a queue or kind, if its claims are to count. Whether a rule for all queues covers it, the claim finds out.
     pub(super) fn of(&self, scope: Scope, name: &str, queues: &HashMap<String, Arc<Queue>>) -> Option<Arc<Limit>> {
         let mut state = self.lock();
         let key = (scope, name.to_owned());
@@ -166,7 +169,7 @@ impl Limits {
                 claiming: tokio::sync::Mutex::default(),
                 queues: queues.map(|(_, queue)| (queue.clone(), AtomicBool::new(false))).collect(),
                 some_ended: self.ended.clone(),
-                told: AtomicUsize::new(0),
+                reported: AtomicUsize::new(0),
                 owed: AtomicBool::new(false),
                 ends: AtomicU64::new(0),
             })
@@ -174,7 +177,7 @@ impl Limits {
         Some(limit.clone())
     }
 
-    /// Those of which the database counts more than there are, or may do so.
+    /// Returns the limits whose count in the database is too high, or may be.
     pub(super) fn behind(&self) -> Vec<Arc<Limit>> {
         self.lock().limits.values().filter(|limit| limit.is_behind()).cloned().collect()
     }
@@ -218,9 +221,9 @@ mod tests {
         ["a", "b"].map(|name| (name.to_owned(), Arc::new(Queue::new(name.to_owned(), 10)))).into()
     }
 
-    /// A limit of a kind that jobs of both queues have.
+    /// Makes a limit on a kind with jobs in both queues.
     fn limit(queues: &HashMap<String, Arc<Queue>>) -> Arc<Limit> {
-        let limits = Limits::default();
+        let limits = CountedLimits::default();
         assert!(limits.set(vec![(Scope::Kind, "k".to_owned())]));
         limits.of(Scope::Kind, "k", queues).unwrap()
     }
@@ -230,7 +233,7 @@ mod tests {
         let queues = queues();
         let limit = limit(&queues);
         let running = [(); 2].map(|()| Running::new(std::slice::from_ref(&limit)));
-        limit.told(0, 2);
+        limit.reported(0, 2);
         limit.refused("a");
         drop(running);
         assert_eq!(limit.ends(), 2);
@@ -244,8 +247,8 @@ mod tests {
         assert!(!limit.is_behind());
         limit.owe();
         assert!(limit.is_behind());
-        // The lost one may still run after this.
-        limit.told(0, 0);
+        // The lost claim may still run after this.
+        limit.reported(0, 0);
         assert!(limit.is_behind());
         limit.settled(0);
         assert!(!limit.is_behind());

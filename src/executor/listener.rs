@@ -1,4 +1,4 @@
-//! Hears of work that other processes sent.
+//! Receives hints of work that other processes sent.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::error::warn_of;
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, JobStore};
 
-/// Listens until told to quit; after each break it listens again and assumes that it missed something.
+/// Listens until `quit`. After each break it listens again, and assumes that it missed a hint.
 pub(super) async fn run(store: Arc<dyn JobStore>, executor: Weak<dyn LocalExecutor>, quit: CancellationToken) {
     let listen = async {
         let mut delays = Reconnect::new(Duration::from_secs(10));

@@ -1,47 +1,50 @@
 //! The command executor.
 //!
 //! ```text
-//!            claim (batches, free slots only)            outcomes (batches)
+//!             claim (batches, free slots only)             outcomes (batches)
 //!  job table ────────────▶ Dispatcher ──▶ workers ──▶ Completer ────────▶ job table
-//!      ▲      one a queue      ▲            │ handler used its transaction: its own commit
-//!      │                       └── hints: commits here, LISTEN, polls
+//!      ▲     one per queue      ▲            └─ a handler that used its transaction: its own commit
+//!      │                        └── hints: commits in this process, LISTEN, polls
 //!      ├── Broker: deliveries, submissions, external workers (see `broker`)
-//!      ├── Timers: due timers to waiting
-//!      ├── Admission: jobs of groups and under limits, when they may start
-//!      ├── Telling: what has ended here under limits that claims count
-//!      ├── Scheduler: jobs of due schedules
-//!      ├── Cancellations: handlers whose job was cancelled are told
-//!      ├── LockMonitor: jobs of dead nodes to waiting, or to dead letters
-//!      └── Heart: renews the node's lease, on a thread of its own
+//!      ├── Timers: moves due timers to the waiting jobs
+//!      ├── Expiry: removes jobs whose time to live is over
+//!      ├── Admission: starts blocked jobs of groups and limits when they may run
+//!      ├── UsageReporter: writes what ended here under limits that claims count
+//!      ├── Scheduler: inserts the jobs of due schedules
+//!      ├── Cancellations: cancels handlers whose job was cancelled
+//!      ├── LockMonitor: makes jobs of dead nodes wait again, or dead-letters them
+//!      ├── Pruner: deletes old history
+//!      └── Heartbeat: renews the node's lease, on its own thread
 //! ```
 //!
-//! An executor lives under a node id, which is new for each start. When it can't renew its lease in time it stops all its
-//! work before others may take it, registers under a new id and goes on: an outage of the database needs no restart.
+//! An executor lives under a node id, which is new for each start. When it can't renew its lease in time, it stops all its work before
+//! others may take it, registers under a new id and goes on. So an outage of the database needs no restart.
 
 mod admission;
 mod batch;
 mod broker;
 mod builder;
-pub(crate) mod by_hand;
 mod cancellations;
 mod clock;
 mod command;
 mod completer;
 mod dispatcher;
 mod drain;
-mod ends;
+mod ended_handlers;
 mod expiry;
-mod failing;
-mod hand_on;
+mod failure_policy;
+mod group_run;
+mod group_runner;
+mod heartbeat;
 mod in_flight;
-mod incarnation;
 mod job_context;
 mod limits;
-mod line;
 mod listener;
+mod maintenance;
+pub(crate) mod manual;
 mod middleware;
 mod monitor;
-mod node;
+mod node_session;
 mod observation;
 mod panic;
 mod progress;
@@ -51,9 +54,8 @@ mod registry;
 mod scan;
 mod scheduler;
 mod stats;
-mod telling;
 mod timers;
-mod upkeep;
+mod usage_reporter;
 mod worker;
 
 use std::num::NonZeroU32;
@@ -67,12 +69,12 @@ pub use self::batch::{Batch, BatchOptions, BatchOutcomes};
 pub use self::broker::ExternalQueue;
 pub use self::builder::ExecutorBuilder;
 pub use self::command::{Command, DEFAULT_TIMEOUT, KindOptions};
-pub use self::failing::Classifier;
-use self::failing::Failing;
+pub use self::failure_policy::Classifier;
+use self::failure_policy::FailurePolicy;
 use self::in_flight::InFlight;
-use self::incarnation::{End, Incarnation};
 pub use self::job_context::JobContext;
 pub use self::middleware::{Middleware, Next};
+use self::node_session::{NodeSession, SessionEnd};
 use self::registry::Registry;
 pub use self::stats::ExecutorStats;
 use self::stats::{Counters, add};
@@ -80,7 +82,7 @@ use crate::backoff::Reconnect;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::NodeId;
 use crate::message::MessageServices;
-use crate::store::{InHand, NodeInfo, Store};
+use crate::store::{InFlightCount, NodeInfo, Store};
 
 /// What an executor was built with.
 struct Settings<S: Store> {
@@ -91,13 +93,13 @@ struct Settings<S: Store> {
     external: Vec<ExternalQueue>,
     node: NodeInfo,
     poll_interval: Duration,
-    failing: Arc<Failing>,
-    /// After how many deaths of its nodes a job is a dead letter.
+    failure_policy: Arc<FailurePolicy>,
+    /// The number of node deaths after which a job is dead-lettered.
     quarantine: Option<NonZeroU32>,
     call_timeout: Duration,
     cancel_grace: Duration,
     counters: Arc<Counters>,
-    /// How long a stop waits for handlers; whoever asks for it may say otherwise.
+    /// How long a stop waits for handlers. The caller of the stop may override it.
     grace: Mutex<Duration>,
 }
 
@@ -113,10 +115,10 @@ impl<S: Store> Settings<S> {
         Ok((id, since))
     }
 
-    /// Ends the old incarnation and registers a new one. The process lives and has let go of what it ran, so whatever nobody took from it yet
-    /// goes back at no attempt, and no death is counted.
-    async fn begin_anew(&self, old: NodeId) -> Result<(NodeId, Instant)> {
-        // Those there are may lead to a server that is no longer the right one.
+    /// Ends the old node session and registers a new one. The process is alive and has stopped its work. So jobs that no other node took
+    /// yet are released without costing an attempt, and no death is counted.
+    async fn register_again(&self, old: NodeId) -> Result<(NodeId, Instant)> {
+        // Existing connections may lead to a server that is no longer the right one.
         self.messages.shared.jobs.reconnect();
         let released = self.messages.shared.jobs.retire_node(old).await?;
         if released > 0 {
@@ -126,8 +128,10 @@ impl<S: Store> Settings<S> {
     }
 }
 
-/// A running executor. Dropping it stops it at once: handlers are cancelled and their jobs released in the background;
-/// [`shutdown`](Self::shutdown) does it in good order.
+/// A running executor.
+///
+/// Dropping it stops it at once: handlers are cancelled and their jobs are released in the background. [`shutdown`](Self::shutdown) stops
+/// it gracefully.
 pub struct CommandExecutor<S: Store = crate::Postgres> {
     settings: Arc<Settings<S>>,
     stop: CancellationToken,
@@ -138,7 +142,7 @@ pub struct CommandExecutor<S: Store = crate::Postgres> {
 }
 
 impl<S: Store> CommandExecutor<S> {
-    /// Starts to build an executor for the jobs of these message services.
+    /// Returns a builder for an executor that runs the jobs of these message services.
     pub fn builder(messages: MessageServices<S>) -> ExecutorBuilder<S> {
         ExecutorBuilder::new(messages)
     }
@@ -153,34 +157,35 @@ impl<S: Store> CommandExecutor<S> {
         let (over, run) =
             (ended.clone().drop_guard(), supervise(settings.clone(), registered, stop.clone(), current.clone()));
         let supervisor = tokio::spawn(async move {
-            // Whatever ends it.
+            // However the task ends, dropping this reports the end.
             let _over = over;
             run.await
         });
         Ok(Self { settings, stop, current, supervisor: Some(supervisor), ended })
     }
 
-    /// What it did so far.
+    /// Returns what the executor has done so far.
     pub fn stats(&self) -> ExecutorStats {
         let in_flight = self.current.lock().unwrap_or_else(PoisonError::into_inner).len();
         self.settings.counters.snapshot(in_flight)
     }
 
-    /// Waits until the executor has ended by itself, and [`shutdown`](Self::shutdown) says why. It goes on through outages, lost leases and
-    /// failovers, so that is only when its database is no longer there: the file of an embedded one was moved or replaced
-    /// ([`Replaced`](ErrorKind::Replaced)). Its handlers were cancelled then.
+    /// Waits until the executor has ended without being stopped; [`shutdown`](Self::shutdown) then returns the reason.
     ///
-    /// A program that does not wait for this keeps an executor that does nothing. Dropping the future loses nothing.
+    /// It goes on through outages, lost leases and failovers. It ends only when its database is gone: the file of an embedded one was moved
+    /// or replaced ([`Replaced`](ErrorKind::Replaced)). Its handlers were cancelled then.
+    ///
+    /// A program that does not wait for this may keep an executor that does nothing. The future may be dropped at any time.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, cancels those that remain, and releases what did not finish
-    /// without costing it an attempt.
+    /// Stops claiming, waits up to `grace` (`None`: [`ExecutorConfig::grace`](crate::ExecutorConfig::grace)) for running handlers, and
+    /// cancels those that remain. Releases unfinished jobs without costing them an attempt.
     ///
     /// # Errors
-    /// When it had [ended](Self::ended) by itself: why. When the executor's own task died; the jobs it held are then released when its lease
-    /// ends.
+    /// Returns the reason when the executor had already [ended](Self::ended). Fails when the executor's own task died; its jobs are then
+    /// released when its lease ends.
     pub async fn shutdown(mut self, grace: impl Into<Option<Duration>>) -> Result<ExecutorStats> {
         if let Some(grace) = grace.into() {
             *self.settings.grace.lock().unwrap_or_else(PoisonError::into_inner) = grace;
@@ -204,7 +209,7 @@ impl<S: Store> Drop for CommandExecutor<S> {
     }
 }
 
-/// Runs one incarnation after the other until told to stop, or until the database is no longer there.
+/// Runs one node session after the other until `stop` is cancelled or the database is gone.
 async fn supervise<S: Store>(
     settings: Arc<Settings<S>>,
     first: (NodeId, Instant),
@@ -213,7 +218,7 @@ async fn supervise<S: Store>(
 ) -> Result<()> {
     let mut registered = first;
     let mut delays = Reconnect::new(Duration::from_secs(5));
-    let hands: Arc<InHand> = {
+    let hands: Arc<InFlightCount> = {
         let current = current.clone();
         Arc::new(move || current.lock().unwrap_or_else(PoisonError::into_inner).len())
     };
@@ -223,11 +228,11 @@ async fn supervise<S: Store>(
     loop {
         let began = Instant::now();
         let started = |in_flight| *current.lock().unwrap_or_else(PoisonError::into_inner) = in_flight;
-        match Incarnation::run(&settings, registered, &stop, started).await {
-            Ok(End::Stopped) => return Ok(()),
-            Ok(End::LeaseLost) => {
+        match NodeSession::run(&settings, registered, &stop, started).await {
+            Ok(SessionEnd::Stopped) => return Ok(()),
+            Ok(SessionEnd::LeaseLost) => {
                 add(&settings.counters.leases_lost, 1);
-                // Its handlers were stopped; whoever gets their jobs, they are not in hand any more.
+                // Its handlers were stopped. Its jobs are no longer in flight here, whichever node gets them.
                 *current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
             }
             Err(error) if error.kind() == ErrorKind::Replaced => return Err(error),
@@ -236,7 +241,7 @@ async fn supervise<S: Store>(
         if began.elapsed() >= settings.node.lease {
             delays.reset();
         } else {
-            // One after the other: its connections may lead to different servers, and that takes a while to end.
+            // Sessions that end quickly are spaced out: connections may lead to different servers for a while.
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(delays.next_delay()) => {}
@@ -246,7 +251,7 @@ async fn supervise<S: Store>(
             if stop.is_cancelled() {
                 return Ok(());
             }
-            match settings.begin_anew(registered.0).await {
+            match settings.register_again(registered.0).await {
                 Ok(registered) => break registered,
                 Err(error) => {
                     warn_of!(error, "the executor could not register again; trying again");
@@ -260,7 +265,7 @@ async fn supervise<S: Store>(
     }
 }
 
-/// Up to a fifth shorter or longer by chance, so that nodes that started together do not ask together.
+/// Returns `duration` shortened or lengthened at random by up to a fifth, so that nodes that started together do not poll together.
 fn jitter(duration: Duration) -> Duration {
     let chance = (uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff) as f64 / f64::from(u16::MAX);
     duration.mul_f64(0.8 + 0.4 * chance)

@@ -1,4 +1,4 @@
-//! The lock monitor: releases what dead owners hold, and what external workers did not report in time.
+//! The lock monitor: releases the jobs of dead nodes, and jobs that external workers did not report in time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,45 +9,45 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
+use super::maintenance::FALLBACK_POLLS;
 use super::observation::Observation;
-use super::upkeep::UNTOLD;
 use crate::error::warn_of;
 use crate::job::NodeId;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore, Released};
 
-/// Jobs released in one transaction.
+/// The most jobs released in one transaction.
 const BATCH: usize = 500;
-/// How often the whole table is searched for owners that nobody knows, which only a node's row deleted by hand leaves behind.
+/// How often the whole table is searched for unknown owners. Only deleting a node's row by hand leaves such owners behind.
 const SWEEP: Duration = Duration::from_secs(600);
 
-/// How long and how often the monitor puts up with silence.
+/// How much silence and how many deaths the monitor tolerates.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct MonitorConfig {
     pub(super) lease: Duration,
     /// See [`JobStore::release_lost`].
     pub(super) quarantine: Option<NonZeroU32>,
 }
 
-/// Declares nodes dead that were silent for a lease and gives their jobs back. Every node runs one; they need no leader, because the
-/// database lets only one of them have a row. Unlike jBPM's, it can't be forgotten: it starts with the executor.
+/// Declares nodes dead that were silent for a lease, and releases their jobs. Every node runs one. They need no leader, because the
+/// database lets only one of them have a row. Unlike jBPM's it can't be forgotten: it starts with the executor.
 ///
-/// `late` is rung when an external worker has let a lease run out.
+/// `late` is notified when an external worker has let a lease run out.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     me: NodeId,
     wakeup: Arc<WakeUp>,
-    patience: Patience,
+    patience: MonitorConfig,
     late: Arc<Notify>,
     stop: CancellationToken,
 ) {
-    // Not at the start: it walks the whole table, when there is work to claim.
+    // Not at the start, when there are jobs to claim: it walks the whole table.
     let mut next_sweep = Instant::now() + jitter(SWEEP / 10);
     let mut next_look = Instant::now();
     let mut observation = Observation::by(me);
     loop {
         let sweep = Instant::now() >= next_sweep;
-        match round(&store, &mut observation, &wakeup, patience.quarantine, sweep).await {
+        match check(&store, &mut observation, &wakeup, patience.quarantine, sweep).await {
             Ok(()) if sweep => next_sweep = Instant::now() + jitter(SWEEP),
             Ok(()) => {}
             Err(error) => warn_of!(error, "the lock monitor could not look for dead nodes; trying again"),
@@ -55,7 +55,7 @@ pub(super) async fn run(
         let next_round = Instant::now() + jitter(patience.lease / 6);
         loop {
             if Instant::now() >= next_look {
-                next_look = Instant::now() + jitter(patience.lease) * UNTOLD;
+                next_look = Instant::now() + jitter(patience.lease) * FALLBACK_POLLS;
                 if let Err(error) = expire_external(&store, &wakeup).await {
                     warn_of!(error, "the lock monitor could not look for late external workers; trying again");
                     next_look = next_round;
@@ -70,7 +70,7 @@ pub(super) async fn run(
     }
 }
 
-async fn round(
+async fn check(
     store: &Arc<dyn JobStore>,
     observation: &mut Observation,
     wakeup: &WakeUp,
@@ -78,11 +78,11 @@ async fn round(
     sweep: bool,
 ) -> crate::Result<()> {
     let asked = Instant::now();
-    let pulses = store.pulses().await?;
-    let silent = observation.look(&pulses, asked.into_std(), Instant::now().into_std());
+    let node_heartbeats = store.node_heartbeats().await?;
+    let silent = observation.look(&node_heartbeats, asked.into_std(), Instant::now().into_std());
     let mut dead = if silent.is_empty() { Vec::new() } else { store.declare_dead(&silent).await? };
-    // Also those of others, who may not have finished with them.
-    dead.extend(pulses.iter().filter(|pulse| pulse.dead).map(|pulse| pulse.node));
+    // Also nodes that other monitors declared dead: these may not have finished releasing their jobs.
+    dead.extend(node_heartbeats.iter().filter(|seen| seen.dead).map(|seen| seen.node));
     if dead.is_empty() && !sweep {
         return Ok(());
     }
@@ -90,7 +90,7 @@ async fn round(
         let released = store.release_lost(BATCH, quarantine).await?;
         if released.total() > 0 {
             tracing::warn!(nodes = ?dead, waiting = released.waiting, dead_letters = released.dead, "released jobs of dead nodes");
-            wakeup.tell([Hint::Any]);
+            wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, wakeup);
         if released.total() < BATCH as u64 {
@@ -99,18 +99,19 @@ async fn round(
     }
 }
 
-/// What they held may let others start.
+/// Reports freed groups and permits, so that other jobs may start.
 fn handlers_lost(released: Released, wakeup: &WakeUp) {
     if released.ended > 0 {
         tracing::warn!(
             handlers = released.ended,
             "nobody answers for handlers of cancelled jobs any more; what they held is free"
         );
-        wakeup.tell([Hint::Gate]);
+        wakeup.notify([Hint::Admission]);
     }
 }
 
-/// Jobs whose external worker let its lease run out. Here and not beside the broker: it goes on when no node reaches that.
+/// Releases jobs whose external worker let its lease run out. This is done here and not in the broker's tasks, so that it goes on when no
+/// node reaches the broker.
 async fn expire_external(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
     loop {
         let released = store.expire_external(BATCH).await?;
@@ -120,7 +121,7 @@ async fn expire_external(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::R
                 dead_letters = released.dead,
                 "external workers did not report in time; their jobs were released"
             );
-            wakeup.tell([Hint::Any]);
+            wakeup.notify([Hint::Any]);
         }
         handlers_lost(released, wakeup);
         if released.total() < BATCH as u64 {

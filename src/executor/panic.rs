@@ -1,4 +1,4 @@
-//! A panic in a handler is a failed attempt, with its place and, if `RUST_BACKTRACE` is set, its stack.
+//! Turns a panic in a handler into a failed attempt, with its location and, if `RUST_BACKTRACE` is set, its stack.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -7,19 +7,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::task::Poll;
 
-use super::registry::Ended;
+use super::registry::HandlerResult;
 use crate::job::JobError;
 use crate::panic::text;
 
 thread_local! {
-    /// Handler code is on this thread's stack.
+    /// Whether handler code is on this thread's stack.
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
-    /// What the hook saw: the place and the stack.
+    /// What the hook saw: the location and the stack.
     static SEEN: RefCell<Option<(String, Option<String>)>> = const { RefCell::new(None) };
 }
 
-/// Puts a hook in front of the application's own: only a hook can see where a panic came from. It takes note of panics in
-/// handlers, which are reported with their job, and passes all others on.
+/// Puts a hook in front of the application's own, because only a hook can see where a panic came from. It notes panics in handlers, which
+/// are reported with their job, and passes all others on.
 fn install_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -37,17 +37,17 @@ fn install_hook() {
     });
 }
 
-/// Runs code of the user's and turns a panic into a failure.
+/// Runs the program's code and turns a panic into a failure.
 pub(super) fn catching<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
     install_hook();
     let before = IN_HANDLER.replace(true);
-    // What a panicking handler leaves behind is dropped with it: its future is never polled again, its transaction rolls back.
+    // The state of a panicking handler is dropped with it: its future is never polled again, and its transaction is rolled back.
     let result = catch_unwind(AssertUnwindSafe(run));
     IN_HANDLER.set(before);
     result.map_err(|panic| failure(&*panic))
 }
 
-pub(super) fn catching_blocking(run: impl FnOnce() -> Ended) -> Ended {
+pub(super) fn catching_blocking(run: impl FnOnce() -> HandlerResult) -> HandlerResult {
     catching(run).unwrap_or_else(Err)
 }
 

@@ -1,4 +1,4 @@
-//! What a handler says about itself while it runs, and what it leaves when it is done.
+//! Progress, checkpoints and results of handlers.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::JobContext;
-use crate::codec::{Label, Part};
+use crate::codec::{ContentKind, Label};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{NodeId, Payload, check_numbers};
 use crate::message::MessageServices;
 use crate::store::{CHECKPOINT_MAX, NOTE_MAX, NewResult, ProgressUpdate, Store, clip};
 
-/// The engine behind a running handler. Two words: it lies in the future of each job that runs.
+/// The engine behind a running handler. It has only two words, because it is part of the future of each running job.
 pub(super) struct Engine<'a, S: Store> {
     pub(super) messages: &'a MessageServices<S>,
     pub(super) node: NodeId,
 }
 
 impl<A, S: Store> JobContext<'_, A, S> {
-    /// Says how far the job has got: a percentage (more than 100 counts as 100), and a line for people, cut to 1 KiB. Others see
-    /// it at once, whatever becomes of the handler's transaction, and so does the next attempt. One statement, so not for every row
-    /// of a long loop.
+    /// Records how far the job has got: a percentage (more than 100 counts as 100) and a line for people, cut to 1 KiB. Other processes see
+    /// it at once, whatever happens to the handler's transaction, and so does the next attempt. It costs one statement, so don't call it
+    /// for every row of a long loop.
     ///
     /// # Errors
-    /// [`Aborted`](ErrorKind::Aborted) when the job is no longer this handler's: stop. [`Invalid`](ErrorKind::Invalid) on the
-    /// embedded store while the context's transaction is open, because there is only one writer: say it before. Else when the
-    /// database does not answer.
+    /// [`Aborted`](ErrorKind::Aborted) when the job is no longer this handler's: stop. [`Invalid`](ErrorKind::Invalid) on the embedded
+    /// store while the context's transaction is open, because there is only one writer: call it before. Also when the database does not
+    /// answer.
     pub async fn progress(&mut self, percent: u8, note: impl Into<String>) -> Result<()> {
         let note = Some(clip(&note.into(), NOTE_MAX));
         self.record(ProgressUpdate { percent: Some(percent.min(100)), note, checkpoint: None }).await
     }
 
-    /// Keeps what the next attempt can go on from ([`checkpoint`](Self::checkpoint)): the last row that was done, a cursor, an id at
-    /// another service. It is kept at once, beside the handler's transaction: say only what will be true even if that is rolled back.
+    /// Saves what the next attempt can continue from ([`checkpoint`](Self::checkpoint)): the last finished row, a cursor, an id at another
+    /// service. It is saved at once, outside the handler's transaction, so save only what stays true if that is rolled back.
     ///
     /// # Errors
-    /// As [`progress`](Self::progress); also when the value can't be JSON, or is longer than 16 KiB as such.
+    /// As for [`progress`](Self::progress). Also when the value can't be written as JSON, or is longer than 16 KiB as JSON.
     pub async fn save_checkpoint<T: Serialize + Sync>(&mut self, value: &T) -> Result<()> {
         let json = self.to_json(value, "the checkpoint")?;
         if json.get().len() > CHECKPOINT_MAX {
@@ -47,11 +47,11 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 json.get().len()
             )));
         }
-        let json = self.engine.messages.shared.codecs.keep_json(json, self.label(Part::Checkpoint))?;
+        let json = self.engine.messages.shared.codecs.keep_json(json, self.label(ContentKind::Checkpoint))?;
         self.record(ProgressUpdate { checkpoint: Some(json), ..ProgressUpdate::default() }).await
     }
 
-    /// What an earlier attempt, or this one, has last kept.
+    /// Returns the checkpoint that this or an earlier attempt saved last.
     ///
     /// # Errors
     /// When it is not a `T`, or the database does not answer.
@@ -62,28 +62,28 @@ impl<A, S: Store> JobContext<'_, A, S> {
             return Ok(None);
         };
         let checkpoint =
-            self.engine.messages.shared.codecs.read_json(Payload::Json(json), self.label(Part::Checkpoint))?;
+            self.engine.messages.shared.codecs.read_json(Payload::Json(json), self.label(ContentKind::Checkpoint))?;
         checkpoint.decode().map(Some).map_err(|error| {
             Error::invalid(format!("the checkpoint of a {:?} job is not what was asked for", self.job.kind))
                 .with_source(error)
         })
     }
 
-    /// Leaves a result that is committed with the end of this job, if, and only if, it succeeds. Whoever knows the job's id can read
-    /// it ([`MessageServices::wait_for_result`](crate::MessageServices::wait_for_result)) until
-    /// [`HistoryConfig::results`](crate::HistoryConfig::results) is over. The last one counts.
+    /// Sets a result that is committed with the end of this job if, and only if, it succeeds. A caller that knows the job's id can read it
+    /// ([`MessageServices::wait_for_result`](crate::MessageServices::wait_for_result)) until
+    /// [`HistoryConfig::results`](crate::HistoryConfig::results) is over. The last call counts.
     ///
     /// # Errors
-    /// When the value can't be JSON, or is longer than a payload may be.
+    /// When the value can't be written as JSON, or is longer than a payload may be.
     pub fn result<T: Serialize>(&mut self, value: &T) -> Result<()> {
         let retention = self.engine.messages.shared.jobs.history_config().results;
         self.result_for(value, retention)
     }
 
-    /// The same with its own time to be kept.
+    /// Sets a result with its own retention time.
     ///
     /// # Errors
-    /// As [`result`](Self::result).
+    /// As for [`result`](Self::result).
     pub fn result_for<T: Serialize>(&mut self, value: &T, retention: Duration) -> Result<()> {
         let payload = self.to_json(value, "the result")?;
         let (size, largest) = (payload.get().len(), self.engine.messages.shared.limits.payload);
@@ -94,12 +94,12 @@ impl<A, S: Store> JobContext<'_, A, S> {
                 self.job.kind
             )));
         }
-        let payload = self.engine.messages.shared.codecs.keep_json(payload, self.label(Part::Result))?;
+        let payload = self.engine.messages.shared.codecs.keep_json(payload, self.label(ContentKind::Result))?;
         self.context.keep_result(NewResult { id: self.job.id, kind: self.job.kind.clone(), payload, retention });
         Ok(())
     }
 
-    fn label(&self, part: Part) -> Label<'_> {
+    fn label(&self, part: ContentKind) -> Label<'_> {
         Label::new(part, &self.job.kind).queue(&self.job.queue)
     }
 

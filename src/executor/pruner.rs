@@ -1,5 +1,5 @@
-//! Removes what nobody needs any more: old history, results whose time is over, progress of jobs that are gone,
-//! ids of submissions, starts that no rate counts any more, and, where that is asked for, old dead letters and the old audit.
+//! Removes rows that are no longer needed: old history, results whose time is over, progress of jobs that are gone, ids of submissions, and
+//! starts that no rate counts any more. If configured, also old dead letters and old audit entries.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::stats::Counters;
 use crate::error::warn_of;
 use crate::store::JobStore;
 
-/// How long the ids of submissions are remembered: a producer that sends the same one again later makes a new job.
+/// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often an executor looks.
+/// How often an executor prunes.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// Rows removed in one transaction.
+/// The most rows removed in one transaction.
 const BATCH: usize = 2000;
-/// Between two of them, so that a large backlog holds up nobody: about 20,000 rows a second.
+/// The pause between two transactions, so that a large backlog holds up no other work: about 20,000 rows a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Every node runs one; they need no leader, because rows that another one is removing are passed over.
+/// Prunes until `stop`. Every node runs one. They need no leader, because a pruner skips rows that another one is removing.
 pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop: CancellationToken) {
-    // Not all of them at the start, nor at once.
+    // Not all nodes at once, nor at their start.
     let mut pause = jitter(INTERVAL / 10);
     let mut told = BTreeSet::new();
     loop {
@@ -32,7 +32,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop:
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        pause = match round(&*store, &counters, &mut told).await {
+        pause = match prune_batch(&*store, &counters, &mut told).await {
             Ok(true) => PAUSE,
             Ok(false) => jitter(INTERVAL),
             Err(error) => {
@@ -43,21 +43,21 @@ pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop:
     }
 }
 
-/// One batch of each. Returns whether there may be more.
-async fn round(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
+/// Removes one batch of each. Returns whether there may be more.
+async fn prune_batch(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
     let kept = store.history_config();
     let history = store.prune_history(kept.retention, BATCH).await?;
     let results = store.prune_results(BATCH).await?;
     let progress = store.prune_progress(BATCH).await?;
     let submissions = store.prune_submissions(REMEMBERED, BATCH).await?;
     let starts = store.prune_rates(BATCH).await?;
-    // These two last: they need rights that not every executor is given, and nothing else is to wait for that.
+    // These two come last: they need rights that not every executor has, and the others must not fail for that.
     let dead_letters = match kept.dead_letters {
         Some(age) => may(store.prune_dead_letters(age, BATCH).await, "history.dead_letters", told),
         None => 0,
     };
     if dead_letters > 0 {
-        // Somebody may still have waited for them.
+        // Logged, because an operator may still have needed them.
         tracing::info!(dead_letters, "removed dead letters that were older than `history.dead_letters`");
         counters.dead_letters_removed.fetch_add(dead_letters, Ordering::Relaxed);
     }
@@ -74,7 +74,7 @@ async fn round(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&s
         .any(|removed| removed >= BATCH as u64))
 }
 
-/// What was removed. What can't be is told once for each key: it stays as it is for as long as the rights do.
+/// Returns how many were removed. A failure is logged once per key: it lasts as long as the missing right.
 fn may<'k>(removed: crate::Result<u64>, key: &'k str, told: &mut BTreeSet<&'k str>) -> u64 {
     removed.unwrap_or_else(|error| {
         if told.insert(key) {
@@ -92,14 +92,14 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::{Counters, round};
+    use super::{Counters, prune_batch};
     use crate::config::{DatabaseConfig, HistoryConfig};
     use crate::store::JobStore as _;
     use crate::store::sqlite::Sqlite;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    /// A dead letter and an entry of the audit of each of these ages in days, looked at once. What is left of both.
+    /// Inserts a dead letter and an audit entry of each of these ages in days, and prunes once. Returns what is left of both.
     async fn left(history: HistoryConfig, ages: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let path = std::env::temp_dir().join(format!("jobwright-{}.db", uuid::Uuid::new_v4()));
         let config = DatabaseConfig { history, ..DatabaseConfig::url(format!("sqlite:{}", path.display())) };
@@ -118,7 +118,7 @@ mod tests {
             file.execute(&audit, [age]).unwrap();
         }
         let counters = Counters::default();
-        assert!(!round(&store, &counters, &mut BTreeSet::new()).await.unwrap());
+        assert!(!prune_batch(&store, &counters, &mut BTreeSet::new()).await.unwrap());
         let rows = |sql: &str| -> Vec<i64> {
             file.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
         };
@@ -156,7 +156,7 @@ mod tests {
             [],
         )
         .unwrap();
-        round(&store, &Counters::default(), &mut BTreeSet::new()).await.unwrap();
+        prune_batch(&store, &Counters::default(), &mut BTreeSet::new()).await.unwrap();
         let left: String =
             file.query_row("select group_concat(key) from jobwright_rate_log", [], |row| row.get(0)).unwrap();
         assert_eq!(left, "q:b");

@@ -3,25 +3,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How often a flooded queue lets others run before its next claim.
+/// How often a backlogged queue yields to other tasks before its next claim.
 const GATHER_TURNS: usize = 16;
 
-/// No count of signs ever gets there.
+/// More than the count of signs ever reaches.
 const NEVER: u64 = u64::MAX;
 
-/// One queue of this node: its slots, and what its dispatcher has to hear.
+/// One queue of this node: its slots, and the signs of work for its dispatcher.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: String,
     concurrency: usize,
     slots: Arc<Semaphore>,
     wake: Notify,
-    /// How many signs of work there were.
+    /// The number of signs of work so far.
     heard: AtomicU64,
-    /// One of them was of rows that are not at the end.
+    /// Whether one of them was about rows elsewhere than at the end.
     rescan: AtomicBool,
-    /// The count of them when the last look began, if that found less than it asked for. As long as it is still the count,
-    /// nothing waits: what is sent now is the next to run.
+    /// The number of signs when the last pass of claims began, if that found less than it asked for. While the number is still the same, no
+    /// job waits, so a job sent now is the next to run.
     drained_at: AtomicU64,
 }
 
@@ -38,23 +38,23 @@ impl Queue {
         }
     }
 
-    /// How many jobs of it this node runs at the same time.
+    /// Returns how many of its jobs this node runs at the same time.
     pub(super) fn concurrency(&self) -> usize {
         self.concurrency
     }
 
-    /// There may be work anywhere in the queue.
+    /// Notes that there may be work anywhere in the queue.
     pub(super) fn wake_to_rescan(&self) {
         self.rescan.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether there was such a sign since this was last asked.
+    /// Returns whether there was such a sign since the last call.
     pub(super) fn take_rescan(&self) -> bool {
         self.rescan.swap(false, Ordering::AcqRel)
     }
 
-    /// There may be work at the end of the queue.
+    /// Notes that there may be work at the end of the queue.
     pub(super) fn wake(&self) {
         self.heard.fetch_add(1, Ordering::AcqRel);
         self.wake.notify_one();
@@ -64,17 +64,17 @@ impl Queue {
         self.wake.notified().await;
     }
 
-    /// To be taken before a look, for [`looked`](Self::looked).
+    /// Returns the number of signs, to be read before a pass of claims and passed to [`looked`](Self::looked).
     pub(super) fn heard(&self) -> u64 {
         self.heard.load(Ordering::Acquire)
     }
 
-    /// What a look found. A sign of work that came while it ran may be of a job that it did not see.
+    /// Records the result of a pass of claims. A sign that came during the pass may be about a job that it did not see.
     pub(super) fn looked(&self, heard_before: u64, more: bool) {
         self.drained_at.store(if more { NEVER } else { heard_before }, Ordering::Release);
     }
 
-    /// A free slot for a job that goes past the waiting ones, if there are none.
+    /// Takes a free slot for a job that bypasses the queue, if no job waits in it.
     pub(super) fn try_take_ahead(&self) -> Option<OwnedSemaphorePermit> {
         if self.drained_at.load(Ordering::Acquire) != self.heard() {
             return None;
@@ -82,8 +82,8 @@ impl Queue {
         self.slots.clone().try_acquire_owned().ok()
     }
 
-    /// Lets what was just started finish: short jobs then free their slots together, and the next claim is large. Long ones
-    /// cost a few turns of the scheduler, no time.
+    /// Lets jobs that were just started finish. Short ones then free their slots together, and the next claim is large. If they run for
+    /// long, this costs a few turns of the scheduler and no time.
     pub(super) async fn gather(&self, most: usize) {
         let enough = most.min(self.concurrency / 2);
         for _ in 0..GATHER_TURNS {
@@ -94,12 +94,12 @@ impl Queue {
         }
     }
 
-    /// Slots that are free at the moment.
+    /// Returns the number of free slots at the moment.
     pub(super) fn free(&self) -> usize {
         self.slots.available_permits()
     }
 
-    /// Waits for a free slot, then takes all that are free, at most `most`.
+    /// Waits for a free slot, then takes all free ones, at most `most`.
     pub(super) async fn take(&self, most: usize) -> Option<OwnedSemaphorePermit> {
         let mut taken = self.slots.clone().acquire_owned().await.ok()?;
         if let Some(rest) = self.try_take(most.saturating_sub(1)) {
@@ -108,7 +108,7 @@ impl Queue {
         Some(taken)
     }
 
-    /// Takes all slots that are free, at most `most`. `None`: there is none.
+    /// Takes all free slots, at most `most`. `None`: there is none.
     pub(super) fn try_take(&self, most: usize) -> Option<OwnedSemaphorePermit> {
         let count = u32::try_from(self.free().min(most)).ok().filter(|count| *count > 0)?;
         self.slots.clone().try_acquire_many_owned(count).ok()
@@ -119,7 +119,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// What is sent now may only go past the queue if nothing waits in it, however many slots are free.
+    /// A job that is sent now may bypass the queue only if no job waits in it, however many slots are free.
     #[tokio::test]
     async fn nothing_goes_past_those_who_wait() {
         let queue = Queue::new("q".to_owned(), 4);
@@ -129,7 +129,7 @@ mod tests {
         assert!(ahead(), "the queue was empty, and nothing came since");
         queue.wake();
         assert!(!ahead(), "something came");
-        // It came while the look ran, which may not have seen it.
+        // The sign came during the pass, which may not have seen its job.
         let before = queue.heard();
         queue.wake();
         queue.looked(before, false);

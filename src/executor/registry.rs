@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::batch::BatchPlan;
-use super::cancellations::Stop;
+use super::cancellations::CancelSignal;
 use super::limits::Running;
 use super::middleware::Layer;
 use super::panic::catching;
@@ -24,38 +24,38 @@ use crate::error::{Error, Result};
 use crate::job::{Job, JobError, Outcome};
 use crate::store::Store;
 
-/// What one attempt ends with.
-pub(super) type Ended = Result<Outcome, JobError>;
+/// The result of one attempt.
+pub(super) type HandlerResult = Result<Outcome, JobError>;
 
 /// What a handler gets to run one attempt.
 pub(super) struct Attempt<'a, S: Store> {
     pub(super) job: &'a Job,
     pub(super) context: &'a mut Context<S>,
     pub(super) engine: Engine<'a, S>,
-    pub(super) cancelled: Stop<'a>,
-    /// What the attempt occupies. Whoever may go on when its future was dropped keeps a clone.
+    pub(super) cancelled: CancelSignal<'a>,
+    /// The slots of the attempt. Code that may still run when the attempt's future is dropped keeps a clone.
     pub(super) slots: &'a Arc<Slots>,
 }
 
-/// Runs one attempt, whatever the handler's own types are.
+/// Runs one attempt, independent of the handler's own types.
 pub(super) trait Handler<S: Store>: Send + Sync {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended>;
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult>;
 }
 
-/// The slots a job holds while it runs, and those of its group that follow it: one of its queue, and one of its kind if that has a limit.
+/// The slots that a job and the jobs of its group that follow it hold: one of its queue, and one of its kind if that has a limit.
 #[derive(Debug)]
 pub(super) struct Slots {
     _queue: OwnedSemaphorePermit,
     pub(super) kind: Option<OwnedSemaphorePermit>,
     _running: Option<Running>,
-    /// Since when.
+    /// When they were taken.
     since: Instant,
-    /// Those of blocking handlers, which run on when their attempt was given up.
+    /// Threads of blocking handlers, which may outlive their attempt.
     threads: OnceLock<TaskTracker>,
 }
 
 impl Slots {
-    /// `running`: under limits that the claim of the job counted.
+    /// Creates the slots of a job. `running`: the limits that its claim counted.
     pub(super) fn new(
         queue: OwnedSemaphorePermit,
         kind: Option<OwnedSemaphorePermit>,
@@ -64,7 +64,7 @@ impl Slots {
         Arc::new(Self { _queue: queue, kind, _running: running, since: Instant::now(), threads: OnceLock::new() })
     }
 
-    /// Whether another job may follow in them: within this time of the first, and with nothing left that runs on.
+    /// Returns whether another job may follow in them: within this time of the first, and with no thread still running.
     pub(super) fn has_time(&self, turn: Duration) -> bool {
         self.threads.get().is_none() && self.since.elapsed() < turn
     }
@@ -85,11 +85,11 @@ impl Slots {
 pub(super) struct Kind<S: Store> {
     pub(super) handler: Arc<dyn Handler<S>>,
     pub(super) options: KindOptions,
-    /// Bounds how many run at the same time, if the kind has a limit of its own.
+    /// Bounds how many run at the same time, if the kind has its own limit.
     pub(super) slots: Option<Arc<Semaphore>>,
-    /// What runs around the handler, in this order.
+    /// The middleware around the handler, in this order.
     pub(super) layers: Arc<[Arc<dyn Layer>]>,
-    /// Jobs that are started are run in batches.
+    /// How its jobs are run in batches, if they are.
     pub(super) batch: Option<Arc<BatchPlan<S>>>,
 }
 
@@ -109,7 +109,7 @@ impl States {
         if let Some(state) = self.0.get(&TypeId::of::<A>()).and_then(|state| state.clone().downcast().ok()) {
             return Ok(state);
         }
-        // `()` is the state of those who need none.
+        // `()` is the state of handlers that need none.
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
         nothing.downcast().map_err(|_| {
             Error::config(format!(
@@ -127,7 +127,7 @@ pub(super) struct CommandHandler<C, A> {
 }
 
 impl<S: Store, C: Command<S>> Handler<S> for CommandHandler<C, C::State> {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult> {
         let Attempt { job, context, engine, cancelled, .. } = attempt;
         Box::pin(async move {
             let command: C = job
@@ -146,9 +146,9 @@ impl<S, F, R> Handler<S> for JobHandler<F>
 where
     S: Store,
     F: Fn(Job) -> R + Send + Sync,
-    R: Future<Output = Ended> + Send + 'static,
+    R: Future<Output = HandlerResult> + Send + 'static,
 {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult> {
         // The closure runs before there is a future that could be watched.
         match catching(|| (self.0)(attempt.job.clone())) {
             Ok(handler) => Box::pin(handler),
@@ -163,28 +163,28 @@ pub(super) struct ContextHandler<F>(pub(super) F);
 impl<S, F> Handler<S> for ContextHandler<F>
 where
     S: Store,
-    F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, Ended> + Send + Sync,
+    F: for<'b> Fn(&'b mut JobContext<'_, (), S>) -> BoxFuture<'b, HandlerResult> + Send + Sync,
 {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult> {
         let Attempt { job, context, engine, cancelled, .. } = attempt;
         Box::pin(async move { (self.0)(&mut JobContext { job, state: &(), context, engine, cancelled }).await })
     }
 }
 
-/// A closure that blocks its thread. It gets one of the runtime's blocking threads, so it stops neither other jobs nor the
-/// executor; but nothing can interrupt it.
+/// A closure that blocks its thread. It gets one of the runtime's blocking threads, so it stops neither other jobs nor the executor. But it
+/// can't be interrupted.
 pub(super) struct BlockingHandler<F>(pub(super) Arc<F>);
 
 impl<S, F> Handler<S> for BlockingHandler<F>
 where
     S: Store,
-    F: Fn(&Job) -> Ended + Send + Sync + 'static,
+    F: Fn(&Job) -> HandlerResult + Send + Sync + 'static,
 {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult> {
         let (handler, job, slots) = (self.0.clone(), attempt.job.clone(), attempt.slots.clone());
         let thread = slots.threads.get_or_init(TaskTracker::new).token();
         let run = move || {
-            // A thread that outlives its timeout still occupies the node: its slot is free when it really ends.
+            // A thread that outlives its timeout still occupies the node: its slot becomes free when it really ends.
             let (_slots, _thread) = (slots, thread);
             super::panic::catching_blocking(|| handler(&job))
         };

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an executor did since it started. Counted in this process; the database is the truth.
+/// What an executor did since it started. This process counts it; the database is authoritative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecutorStats {
@@ -12,41 +12,41 @@ pub struct ExecutorStats {
     pub done: u64,
     /// Attempts that failed (each retry counts).
     pub failed: u64,
-    /// Handlers run again at once, within their attempt, because they lost a conflict.
+    /// Handlers run again at once, within their attempt, after losing a conflict.
     pub conflicts: u64,
     /// Attempts that ended with snooze, cancel or dead.
     pub other: u64,
-    /// Given back unfinished.
+    /// Jobs given back unfinished.
     pub released: u64,
-    /// Outcomes that were refused, because the claim was no longer current.
+    /// Outcomes that were refused because the claim was no longer current.
     pub refused: u64,
-    /// Handlers that stopped, or were stopped, because their job was cancelled or taken away while they ran.
+    /// Handlers that stopped or were stopped because their job was cancelled or taken away while they ran.
     pub cancelled: u64,
-    /// Handlers running, or jobs in hand, now.
+    /// Jobs in flight now, running or waiting to start.
     pub in_flight: u64,
-    /// How often this executor lost its lease and had to start anew.
+    /// How often this executor lost its lease and had to register again.
     pub leases_lost: u64,
-    /// Of the claimed: those that came through the broker.
+    /// Claimed jobs that came through the broker.
     pub delivered: u64,
-    /// Rows of deliveries that were gone, owned or newer.
+    /// Rows named by deliveries that were gone, owned or newer.
     pub stale: u64,
-    /// Rows of deliveries that found no free slot, or no handler here, in time: they were left to the table.
+    /// Rows named by deliveries that found no free slot, or no handler here, in time. They were left to the table.
     pub left_to_table: u64,
-    /// Jobs taken in from foreign producers.
+    /// Jobs taken in from external producers.
     pub submitted: u64,
-    /// Messages that could not be used: put aside with the reason.
+    /// Messages that could not be used. They were rejected with the reason.
     pub messages_refused: u64,
     /// Jobs handed to external workers.
     pub handed_out: u64,
-    /// Ends that external workers reported in time.
+    /// Ends of jobs that external workers reported in time.
     pub reported: u64,
     /// Reports of external workers that came too late, or twice.
     pub reports_refused: u64,
     /// Events and replies that the broker has confirmed.
     pub relayed: u64,
-    /// Dead letters that were kept for as long as [`HistoryConfig::dead_letters`](crate::HistoryConfig::dead_letters) says.
+    /// Dead letters removed because they were older than [`HistoryConfig::dead_letters`](crate::HistoryConfig::dead_letters).
     pub dead_letters_removed: u64,
-    /// Entries of the audit that were kept for as long as [`HistoryConfig::audit`](crate::HistoryConfig::audit) says.
+    /// Entries of the audit removed because they were older than [`HistoryConfig::audit`](crate::HistoryConfig::audit).
     pub audit_removed: u64,
 }
 

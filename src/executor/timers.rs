@@ -1,4 +1,4 @@
-//! Moves due timers to waiting.
+//! Moves due timers to the waiting jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::jitter;
-use super::upkeep::UNTOLD;
+use super::maintenance::FALLBACK_POLLS;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::{Hint, JobStore};
 
-/// Timers moved in one transaction.
+/// The most timers moved in one transaction.
 const BATCH: usize = 1000;
 
-/// Every node runs one. It sleeps until the next timer is due, or a hint or `upkeep.rs` says that there is an earlier one.
+/// Moves timers until `stop`. Every node runs one. It sleeps until the next timer is due, or a hint or `maintenance.rs` announces an
+/// earlier one.
 pub(super) async fn run(
     store: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
@@ -24,18 +25,18 @@ pub(super) async fn run(
     poll: Duration,
     stop: CancellationToken,
 ) {
-    let (mut delays, untold) = (Reconnect::new(poll), poll * UNTOLD);
+    let (mut delays, fallback) = (Reconnect::new(poll), poll * FALLBACK_POLLS);
     loop {
         let pause = match store.promote_due(BATCH).await {
             Ok(promoted) => {
                 delays.reset();
-                let blocked = promoted.blocked.then_some(Hint::Gate);
-                wakeup.tell(promoted.queues.into_iter().map(Hint::Rescan).chain(blocked));
+                let blocked = promoted.blocked.then_some(Hint::Admission);
+                wakeup.notify(promoted.queues.into_iter().map(Hint::Rescan).chain(blocked));
                 if promoted.jobs >= BATCH as u64 {
                     Duration::ZERO
                 } else {
-                    // A little late rather than a little early: an early look finds nothing.
-                    promoted.next.map_or(untold, |next| next + Duration::from_millis(1)).min(jitter(untold))
+                    // A little late rather than a little early: an early check finds nothing.
+                    promoted.next.map_or(fallback, |next| next + Duration::from_millis(1)).min(jitter(fallback))
                 }
             }
             Err(error) => {

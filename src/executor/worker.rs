@@ -1,4 +1,4 @@
-//! Runs one attempt of one job.
+//! Runs the attempts of single jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 
 use tracing::Instrument as _;
 
-use super::cancellations::{Stop, Told};
-use super::completer::Report;
-use super::failing::{Decision, pause};
-use super::hand_on::{Turn, turn};
-use super::incarnation::Incarnation;
+use super::cancellations::{CancelReason, CancelSignal};
+use super::completer::Completion;
+use super::failure_policy::{RetryDecision, pause};
+use super::group_run::{GroupRun, group_run};
 use super::middleware::around;
+use super::node_session::NodeSession;
 use super::panic::catching_async;
 use super::progress::Engine;
-use super::registry::{Attempt, Ended, Kind, Slots};
+use super::registry::{Attempt, HandlerResult, Kind, Slots};
 use super::stats::add;
 use crate::context::Context;
 use crate::job::{Fence, Job, JobError, Outcome, TraceContext};
 use crate::store::{Removed, Settlement, Store, Verdict};
 
-/// How the handler came to its end.
-pub(super) enum Ending {
-    Returned(Ended),
-    /// What runs around the handler says that the job is done; the handler does not, so nothing of it is kept.
+/// How a handler's run ended.
+pub(super) enum AttemptEnd {
+    Returned(HandlerResult),
+    /// A middleware says that the job is done and the handler does not, so nothing of the handler's work is kept.
     DoneWithout,
     TimedOut(Duration),
-    /// Told to stop before it was done.
+    /// It was cancelled before it was done.
     Cancelled,
-    /// The job was cancelled, or taken away: there is nothing left to record an outcome of.
+    /// The job was cancelled or taken away: there is no outcome left to record.
     Gone,
 }
 
-/// What is logged while a job runs is logged as part of this.
+/// Returns the span for what is logged while a job runs.
 pub(super) fn job_span(job: &Job) -> tracing::Span {
     tracing::info_span!("job", id = %job.id, kind = %job.kind, queue = %job.queue, attempt = job.attempt,
         trace_id = job.trace().map(TraceContext::trace_id))
 }
 
-/// Runs a job to its recorded outcome. Its slots are free again when the outcome is handed in.
+/// Runs a job to its recorded outcome. Its slots are free again once the outcome is handed in.
 ///
-/// Thousands of these are made a second and each is moved several times until it runs, so it is kept small: not an `async fn`
-/// around another future, which would hold it twice, and what few jobs need is boxed where they need it.
+/// Thousands of these futures are made a second, and each is moved several times before it runs, so it is kept small. It is not an `async
+/// fn` around another future, which would hold it twice, and what few jobs need is boxed where it is needed.
 pub(super) fn run<S: Store>(
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     kind: Arc<Kind<S>>,
     mut job: Job,
     slots: Arc<Slots>,
@@ -56,22 +56,27 @@ pub(super) fn run<S: Store>(
         }
         let began = Instant::now();
         let mut conflicts = 0;
-        let report = loop {
+        let completion = loop {
             let engine = Engine { messages: &node.messages, node: node.id };
             let mut context = node.messages.begin();
-            let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
+            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots: &slots };
             let ending = execute(&kind, attempt).await;
             match conclude(&node, &kind, (&job, &slots, began), context, ending, conflicts).await {
-                Conclusion::Over(report) => break report,
+                Conclusion::Over(completion) => break completion,
                 Conclusion::Again => conflicts += 1,
             }
             Box::pin(pause(conflicts, &node.cancel)).await;
         };
-        let follow = |fence| turn(&node, &job, &slots, began.elapsed()).map(|turn| Report::InTurn(vec![fence], turn));
-        match report {
-            Some(Report::Done(fence)) => node.reports.send(follow(fence).unwrap_or(Report::Done(fence))).await,
-            Some(report) => node.reports.send(report).await,
+        let follow = |fence| {
+            group_run(&node, &job, &slots, began.elapsed())
+                .map(|group_run| Completion::DoneInGroup(vec![fence], group_run))
+        };
+        match completion {
+            Some(Completion::Done(fence)) => {
+                node.completions.send(follow(fence).unwrap_or(Completion::Done(fence))).await;
+            }
+            Some(completion) => node.completions.send(completion).await,
             None => {}
         }
         free(&node, slots);
@@ -79,14 +84,18 @@ pub(super) fn run<S: Store>(
     .instrument(span)
 }
 
-/// The same for a job that stands in a line, up to what is to be recorded of it; nothing if that has been done.
-pub(super) async fn attempt<S: Store>(node: &Arc<Incarnation<S>>, mut job: Job, slots: &Arc<Slots>) -> Option<Report> {
+/// Does the same for a job in a group run, up to what is to be recorded of it; `None` if that has been done.
+pub(super) async fn attempt<S: Store>(
+    node: &Arc<NodeSession<S>>,
+    mut job: Job,
+    slots: &Arc<Slots>,
+) -> Option<Completion> {
     let Some(kind) = node.registry.get(&job.kind).cloned() else {
-        // Can't happen: only registered kinds are asked for.
-        return Some(Report::Settled(Settlement::new(job.fence(), Verdict::Release)));
+        // Can't happen: claims ask for registered kinds only.
+        return Some(Completion::Settled(Settlement::new(job.fence(), Verdict::Release)));
     };
     if job.attempt > job.max_attempts {
-        return Some(buried(node, &job));
+        return Some(dead_lettered(node, &job));
     }
     let span = job_span(&job);
     async move {
@@ -98,11 +107,11 @@ pub(super) async fn attempt<S: Store>(node: &Arc<Incarnation<S>>, mut job: Job, 
         loop {
             let engine = Engine { messages: &node.messages, node: node.id };
             let mut context = node.messages.begin();
-            let cancelled = Stop { cancellations: &node.cancellations, fence: job.fence() };
+            let cancelled = CancelSignal { cancellations: &node.cancellations, fence: job.fence() };
             let attempt = Attempt { job: &job, context: &mut context, engine, cancelled, slots };
             let ending = execute(&kind, attempt).await;
             match conclude(node, &kind, (&job, slots, began), context, ending, conflicts).await {
-                Conclusion::Over(report) => return report,
+                Conclusion::Over(completion) => return completion,
                 Conclusion::Again => conflicts += 1,
             }
             pause(conflicts, &node.cancel).await;
@@ -112,24 +121,24 @@ pub(super) async fn attempt<S: Store>(node: &Arc<Incarnation<S>>, mut job: Job, 
     .await
 }
 
-/// What an attempt came to.
+/// The conclusion of an attempt.
 enum Conclusion {
-    /// With what is still to be recorded.
-    Over(Option<Report>),
-    /// There is no outcome yet, the handler is to be run again; its transaction is rolled back.
+    /// The attempt is over, with what is still to be recorded.
+    Over(Option<Completion>),
+    /// There is no outcome yet. The handler runs again, and its transaction is rolled back.
     Again,
 }
 
-/// The payload can't be decoded: a failed attempt, because the key may be elsewhere or come later.
-async fn unread<S: Store>(node: Arc<Incarnation<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
-    if let Some(report) = failure(&node, &kind, &job, &error, u32::MAX) {
-        node.reports.send(report).await;
+/// Fails an attempt whose payload can't be decoded: another node may have the encryption key, or it may come later.
+async fn unread<S: Store>(node: Arc<NodeSession<S>>, kind: Arc<Kind<S>>, job: Job, error: JobError, slots: Arc<Slots>) {
+    if let Some(completion) = failure(&node, &kind, &job, &error, u32::MAX) {
+        node.completions.send(completion).await;
     }
     free(&node, slots);
 }
 
-fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
-    // Dispatchers do not wait for the slots of a kind, so they have to be told, whichever queue has such jobs.
+fn free<S: Store>(node: &NodeSession<S>, slots: Arc<Slots>) {
+    // Dispatchers do not wait for the slots of a kind, so those of all queues are woken: any of them may have such jobs.
     let limited = slots.kind.is_some();
     drop(slots);
     if limited {
@@ -137,18 +146,19 @@ fn free<S: Store>(node: &Incarnation<S>, slots: Arc<Slots>) {
     }
 }
 
-/// A job that has no attempt left was put off, because the outcome of its last one could not be recorded. Its handler does not run again.
-pub(super) async fn bury<S: Store>(node: Arc<Incarnation<S>>, job: Job, slots: Arc<Slots>) {
-    node.reports.send(buried(&node, &job)).await;
+/// Dead-letters a job that has no attempt left. It was put off because the outcome of its last attempt could not be recorded. Its handler
+/// does not run again.
+pub(super) async fn dead_letter<S: Store>(node: Arc<NodeSession<S>>, job: Job, slots: Arc<Slots>) {
+    node.completions.send(dead_lettered(&node, &job)).await;
     free(&node, slots);
 }
 
-fn buried<S: Store>(node: &Incarnation<S>, job: &Job) -> Report {
+fn dead_lettered<S: Store>(node: &NodeSession<S>, job: &Job) -> Completion {
     let error = JobError::new("no attempt is left, and the outcome of the last one could not be recorded");
     settled(node, job, &error, Verdict::Dead)
 }
 
-pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
     let stop = attempt.cancelled;
     if !kind.layers.is_empty() {
         return Box::pin(execute_within(kind, attempt)).await;
@@ -157,8 +167,8 @@ pub(super) async fn execute<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -
     limited(kind, stop, handler).await
 }
 
-/// With what runs around it.
-async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> Ending {
+/// Runs a handler with the middleware around it.
+async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> AttemptEnd {
     let (job, stop) = (attempt.job, attempt.cancelled);
     let done = AtomicBool::new(false);
     let handler = async {
@@ -167,13 +177,17 @@ async fn execute_within<S: Store>(kind: &Kind<S>, attempt: Attempt<'_, S>) -> En
         ended
     };
     match limited(kind, stop, catching_async(around(&kind.layers, job, Box::pin(handler)))).await {
-        Ending::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => Ending::DoneWithout,
+        AttemptEnd::Returned(Ok(Outcome::Done)) if !done.load(Ordering::Relaxed) => AttemptEnd::DoneWithout,
         ending => ending,
     }
 }
 
-/// Within the time it has.
-async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<Output = Ended>) -> Ending {
+/// Runs a handler within its timeout.
+async fn limited<S: Store>(
+    kind: &Kind<S>,
+    stop: CancelSignal<'_>,
+    handler: impl Future<Output = HandlerResult>,
+) -> AttemptEnd {
     let limited = async {
         match kind.options.timeout {
             Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),
@@ -183,16 +197,16 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
     tokio::pin!(limited);
     let told = tokio::select! {
         biased;
-        told = stop.told() => told,
+        told = stop.cancelled() => told,
         ended = &mut limited => return match ended {
-            Ok(ended) => Ending::Returned(ended),
-            Err(limit) => Ending::TimedOut(limit),
+            Ok(ended) => AttemptEnd::Returned(ended),
+            Err(limit) => AttemptEnd::TimedOut(limit),
         },
     };
-    if told == Told::Node {
-        return Ending::Cancelled;
+    if told == CancelReason::NodeStopping {
+        return AttemptEnd::Cancelled;
     }
-    // It has been told too, and may tidy up; then it is dropped.
+    // The handler was cancelled too, and may clean up. Then it is dropped.
     Box::pin(async {
         tokio::select! {
             _ = tokio::time::timeout(stop.grace(), limited) => {}
@@ -200,153 +214,164 @@ async fn limited<S: Store>(kind: &Kind<S>, stop: Stop<'_>, handler: impl Future<
         }
     })
     .await;
-    Ending::Gone
+    AttemptEnd::Gone
 }
 
-/// Brings the outcome to the database, if that takes a transaction of its own.
+/// Brings the outcome to the database if that takes its own transaction.
 async fn conclude<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     kind: &Kind<S>,
     (job, slots, began): (&Job, &Arc<Slots>, Instant),
     context: Context<S>,
-    ending: Ending,
+    ending: AttemptEnd,
     conflicts: u32,
 ) -> Conclusion {
     let fence = job.fence();
     let failed = |error: &JobError| failure(node, kind, job, error, conflicts);
-    let report = match ending {
-        Ending::Returned(Ok(Outcome::Done)) if context.is_used() => {
-            // Message services of the program take part, and a panic of theirs must not leave the job with this node for as long as it lives.
+    let completion = match ending {
+        AttemptEnd::Returned(Ok(Outcome::Done)) if context.is_used() => {
+            // The program's message services take part. A panic of theirs must not leave the job with this node for the rest of the node's
+            // life.
             let committing = catching_async(async {
-                Ok(match turn(node, job, slots, began.elapsed()) {
-                    Some(turn) => commit_in_turn(node, fence, context, turn).await?,
+                Ok(match group_run(node, job, slots, began.elapsed()) {
+                    Some(group_run) => commit_and_claim_next(node, fence, context, group_run).await?,
                     None => (context.commit_job(node.id, fence).await?, None),
                 })
             });
             match Box::pin(committing).await {
-                Ok((accepted, turn)) => {
+                Ok((accepted, group_run)) => {
                     add(if accepted { &node.counters.done } else { &node.counters.refused }, 1);
-                    node.messages.shared.wakeup.bells.ring([job.id]);
+                    node.messages.shared.wakeup.job_waiters.notify([job.id]);
                     if accepted {
                         node.in_flight.remove(std::iter::once(fence));
                     } else {
                         tracing::warn!("the job was no longer owned by this claim: its writes were rolled back");
                         node.in_flight.leave(std::iter::once(fence));
                     }
-                    return Conclusion::Over(turn.map(|turn| Report::InTurn(Vec::new(), turn)));
+                    return Conclusion::Over(group_run.map(|group_run| Completion::DoneInGroup(Vec::new(), group_run)));
                 }
-                // If the answer to the commit got lost and it did take effect, the row is gone and this is refused.
+                // If the commit took effect and only its answer got lost, the row is gone and this outcome is refused.
                 Err(error) => failed(&error),
             }
         }
-        Ending::Returned(ended) => {
-            // Only `Done` commits. The transaction goes first, so that its locks do not outlive the outcome.
-            if context.has_transaction()
-                && let Err(error) = Box::pin(context.rollback()).await
-            {
-                tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
-            }
-            report(node, kind, job, ended, conflicts)
+        AttemptEnd::Returned(ended) => {
+            // Only `Done` commits.
+            discard(context).await;
+            completion(node, kind, job, ended, conflicts)
         }
-        Ending::DoneWithout => {
-            drop(context);
-            Some(Report::Done(fence))
+        AttemptEnd::DoneWithout => {
+            discard(context).await;
+            Some(Completion::Done(fence))
         }
-        Ending::TimedOut(limit) => {
-            drop(context);
-            if job.admitted || job.terms.group.is_some() {
-                // Its group is free when this is recorded, or the next one begins, so a thread that runs on has to end first.
+        AttemptEnd::TimedOut(limit) => {
+            discard(context).await;
+            if job.admitted || job.options.group.is_some() {
+                // Recording this frees its group or starts the group's next job. So a thread that still runs has to end first.
                 Box::pin(slots.attempt_ended(&node.cancel)).await;
             }
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
-        Ending::Gone => {
-            if context.has_transaction()
-                && let Err(error) = Box::pin(context.rollback()).await
-            {
-                tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
-            }
+        AttemptEnd::Gone => {
+            discard(context).await;
             add(&node.counters.cancelled, 1);
             tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
-            // A thread may run on. If the node stops meanwhile it stays in hand, and what it held is free when the node is retired.
+            // A thread may still run. If the node stops meanwhile, the job stays in flight, and what it held is freed when the node is
+            // retired.
             if Box::pin(slots.attempt_ended(&node.cancel)).await {
                 node.in_flight.leave(std::iter::once(fence));
             }
             return Conclusion::Over(None);
         }
-        Ending::Cancelled => {
-            drop(context);
-            Some(Report::Settled(Settlement::new(fence, Verdict::Release)))
+        AttemptEnd::Cancelled => {
+            discard(context).await;
+            Some(Completion::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
-    report.map_or(Conclusion::Again, |report| Conclusion::Over(Some(report)))
+    completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
 }
 
-/// Commits what a handler did, with the end of its job, and goes on with its group. Whether the claim was current.
-async fn commit_in_turn<S: Store>(
-    node: &Arc<Incarnation<S>>,
+/// Drops the context of an attempt that commits nothing. Its transaction is rolled back here, so that its locks do not outlive the outcome.
+pub(super) async fn discard<S: Store>(context: Context<S>) {
+    if !context.is_used() {
+        return;
+    }
+    // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
+    let rolled_back = Box::pin(catching_async(async { Ok(context.rollback().await) })).await;
+    match rolled_back {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the handler's transaction was not rolled back in good order"),
+        Err(panic) => {
+            tracing::warn!(error = panic.message(), "a message service panicked when it was dropped without a commit");
+        }
+    }
+}
+
+/// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.
+async fn commit_and_claim_next<S: Store>(
+    node: &Arc<NodeSession<S>>,
     fence: Fence,
     context: Context<S>,
-    mut turn: Turn,
-) -> crate::Result<(bool, Option<Turn>)> {
-    // Known before the claim has a number: a look that comes later does not take it for lost.
-    let lease = node.in_flight.lease(turn.group.lease);
-    let removed = context.commit_in_turn(node.id, fence, &turn.group, node.next_claim()).await;
+    mut group_run: GroupRun,
+) -> crate::Result<(bool, Option<GroupRun>)> {
+    // Known before the claim has its number, so that a later reconciliation does not take the lease for lost.
+    let lease = node.in_flight.lease(group_run.group.lease);
+    let removed = context.commit_and_claim_next(node.id, fence, &group_run.group, node.next_claim()).await;
     match &removed {
         Ok(Removed::Leased) => {
-            turn.leased(lease);
-            return Ok((true, Some(turn)));
+            group_run.leased(lease);
+            return Ok((true, Some(group_run)));
         }
-        // It may have committed: the lease is left to a look.
+        // It may have committed: reconciliation decides about the lease.
         Err(error) if error.may_have_taken_effect() => drop(lease),
         Ok(_) | Err(_) => lease.free(),
     }
     removed.map(|removed| (removed == Removed::Gone, None))
 }
 
-/// What an attempt means for its job that leaves nothing to commit, after so many conflicts that it lost. `None`: it is not over.
-pub(super) fn report<S: Store>(
-    node: &Incarnation<S>,
+/// Returns what an attempt that leaves nothing to commit means for its job, after `conflicts` lost conflicts. `None`: the attempt is not
+/// over.
+pub(super) fn completion<S: Store>(
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     job: &Job,
-    ended: Ended,
+    ended: HandlerResult,
     conflicts: u32,
-) -> Option<Report> {
+) -> Option<Completion> {
     let fence = job.fence();
     match ended {
-        Ok(Outcome::Done) => Some(Report::Done(fence)),
+        Ok(Outcome::Done) => Some(Completion::Done(fence)),
         Ok(Outcome::Retry) => failure(node, kind, job, &JobError::new("the handler asked for a retry"), conflicts),
-        Ok(Outcome::Snooze(delay)) => Some(Report::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
+        Ok(Outcome::Snooze(delay)) => Some(Completion::Settled(Settlement::new(fence, Verdict::Snooze(delay)))),
         Ok(Outcome::Cancel(reason)) => {
             tracing::info!(reason, "the handler cancelled its job");
-            Some(Report::Settled(Settlement::new(fence, Verdict::Cancel)))
+            Some(Completion::Settled(Settlement::new(fence, Verdict::Cancel)))
         }
         Ok(Outcome::Dead(reason)) => Some(settled(node, job, &JobError::new(reason), Verdict::Dead)),
         Err(error) => failure(node, kind, job, &error, conflicts),
     }
 }
 
-/// What a failed attempt means for the job. `None`: it is not over, the handler is to be run again.
+/// Returns what a failed attempt means for the job. `None`: the attempt is not over, the handler runs again.
 pub(super) fn failure<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     job: &Job,
     error: &JobError,
     conflicts: u32,
-) -> Option<Report> {
-    let verdict = match node.failing.decide(error, job, &kind.options, conflicts) {
-        Decision::AtOnce => {
+) -> Option<Completion> {
+    let verdict = match node.failure_policy.decide(error, job, &kind.options, conflicts) {
+        RetryDecision::AtOnce => {
             add(&node.counters.conflicts, 1);
             tracing::debug!(%error, "the handler lost a conflict and is run again");
             return None;
         }
-        Decision::Later(delay) => Verdict::Retry(delay),
-        Decision::Never => Verdict::Dead,
+        RetryDecision::Later(delay) => Verdict::Retry(delay),
+        RetryDecision::Never => Verdict::Dead,
     };
     Some(settled(node, job, error, verdict))
 }
 
-fn settled<S: Store>(node: &Incarnation<S>, job: &Job, error: &JobError, verdict: Verdict) -> Report {
+fn settled<S: Store>(node: &NodeSession<S>, job: &Job, error: &JobError, verdict: Verdict) -> Completion {
     let last = verdict == Verdict::Dead || job.attempt >= job.max_attempts;
     if last {
         tracing::error!(%error, "the job failed and becomes a dead letter");
@@ -354,5 +379,5 @@ fn settled<S: Store>(node: &Incarnation<S>, job: &Job, error: &JobError, verdict
         tracing::warn!(%error, next = ?verdict, "the attempt failed");
     }
     let settlement = Settlement::new(job.fence(), verdict).error(error.message(), error.detail_text());
-    Report::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
+    Completion::Settled(node.messages.shared.codecs.settlement(settlement, &job.kind, &job.queue))
 }

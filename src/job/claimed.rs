@@ -6,108 +6,108 @@ use std::num::NonZeroU64;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{JobId, Payload, Terms};
+use super::{JobId, JobOptions, Payload};
 
 /// A job as its owner sees it while it runs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Job {
-    /// Identity: stable over all attempts and states.
+    /// Id, which stays the same over all attempts and states.
     pub id: JobId,
-    /// Order: taken from the database's sequence when the job was flushed.
+    /// Position in the order of sending, from the database's sequence at the flush.
     pub seq: i64,
     /// The fencing token of this claim.
     pub version: i64,
-    /// What is to be done.
+    /// Kind: which handler runs it.
     pub kind: String,
-    /// Where it waited.
+    /// Queue in which it waited.
     pub queue: String,
-    /// Higher runs first.
+    /// Priority: higher runs first.
     pub priority: i16,
-    /// Number of this attempt; the first is 1. Counted when the job is claimed, so a crash counts too.
+    /// Number of this attempt; the first is 1. It is counted when the job is claimed, so a crash counts too.
     pub attempt: u32,
-    /// After the failure of this attempt it becomes a dead letter.
+    /// Number of attempts after whose failure the job becomes a dead letter.
     pub max_attempts: u32,
-    /// What it carries.
+    /// Payload.
     pub payload: Payload,
-    /// Strings beside the payload.
+    /// Headers: strings beside the payload.
     pub headers: BTreeMap<String, String>,
-    /// What it asked for beside a place in its queue.
-    pub terms: Terms,
-    /// It was admitted: others may wait for what it holds (its group, a place under a limit) until it ends.
+    /// Options beyond its place in the queue.
+    pub options: JobOptions,
+    /// Whether it was admitted: others may wait for its group or permit until it ends.
     pub admitted: bool,
-    /// When it was flushed, by the database's clock.
+    /// Time of its flush, by the database's clock.
     pub created_at: Timestamp,
-    /// Where its row was when it was claimed.
-    pub place: RowPlace,
+    /// Location of its row when it was claimed.
+    pub location: RowLocation,
 }
 
 impl Job {
-    /// What an outcome must name to be accepted.
+    /// Returns the fence that an outcome must name to be accepted.
     pub fn fence(&self) -> Fence {
-        Fence { id: self.id, version: self.version, place: self.place }
+        Fence { id: self.id, version: self.version, location: self.location }
     }
 }
 
-/// A claim on a job: its id and the fencing token the claim gave out. An outcome that names an older token is refused.
+/// A claim on a job: its id and the fencing token that the claim issued. An outcome that names an older token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Fence {
-    /// The job.
+    /// The job's id.
     pub id: JobId,
-    /// The token. Compared and never ordered: after 2,147,483,647 comes 0.
+    /// The token. It is compared for equality and never ordered: after 2,147,483,647 comes 0.
     pub version: i64,
-    /// Where the store may find the row. It counts for nothing when two fences are compared.
-    pub place: RowPlace,
+    /// Where the store may find the row. It is ignored when two fences are compared.
+    pub location: RowLocation,
 }
 
 impl Fence {
-    /// A claim whose row has to be looked for.
+    /// Creates a fence for a row whose location is not known.
     pub fn new(id: JobId, version: i64) -> Self {
-        Self { id, version, place: RowPlace::default() }
+        Self { id, version, location: RowLocation::default() }
     }
 }
 
-/// Where a store found the row of a job, so that it need not look for it a second time. A hint and no more: the row may have moved, or
-/// another may be there by now, so whoever goes by it compares id and token. Means something to the store that gave it out; to compare two
-/// of them says nothing, so all are equal.
+/// Where a store found the row of a job, so that it need not search a second time. It is only a hint: the row may have moved, or another
+/// row may be there by now, so its user must compare id and token. Only the store that issued it understands it. Comparing two of them
+/// means nothing, so all are equal.
 #[derive(Clone, Copy, Default)]
-pub struct RowPlace(Option<NonZeroU64>);
+pub struct RowLocation(Option<NonZeroU64>);
 
-impl RowPlace {
-    /// As the store counts; zero: unknown.
-    pub fn new(place: u64) -> Self {
-        Self(NonZeroU64::new(place))
+impl RowLocation {
+    /// Creates a location from the store's number; zero means unknown.
+    pub fn new(location: u64) -> Self {
+        Self(NonZeroU64::new(location))
     }
 
-    /// What [`new`](Self::new) was given, if it is known.
+    /// Returns the number given to [`new`](Self::new), if it is known.
     pub fn get(self) -> Option<u64> {
         self.0.map(NonZeroU64::get)
     }
 }
 
-impl fmt::Debug for RowPlace {
+impl fmt::Debug for RowLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(place) => write!(f, "RowPlace({place:#x})"),
-            None => f.write_str("RowPlace(unknown)"),
+            Some(location) => write!(f, "RowLocation({location:#x})"),
+            None => f.write_str("RowLocation(unknown)"),
         }
     }
 }
 
-impl PartialEq for RowPlace {
+impl PartialEq for RowLocation {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for RowPlace {}
+impl Eq for RowLocation {}
 
-impl Hash for RowPlace {
+impl Hash for RowLocation {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-/// One incarnation of an executor: a new number for each start, so a reused name never revives old ownership.
+/// One node session of an executor. Each start gets a new number, so a reused name never revives old ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub i64);
@@ -118,18 +118,18 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// How one attempt failed, as kept with the job.
+/// How one attempt failed, as stored with the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptError {
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// When it was recorded, by the database's clock.
+    /// Time of recording, by the database's clock.
     pub at: Timestamp,
     /// The node that ran it.
     pub node: i64,
-    /// What went wrong, at most 1 KiB.
+    /// The error, at most 1 KiB.
     pub error: String,
-    /// Causes, a stack, the end of a program's stderr: at most 4 KiB.
+    /// Causes, a stack trace, or the end of a program's stderr: at most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -6,20 +6,20 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// Names a job everywhere: in all tables, over AMQP, in logs. A `UUIDv7`, made by the sender unless one was given for an
-/// idempotent send. It says nothing about order: the database's sequence does.
+/// Identifies a job everywhere: in all tables, over AMQP, in logs. It is a `UUIDv7`, made by the sender unless one was given for an
+/// idempotent send. It says nothing about order; the database's sequence does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(Uuid);
 
 impl JobId {
-    /// A new, unique id.
+    /// Creates a new, unique id.
     #[expect(clippy::new_without_default, reason = "two calls give different values")]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
     }
 
-    /// The id as a UUID.
+    /// Returns the id as a UUID.
     pub fn as_uuid(&self) -> &Uuid {
         &self.0
     }

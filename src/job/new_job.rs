@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::validate::Limits;
-use super::{JobId, Payload, RetryPolicy, Terms, Unique};
+use super::{JobId, JobOptions, Payload, RetryPolicy, Unique};
 use crate::error::Error;
 
 /// Default queue.
 pub const DEFAULT_QUEUE: &str = "default";
-/// Attempts a job has unless it or its kind says otherwise.
+/// Attempts of a job, unless the job or its kind says otherwise.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 10;
 
 /// When a job may first run. The database's clock decides, never the sender's.
@@ -21,12 +21,11 @@ pub enum Due {
     Now,
     /// This long after it was flushed.
     In(Duration),
-    /// Not before this moment.
+    /// Not before this time.
     At(Timestamp),
 }
 
-/// A job message before it is sent: a value, built first and given to
-/// [`Context::send`](crate::Context::send), which checks it.
+/// A job message before it is sent. Build it first, then pass it to [`Context::send`](crate::Context::send), which checks it.
 ///
 /// ```
 /// use jobwright::NewJob;
@@ -51,17 +50,18 @@ pub struct NewJob {
     pub(crate) due: Due,
     pub(crate) payload: Result<Payload, String>,
     pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) terms: Terms,
+    pub(crate) options: JobOptions,
     pub(crate) unique: Option<Unique>,
 }
 
 impl NewJob {
-    /// A job with this payload.
+    /// Creates a job with this payload.
     pub fn new(kind: impl Into<String>, payload: Payload) -> Self {
         Self::with_payload(kind.into(), Ok(payload))
     }
 
-    /// A job whose payload is `value` as JSON. If it can't be serialised, [`Context::send`](crate::Context::send) says so.
+    /// Creates a job whose payload is `value` as JSON. If it can't be serialised, [`Context::send`](crate::Context::send) returns the
+    /// error.
     pub fn json<T: Serialize + ?Sized>(kind: impl Into<String>, value: &T) -> Self {
         Self::with_payload(kind.into(), Payload::json(value).map_err(|e| e.to_string()))
     }
@@ -77,44 +77,43 @@ impl NewJob {
             due: Due::Now,
             payload,
             headers: BTreeMap::new(),
-            terms: Terms::default(),
+            options: JobOptions::default(),
             unique: None,
         }
     }
 
-    /// Names the job, which makes the send idempotent: while a job of this id exists in any state, sending it again changes
-    /// nothing.
+    /// Sets the job's id, which makes the send idempotent: while a job of this id exists in any state, sending it again changes nothing.
     pub fn id(mut self, id: JobId) -> Self {
         self.id = id;
         self.id_given = true;
         self
     }
 
-    /// The queue it waits in. 1 to 100 bytes; default `default`.
+    /// Sets the queue in which it waits. 1 to 100 bytes; default `default`.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = queue.into();
         self
     }
 
-    /// Higher runs first within its queue. From -32,767 to 32,767; default 0.
+    /// Sets the priority; higher runs first within its queue. From -32,767 to 32,767; default 0.
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How often it is tried before it becomes a dead letter. At least 1; default [`DEFAULT_MAX_ATTEMPTS`].
+    /// Sets how many attempts it has before it becomes a dead letter. At least 1; default [`DEFAULT_MAX_ATTEMPTS`].
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// Runs not before `delay` after the flush, by the database's clock.
+    /// Delays its start until `delay` after the flush, by the database's clock.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.due = Due::In(delay);
         self
     }
 
-    /// Runs not before `at`, by the database's clock.
+    /// Delays its start until `at`, by the database's clock.
     pub fn at(mut self, at: Timestamp) -> Self {
         self.due = Due::At(at);
         self
@@ -126,78 +125,78 @@ impl NewJob {
         self
     }
 
-    /// Puts it into an exclusive group: no two jobs of one group run at the same time, on any node, in any queue and with any kind of
-    /// store or broker. They start in the order they were sent (higher priority first), as long as none fails; one that waits for
-    /// its next attempt lets others pass. 1 to 200 bytes. What jBPM calls exclusive and JMS `JMSXGroupID`.
+    /// Puts it into an exclusive group: no two jobs of one group run at the same time, on any node, in any queue and with any kind of store
+    /// or broker. They start in the order they were sent (higher priority first), as long as none fails. A job that waits for its next
+    /// attempt lets others pass. 1 to 200 bytes. It is what jBPM calls exclusive, and JMS `JMSXGroupID`.
     pub fn exclusive(mut self, group: impl Into<String>) -> Self {
-        self.terms.group = Some(group.into());
+        self.options.group = Some(group.into());
         self
     }
 
-    /// The same, in strict order: if it fails, the group waits until it has succeeded, or was deleted or cancelled, whatever time that
-    /// takes. So a dead letter holds its group.
+    /// Puts it into an exclusive group in strict order: if it fails, the group waits until it has succeeded or was deleted or cancelled,
+    /// however long that takes. So a dead letter blocks its group.
     pub fn ordered(mut self, group: impl Into<String>) -> Self {
-        self.terms.ordered = true;
+        self.options.ordered = true;
         self.exclusive(group)
     }
 
-    /// On whose behalf it runs. Limits and shares may go by it. 1 to 200 bytes.
+    /// Sets the tenant on whose behalf it runs. Limits and shares may apply by tenant. 1 to 200 bytes.
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
-        self.terms.tenant = Some(tenant.into());
+        self.options.tenant = Some(tenant.into());
         self
     }
 
-    /// A name of your own that limits may go by: a printer, an account at a service. 1 to 200 bytes.
+    /// Sets a key of your own to which limits may apply, such as a printer or an account at a service. 1 to 200 bytes.
     pub fn limit_key(mut self, key: impl Into<String>) -> Self {
-        self.terms.limit_key = Some(key.into());
+        self.options.limit_key = Some(key.into());
         self
     }
 
-    /// How long after its flush it may still start, by the database's clock; then it is removed, and that is recorded. 1 ms to 100
-    /// years. A delayed job must be due before.
+    /// Sets how long after its flush it may still start, by the database's clock. After that it is removed, and the removal is recorded. 1
+    /// ms to 100 years. A delayed job must be due before.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.terms.ttl = Some(ttl);
+        self.options.ttl = Some(ttl);
         self
     }
 
-    /// Delays between the attempts of this job, instead of those of its kind.
+    /// Sets the delays between the attempts of this job, instead of those of its kind.
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.terms.retry = Some(policy);
+        self.options.retry = Some(policy);
         self
     }
 
-    /// Keeps it from being there twice: see [`Unique`].
+    /// Keeps a second job of the same key from existing. See [`Unique`].
     pub fn unique(mut self, unique: Unique) -> Self {
         self.unique = Some(unique);
         self
     }
 
-    /// The job's id.
+    /// Returns the job's id.
     pub fn job_id(&self) -> JobId {
         self.id
     }
 
-    /// The job's kind.
+    /// Returns the job's kind.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The queue it will wait in.
+    /// Returns the queue in which it will wait.
     pub fn queue_name(&self) -> &str {
         &self.queue
     }
 
-    /// What it asks for beside a place in its queue.
-    pub fn terms(&self) -> &Terms {
-        &self.terms
+    /// Returns its options beyond its place in the queue.
+    pub fn options(&self) -> &JobOptions {
+        &self.options
     }
 
-    /// The payload, unless it could not be serialised.
+    /// Returns the payload, unless it could not be serialised.
     pub fn payload(&self) -> Option<&Payload> {
         self.payload.as_ref().ok()
     }
 
-    /// Strings beside the payload.
+    /// Returns the headers: strings beside the payload.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
     }
@@ -205,9 +204,9 @@ impl NewJob {
     /// Checks everything that can be checked before the database sees it.
     pub(crate) fn validate(self, limits: Limits) -> Result<JobMessage, Error> {
         limits.check(&self)?;
-        let unique = self.unique.as_ref().map(|unique| unique.term(&self, super::validate::DUE_MAX)).transpose()?;
-        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, terms, .. } = self;
-        let terms = Terms { unique, ..terms };
+        let unique = self.unique.as_ref().map(|unique| unique.options(&self, super::validate::DUE_MAX)).transpose()?;
+        let Self { id, id_given, kind, queue, priority, max_attempts, due, payload, headers, options, .. } = self;
+        let options = JobOptions { unique, ..options };
         let payload = payload.map_err(Error::invalid)?;
         Ok(JobMessage {
             id,
@@ -219,61 +218,60 @@ impl NewJob {
             due,
             payload,
             headers,
-            terms,
-            hold: Duration::ZERO,
+            options,
+            hidden_for: Duration::ZERO,
         })
     }
 }
 
-/// A checked job message: what a context has collected and its commit will flush. Only
-/// [`Context::send`](crate::Context::send) makes one.
+/// A checked job message, which a context has collected and its commit will flush. Only [`Context::send`](crate::Context::send) makes one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobMessage {
-    /// Identity.
+    /// Id.
     pub id: JobId,
-    /// The sender chose the id, so it may exist already.
+    /// Whether the sender chose the id, so that it may exist already.
     pub id_given: bool,
-    /// What is to be done.
+    /// Kind: which handler runs it.
     pub kind: String,
-    /// Where it waits.
+    /// Queue in which it waits.
     pub queue: String,
-    /// Higher first.
+    /// Priority: higher runs first.
     pub priority: i16,
-    /// Tries before it is a dead letter.
+    /// Attempts before it becomes a dead letter.
     pub max_attempts: u32,
     /// When it may run.
     pub due: Due,
-    /// What it carries.
+    /// Payload.
     pub payload: Payload,
-    /// Strings beside the payload.
+    /// Headers: strings beside the payload.
     pub headers: BTreeMap<String, String>,
-    /// What it asks for beside a place in its queue.
-    pub terms: Terms,
-    /// How long after the flush it is kept back from claims of the table, because a broker delivers it: a head start for the
-    /// delivery, which needs no repair when that gets lost. Zero, unless a service that publishes sets it; at most [`LONGEST_HOLD`](crate::store::LONGEST_HOLD).
-    pub hold: Duration,
+    /// Options beyond its place in the queue.
+    pub options: JobOptions,
+    /// How long after the flush it is hidden from claims of the table, because a broker delivers it. The delivery gets a head start, and
+    /// nothing needs repair if it is lost. Zero, unless a service that publishes sets it; at most [`MAX_HIDDEN`](crate::store::MAX_HIDDEN).
+    pub hidden_for: Duration,
 }
 
 impl JobMessage {
-    /// Whether it has to be admitted before it can start, however much is free: nobody can take it straight from the flush.
+    /// Whether it has to be admitted before it can start, whatever the free capacity. Such a job can't be taken straight from the flush.
     pub fn is_blocked_at_first(&self) -> bool {
-        self.terms.group.is_some()
+        self.options.group.is_some()
     }
 }
 
-/// A job message that a foreign producer sent, and what tells whether another one is the same.
+/// A job message from an external producer, with a digest to recognise the same message.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// What to store. Its id is the sender's.
+    /// The message to store. Its id is the sender's.
     pub message: JobMessage,
-    /// SHA-256 over everything that makes the message what it is.
+    /// SHA-256 over everything that identifies the message.
     pub digest: [u8; 32],
 }
 
-/// What can be sent: a [`NewJob`], or a command (`S` is the store its handler runs on).
+/// A value that can be sent: a [`NewJob`], or a command (`S` is the store its handler runs on).
 pub trait IntoJob<S> {
-    /// The job message, not yet checked.
+    /// Converts it to a job message, not yet checked.
     fn into_job(self) -> NewJob;
 }
 

@@ -1,14 +1,14 @@
-//! Numbers in a JSON text that are short as they are written and long as they are stored.
+//! Refuses numbers in a JSON text that are short as written and long as stored.
 //!
-//! PostgreSQL's `jsonb` keeps a number with all of its digits: `1e-16383` is eight bytes here and sixteen thousand there, and a payload full of such numbers
-//! has gigabytes as text. Who claims its job, or looks at it, would be out of memory.
+//! PostgreSQL's `jsonb` stores a number with all of its digits: `1e-16383` is eight bytes as written and sixteen thousand as stored. A
+//! payload full of such numbers has gigabytes as text, and a process that claims or reads its job would run out of memory.
 
 use crate::error::{Error, Result};
 
 /// The largest exponent, in both directions. Doubles end at 308, and at -324.
 const EXPONENT_MAX: usize = 400;
 
-/// Refuses a JSON text with a number beyond that, and one that has more than `limit` bytes when its numbers are written out.
+/// Refuses a JSON text with a number beyond that, or with more than `limit` bytes once its numbers are written out.
 pub(crate) fn check(json: &str, limit: usize) -> Result<()> {
     if !may_have_exponents(json) {
         return Ok(());
@@ -39,12 +39,12 @@ pub(crate) fn check(json: &str, limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether a digit is followed by an `e` anywhere. Nearly always it is not, and then nothing has to be read with care.
+/// Whether any digit is followed by an `e`. Nearly always none is, and then the text need not be scanned with care.
 fn may_have_exponents(json: &str) -> bool {
     json.as_bytes().windows(2).any(|pair| pair[1] | 0x20 == b'e' && pair[0].is_ascii_digit())
 }
 
-/// The exponents of all numbers, with their signs. Outside of strings an `e` that follows a digit begins one.
+/// Returns the exponents of all numbers, with their signs. Outside of strings, an `e` after a digit begins one.
 fn exponents(json: &[u8]) -> impl Iterator<Item = &str> {
     let mut at = 0;
     let mut in_string = false;
@@ -53,7 +53,7 @@ fn exponents(json: &[u8]) -> impl Iterator<Item = &str> {
             let byte = json[at];
             at += 1;
             match byte {
-                // What is escaped can't end the string.
+                // An escaped character can't end the string.
                 b'\\' if in_string => at += 1,
                 b'"' => in_string = !in_string,
                 b'e' | b'E' if !in_string && at >= 2 && json[at - 2].is_ascii_digit() => {

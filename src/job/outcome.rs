@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use crate::conflict::is_conflict;
 
-/// How a handler ended when nothing went wrong. Only [`Outcome::Done`] commits what the handler did through its context;
-/// all others roll it back.
+/// How a handler ended without an error. Only [`Outcome::Done`] commits what the handler did through its context; all others roll it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The work is done: the handler's writes, the messages it sent and the removal of its job commit together.
+    /// The work is done. The handler's writes, the messages it sent and the removal of its job commit together.
     Done,
-    /// Try again by the retry policy; costs an attempt.
+    /// Try again according to the retry policy. Costs an attempt.
     Retry,
     /// Not now: run again after this long. Costs no attempt.
     Snooze(Duration),
@@ -27,72 +26,72 @@ impl From<()> for Outcome {
     }
 }
 
-/// Whether, and when, a failed job is tried again.
+/// Whether and when a failed job is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryAdvice {
-    /// After the delay that the kind's retry policy gives.
+    /// After the delay of the kind's retry policy.
     ByPolicy,
-    /// After exactly this long (what HTTP calls `Retry-After`).
+    /// After exactly this long (HTTP's `Retry-After`).
     After(Duration),
-    /// At once: it lost a conflict with another transaction, and nothing else is wrong. The handler's transaction is rolled back
-    /// and the handler run again within the same attempt, a few times; then it is an ordinary failure.
+    /// At once: it lost a conflict with another transaction, and nothing else is wrong. The handler's transaction is rolled back and the
+    /// handler runs again within the same attempt, a few times. After that it is an ordinary failure.
     Conflict,
     /// Never: the job becomes a dead letter at once.
     Never,
 }
 
-/// Why a handler failed, and whether trying again makes sense.
+/// Why a handler failed, and whether a retry makes sense.
 ///
-/// Any error converts into one that is retried by policy, so `?` works in handlers: on whatever becomes a boxed error that is [`Send`] and [`Sync`], such as
-/// `anyhow::Error`; [`JobError::fatal`] and [`JobError::retry_after`] say otherwise. One whose cause is a conflict in the database (a serialization failure or a deadlock
-/// of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`] by itself. It is not itself a [`std::error::Error`], and becomes no
-/// boxed one by `?`: that is what allows the conversion (the same choice as in `anyhow`).
+/// Any error converts into one that is retried by policy, so `?` works in handlers. It works on every type that converts into a boxed error
+/// that is [`Send`] and [`Sync`], such as `anyhow::Error`. [`JobError::fatal`] and [`JobError::retry_after`] say otherwise. An error caused
+/// by a conflict in the database (a serialization failure or a deadlock of PostgreSQL, a busy SQLite) becomes a [`RetryAdvice::Conflict`].
+/// `JobError` is not itself a [`std::error::Error`], and `?` can't box it: only that makes the conversion possible (as in `anyhow`).
 #[derive(Clone)]
 pub struct JobError {
     message: String,
-    /// Causes, a stack, or the last lines of a program's stderr.
+    /// Causes, a stack trace, or the last lines of a program's stderr.
     detail: Option<String>,
     advice: RetryAdvice,
 }
 
 impl JobError {
-    /// A failure that is retried by policy.
+    /// Creates a failure that is retried by policy.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), detail: None, advice: RetryAdvice::ByPolicy }
     }
 
-    /// A failure that no further attempt can cure.
+    /// Creates a failure that no further attempt can cure.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self { advice: RetryAdvice::Never, ..Self::new(message) }
     }
 
-    /// A failure that is to be retried after this long.
+    /// Creates a failure that is retried after this long.
     pub fn retry_after(message: impl Into<String>, delay: Duration) -> Self {
         Self { advice: RetryAdvice::After(delay), ..Self::new(message) }
     }
 
-    /// A conflict with somebody else: run the handler again at once. See [`RetryAdvice::Conflict`].
+    /// Creates a conflict with another transaction: the handler runs again at once. See [`RetryAdvice::Conflict`].
     pub fn conflict(message: impl Into<String>) -> Self {
         Self { advice: RetryAdvice::Conflict, ..Self::new(message) }
     }
 
-    /// Changes when it is tried again.
+    /// Changes when the job is retried.
     #[must_use]
     pub fn advise(mut self, advice: RetryAdvice) -> Self {
         self.advice = advice;
         self
     }
 
-    /// Adds text that helps to find the cause: a stack, the end of a log. It is kept with the attempt, cut to 4 KiB.
+    /// Adds text that helps to find the cause: a stack trace, the end of a log. It is stored with the attempt, cut to 4 KiB.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Any error with its causes, retried by policy, or at once if it is a conflict in the database. `?` does this by itself, except for those
-    /// that can't go from thread to thread: `.map_err(|e| JobError::from_error(&e))`.
+    /// Converts any error with its causes. It is retried by policy, or at once if it is a conflict in the database. `?` does this too,
+    /// except for errors that are not `Send` and `Sync`: `.map_err(|e| JobError::from_error(&e))`.
     pub fn from_error(error: &(dyn StdError + 'static)) -> Self {
         let mut causes = String::new();
         let mut source = error.source();
@@ -109,23 +108,23 @@ impl JobError {
         }
     }
 
-    /// What went wrong, in one line.
+    /// Returns the error in one line.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Text that helps to find the cause.
+    /// Returns the text that helps to find the cause.
     pub fn detail_text(&self) -> Option<&str> {
         self.detail.as_deref()
     }
 
-    /// Whether and when it is to be tried again.
+    /// Returns whether and when the job is retried.
     pub fn advice(&self) -> RetryAdvice {
         self.advice
     }
 }
 
-/// Errors, boxed errors, `anyhow::Error` and its like, and texts.
+/// Converts errors, boxed errors, `anyhow::Error` and similar types, and texts.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for JobError {
     fn from(error: E) -> Self {
         Self::from_error(&*error.into())
@@ -173,7 +172,7 @@ mod tests {
         assert_eq!(JobError::from_error(&*boxed).message(), "plain");
     }
 
-    /// As `anyhow::Error`, `eyre::Report` and their like are made: no error themselves, but something that becomes a boxed one.
+    /// Built like `anyhow::Error`, `eyre::Report` and similar types: not an error itself, but convertible into a boxed one.
     #[test]
     fn what_becomes_a_boxed_error_converts_with_its_causes() {
         struct Report(crate::Error);
@@ -192,7 +191,7 @@ mod tests {
         }
         let text = || -> Result<Outcome, JobError> { Err("plain")? };
         assert_eq!(text().unwrap_err().message(), "plain");
-        // A failure of a handler stays what it is.
+        // A handler's own failure stays what it is.
         let same = || -> Result<Outcome, JobError> { Err(JobError::fatal("no"))? };
         assert_eq!(same().unwrap_err().advice(), RetryAdvice::Never);
     }

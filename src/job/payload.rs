@@ -6,13 +6,13 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 
-/// What a job carries: JSON, or bytes with a content type.
+/// The content of a job: JSON, or bytes with a content type.
 #[derive(Clone)]
 pub enum Payload {
-    /// A JSON document, kept as its text. PostgreSQL stores it as `jsonb`, so whitespace, the order of keys and duplicate
-    /// keys are not preserved there.
+    /// A JSON document, stored as its text. PostgreSQL stores it as `jsonb`, so whitespace, the order of keys and duplicate keys are not
+    /// preserved there.
     Json(Box<RawValue>),
-    /// Anything else, kept to the byte.
+    /// Anything else, stored byte for byte.
     Bytes {
         /// A media type such as `text/plain; charset=utf-8`.
         content_type: String,
@@ -25,38 +25,38 @@ impl Payload {
     /// Serialises `value` as JSON.
     ///
     /// # Errors
-    /// When `value` can't be written as JSON, for instance a map whose keys are not strings.
+    /// When `value` can't be written as JSON, for example a map whose keys are not strings.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         serde_json::value::to_raw_value(value)
             .map(Self::Json)
             .map_err(|e| Error::invalid(format!("the payload can't be written as JSON: {e}")))
     }
 
-    /// Takes a JSON text as it is.
+    /// Takes a JSON text unchanged.
     ///
     /// # Errors
-    /// When `text` is not one JSON document that both stores can keep: numbers beyond the range of a double and lone
-    /// surrogates (`"\ud800"`) are refused.
+    /// When `text` is not a single JSON document that both stores can hold: numbers beyond the range of a double and lone surrogates
+    /// (`"\ud800"`) are refused.
     pub fn json_text(text: impl Into<String>) -> Result<Self, Error> {
         let text = text.into();
-        // `RawValue` only checks the syntax; parsing to a value also finds what PostgreSQL's jsonb would refuse.
+        // `RawValue` only checks the syntax; parsing to a value also finds what PostgreSQL's `jsonb` would refuse.
         serde_json::from_str::<serde_json::Value>(&text)
             .and_then(|_| RawValue::from_string(text))
             .map(Self::Json)
             .map_err(|e| Error::invalid(format!("the payload is not JSON: {e}")))
     }
 
-    /// Bytes with their media type.
+    /// Creates a payload from bytes with their media type.
     pub fn bytes(content_type: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self::Bytes { content_type: content_type.into(), body: body.into() }
     }
 
-    /// Text as `text/plain; charset=utf-8`.
+    /// Creates a payload from text, as `text/plain; charset=utf-8`.
     pub fn text(text: impl Into<String>) -> Self {
         Self::bytes("text/plain; charset=utf-8", text.into())
     }
 
-    /// The media type: `application/json` for JSON.
+    /// Returns the media type: `application/json` for JSON.
     pub fn content_type(&self) -> &str {
         match self {
             Self::Json(_) => "application/json",
@@ -64,7 +64,7 @@ impl Payload {
         }
     }
 
-    /// The content as bytes: the JSON text, or the body.
+    /// Returns the content as bytes: the JSON text, or the body.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Json(raw) => raw.get().as_bytes(),
@@ -72,7 +72,7 @@ impl Payload {
         }
     }
 
-    /// The same, given away.
+    /// Returns the content as bytes, without a copy.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         match self {
             Self::Json(raw) => String::from(Box::<str>::from(raw)).into_bytes(),
@@ -80,12 +80,12 @@ impl Payload {
         }
     }
 
-    /// The content as text, if it is UTF-8.
+    /// Returns the content as text, if it is UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 
-    /// Whether both mean the same: a store may write JSON in another way than it was sent.
+    /// Whether both mean the same: a store may write JSON differently from how it was sent.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Json(_), Self::Json(_)) => {
@@ -96,16 +96,16 @@ impl Payload {
         }
     }
 
-    /// Reads the content as JSON, whatever the content type says (foreign senders often say nothing useful).
+    /// Decodes the content as JSON, whatever the content type says (external senders often send a useless one).
     ///
     /// # Errors
-    /// When it is not JSON of the shape of `T`. The message names the place, never the content.
+    /// When it is not JSON of the shape of `T`. The message names the position, never the content.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(self.as_bytes())
     }
 }
 
-/// Shows type and size; a payload may hold what must not be in a log.
+/// Shows only type and size: a payload may hold data that must not be in a log.
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({}, {} bytes)", self.content_type(), self.as_bytes().len())

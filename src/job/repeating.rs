@@ -11,16 +11,16 @@ use crate::error::{Error, Result};
 
 /// Header of a job that a schedule sent: the schedule's name.
 pub const SCHEDULE: &str = "schedule";
-/// Header of a job that a schedule sent: the moment of the occurrence it stands for (RFC 3339, UTC).
+/// Header of a job that a schedule sent: the time of its occurrence (RFC 3339, UTC).
 pub const SCHEDULED_AT: &str = "scheduledAt";
 
 macro_rules! words {
     ($type:ident, $what:literal: $($variant:ident = $word:literal),*) => {
         impl $type {
-            /// All.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word used in output and configuration.
+            /// Returns the word used in output and configuration.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -47,36 +47,36 @@ macro_rules! words {
     };
 }
 
-/// What becomes of occurrences that nobody was there for: no node was running, or the database was away.
+/// What happens to missed occurrences: no node was running, or the database was unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Misfire {
-    /// Nothing: the next one is as usual. An occurrence counts as missed once it is a minute late.
+    /// They are skipped, and the next one is as usual. An occurrence counts as missed once it is a minute late.
     Skip,
-    /// They happen once, all together: one job, for the latest of them.
+    /// They are sent as a single job, for the latest of them.
     #[default]
     Once,
-    /// Each happens, one job for each, at most 1000 in one transaction.
+    /// Each is sent as its own job, at most 1000 in one transaction.
     All,
 }
 
 words!(Misfire, "misfire policy": Skip = "skip", Once = "once", All = "all");
 
-/// Whether a job may be sent while that of the occurrence before is not over.
+/// Whether a job may be sent before that of the previous occurrence has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
-    /// Yes.
+    /// It may.
     #[default]
     Allow,
-    /// No: while the job of the occurrence before waits, runs, is suspended or is between two attempts, occurrences are left
-    /// out. A dead letter is over.
+    /// It may not: while the previous job waits, runs, is suspended or is between two attempts, occurrences are skipped. A dead letter
+    /// counts as ended.
     Forbid,
 }
 
 words!(Overlap, "overlap policy": Allow = "allow", Forbid = "forbid");
 
-/// A repeating job before it is put: what to send, and when.
+/// A repeating job before it is stored: what to send, and when.
 ///
 /// ```
 /// use jobwright::{Misfire, NewJob, NewSchedule, Schedule};
@@ -99,7 +99,8 @@ pub struct NewSchedule {
 }
 
 impl NewSchedule {
-    /// Sends a job like `job` at each occurrence. `name`: 1 to 100 bytes; putting a schedule of the same name again replaces it.
+    /// Creates a schedule that sends a job like `job` at each occurrence. `name`: 1 to 100 bytes; putting a schedule of the same name again
+    /// replaces it.
     pub fn new(name: impl Into<String>, schedule: Schedule, job: NewJob) -> Self {
         Self {
             name: name.into(),
@@ -112,25 +113,25 @@ impl NewSchedule {
         }
     }
 
-    /// What becomes of missed occurrences. Default: [`Misfire::Once`].
+    /// Sets what happens to missed occurrences. Default: [`Misfire::Once`].
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Whether its jobs may overlap. Default: [`Overlap::Allow`].
+    /// Sets whether its jobs may overlap. Default: [`Overlap::Allow`].
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// No occurrence after this moment.
+    /// Ends the schedule: there is no occurrence after this time.
     pub fn until(mut self, until: impl Into<Option<Timestamp>>) -> Self {
         self.until = until.into();
         self
     }
 
-    /// At most this many jobs. At least 1. (`R5/…` counts occurrences, whether or not they were missed; this counts jobs.)
+    /// Limits the number of jobs. At least 1. (`R5/…` counts occurrences, whether or not they were missed; this counts jobs.)
     pub fn times(mut self, times: impl Into<Option<u64>>) -> Self {
         self.times = times.into();
         self
@@ -169,10 +170,10 @@ impl NewSchedule {
                 "the job of the schedule {name:?} has the header {taken:?}, which the schedule sets"
             )));
         }
-        // Checked as it will be sent, so that no occurrence is refused later.
+        // Checked in the form in which it will be sent, so that no occurrence is refused later.
         let mut message = dressed(job, &name, Timestamp::UNIX_EPOCH).validate(limits)?;
         message.headers.retain(|header, _| header != SCHEDULE && header != SCHEDULED_AT);
-        // As exact as a database.
+        // Rounded to the precision of a database.
         let until = until.and_then(|until| Timestamp::from_microsecond(until.as_microsecond()).ok());
         Ok(ScheduleSpec { name, schedule, message, misfire, overlap, until, times })
     }
@@ -182,28 +183,28 @@ fn dressed(job: NewJob, name: &str, at: Timestamp) -> NewJob {
     job.header(SCHEDULE, name).header(SCHEDULED_AT, text(at))
 }
 
-/// Always with microseconds: the texts of one schedule sort like their moments.
+/// Formats a time, always with microseconds, so that the texts of one schedule sort by time.
 fn text(at: Timestamp) -> String {
     format!("{at:.6}")
 }
 
-/// A checked schedule: what a store keeps. Only [`ScheduleService::put`](crate::ScheduleService::put) makes one.
+/// A checked schedule, as a store keeps it. Only [`ScheduleService::put`](crate::ScheduleService::put) makes one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScheduleSpec {
-    /// Identity.
+    /// Name, which identifies it.
     pub name: String,
-    /// When.
+    /// When jobs are sent.
     pub schedule: Schedule,
-    /// What, without the headers that each occurrence adds.
+    /// The job to send, without the headers that each occurrence adds.
     pub message: JobMessage,
-    /// What becomes of missed occurrences.
+    /// What happens to missed occurrences.
     pub misfire: Misfire,
     /// Whether its jobs may overlap.
     pub overlap: Overlap,
-    /// No occurrence after this moment.
+    /// No occurrence is after this time.
     pub until: Option<Timestamp>,
-    /// At most this many jobs.
+    /// At most this many jobs are sent.
     pub times: Option<u64>,
 }
 
@@ -213,19 +214,19 @@ impl ScheduleSpec {
         (&self.schedule, self.until, self.times) == (&other.schedule, other.until, other.times)
     }
 
-    /// Whether nothing differs.
+    /// Whether both are equal.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.message, &other.message);
         self.same_times(other)
             && (self.misfire, self.overlap) == (other.misfire, other.overlap)
             && (&ours.kind, &ours.queue, ours.priority, ours.max_attempts, &ours.headers)
                 == (&theirs.kind, &theirs.queue, theirs.priority, theirs.max_attempts, &theirs.headers)
-            && ours.terms == theirs.terms
+            && ours.options == theirs.options
             && ours.payload.says_the_same(&theirs.payload)
     }
 
-    /// The job of an occurrence. Its id is made of the schedule's name and the moment alone: whoever fires it, and however often,
-    /// it is one job.
+    /// Returns the job of an occurrence. Its id depends only on the schedule's name and the time, so however often and wherever it is
+    /// fired, it is one job.
     pub(crate) fn occurrence(&self, at: Timestamp) -> JobMessage {
         let mut message = self.message.clone();
         message.id = occurrence_id(&self.name, at);
@@ -235,13 +236,13 @@ impl ScheduleSpec {
         message
     }
 
-    /// A job beside all occurrences.
+    /// Returns a job in addition to the occurrences.
     pub(crate) fn extra(&self, at: Timestamp) -> JobMessage {
         JobMessage { id: JobId::new(), id_given: false, ..self.occurrence(at) }
     }
 }
 
-/// A `UUIDv8` over name and moment.
+/// Makes a `UUIDv8` from name and time.
 fn occurrence_id(name: &str, at: Timestamp) -> JobId {
     let mut hash = Sha256::new();
     hash.update(b"jobwright schedule\0");

@@ -1,4 +1,4 @@
-//! Jobs that are messages to others: events and replies. They are rows like all jobs, in queues of their own, and gone when
+//! Jobs that are messages to other systems: events and replies. They are rows like all jobs, in queues of their own, and are removed when
 //! the broker has confirmed them.
 
 use serde::Serialize;
@@ -8,35 +8,36 @@ use crate::error::{Error, Result};
 
 /// Queue of events: each is published as it is, then removed.
 pub const EVENT_QUEUE: &str = "jobwright.event";
-/// Queue of results on their way to who asked for them.
+/// Queue of results on their way to their requesters.
 pub const REPLY_QUEUE: &str = "jobwright.reply";
 /// Header of a job: the queue in the broker that its result goes to.
 pub const REPLY_TO: &str = "replyTo";
-/// Header of a reply: the job whose result it is.
+/// Header of a reply: the job that produced the result.
 pub const REPLY_OF: &str = "jobId";
-/// Header of a job that was submitted over the broker: who sent it, as the broker knows its users. Producers can't write it themselves.
+/// Header of a job that was submitted over the broker: its sender, by the broker's user names. Producers can't set it.
 pub const SENT_BY: &str = "sentBy";
-/// Header of a job: what its result is to be recognised by.
+/// Header of a job: the correlation id of its result.
 pub const CORRELATION_ID: &str = "correlationId";
 
-/// Names that the broker keeps for itself.
+/// Prefix of names that are reserved by the broker.
 const RESERVED: &str = "amq.";
-/// Among them those it makes up for queues that clients declare without a name: a usual place to wait for an answer.
+/// Prefix of names that the broker generates for queues declared without a name. Clients often wait for answers in such queues.
 const MADE_UP: &str = "amq.gen-";
-/// Addresses of clients that wait for an answer without a queue of their own (direct reply-to).
+/// Prefix of addresses of clients that wait for an answer without a queue of their own (direct reply-to).
 const DIRECT: &str = "amq.rabbitmq.reply-to.";
 
-/// Whether it is the name of something that the broker keeps for itself. Publishing there by mistake costs the channel, or the connection.
+/// Whether the broker reserves this name. Publishing to it by mistake closes the channel, or the connection.
 pub(crate) fn is_reserved_by_broker(name: &str) -> bool {
     name.starts_with(RESERVED) && !name.starts_with(MADE_UP)
 }
 
-/// Whether it is the address of a client that waits for a direct reply, as the broker wrote it: the name without it means nothing to others.
+/// Whether this is the address of a client that waits for a direct reply, as the broker wrote it. Without the suffix the name means
+/// nothing.
 pub(crate) fn is_direct(name: &str) -> bool {
     name.strip_prefix(DIRECT).is_some_and(|client| !client.is_empty())
 }
 
-/// Refuses an address that a reply must not go to. `direct`: direct replies are allowed.
+/// Refuses an address to which a reply must not go. `direct`: direct replies are allowed.
 pub(super) fn check_reply_to(queue: &str, direct: bool) -> Result<()> {
     if !is_reserved_by_broker(queue) || (direct && is_direct(queue)) {
         return Ok(());
@@ -48,19 +49,19 @@ pub(super) fn check_reply_to(queue: &str, direct: bool) -> Result<()> {
 }
 
 impl NewJob {
-    /// An event: a message to anyone who listens at the broker, sent if, and only if, the context commits. Nobody runs it.
+    /// Creates an event: a message to all listeners at the broker, sent if and only if the context commits. No handler runs it.
     pub fn event<T: Serialize + ?Sized>(kind: impl Into<String>, value: &T) -> Self {
         Self::json(kind, value).queue(EVENT_QUEUE)
     }
 
-    /// Asks for the result to be sent to this queue of the broker, recognisable by `correlation`.
+    /// Requests that the result be sent to this queue of the broker, identified by `correlation`.
     pub fn reply_to(self, queue: impl Into<String>, correlation: impl Into<String>) -> Self {
         self.header(REPLY_TO, queue).header(CORRELATION_ID, correlation)
     }
 }
 
 impl Job {
-    /// The message that brings this job's result to who asked for it; `None`: nobody asked.
+    /// Returns the message that carries this job's result to its requester; `None` if no result was requested.
     pub fn reply(&self, result: Payload) -> Option<NewJob> {
         let to = self.headers.get(REPLY_TO)?;
         let reply = NewJob::new(self.kind.clone(), result)

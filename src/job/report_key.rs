@@ -1,4 +1,4 @@
-//! What a hand-out to an external worker is bounded by, and shown with: its longest lease, and the token that says who was handed the job.
+//! The bounds of a hand-out to an external worker: its longest lease, and the token that proves to which worker the job was handed.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,36 +13,36 @@ use super::Fence;
 /// The longest lease that an external worker can ask for.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Bytes of a token: 128 bits, which nobody guesses.
+/// Bytes of a token: 128 bits, which can't be guessed.
 const LENGTH: usize = 16;
-/// So that nothing else that is ever made with this key looks like a token.
+/// Separates tokens from anything else that may ever be made with this key.
 const PURPOSE: &[u8] = b"jobwright report ";
 
-/// What tokens of hand-outs are made with: HMAC-SHA-256 over job and version, by a secret that is in the database alone.
+/// Makes the tokens of hand-outs: HMAC-SHA-256 over job and version, with a secret that only the database has.
 ///
-/// The version of a hand-out is no secret: all that a call hands out have the same one, and whoever may look at the database sees it. The token
+/// The version of a hand-out is no secret: all hand-outs of one call have the same one, and every reader of the database sees it. The token
 /// is in the delivery and nowhere else.
 #[derive(Clone)]
 pub struct ReportKey(Hmac<Sha256>);
 
 impl ReportKey {
-    /// By these bytes, which have to be random.
+    /// Creates a key from these bytes, which have to be random.
     pub fn new(key: [u8; 32]) -> Self {
-        // A block of the hash, filled up as HMAC does it: of that length there is no error.
+        // One block of the hash, padded as HMAC does. A block of that length can't fail.
         let mut block = [0; 64];
         block[..key.len()].copy_from_slice(&key);
         Self(Hmac::new(&block.into()))
     }
 
-    /// What goes out with this hand-out: 22 letters, digits, `-` and `_`.
+    /// Returns the token that is sent with this hand-out: 22 letters, digits, `-` and `_`.
     pub(crate) fn token(&self, fence: Fence) -> String {
         URL_SAFE_NO_PAD.encode(&self.over(fence).finalize().into_bytes()[..LENGTH])
     }
 
-    /// Whether this is the token of that hand-out. Takes as long for a wrong one as for a right one.
+    /// Whether this is the token of that hand-out. Takes as long for a wrong token as for a right one.
     pub(crate) fn fits(&self, fence: Fence, token: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
-        // A shorter one would be compared with the beginning alone.
+        // Of a shorter token, only the beginning would be compared.
         bytes.len() == LENGTH && self.over(fence).verify_truncated_left(&bytes).is_ok()
     }
 
@@ -83,12 +83,12 @@ mod tests {
         assert_eq!(format!("{key:?}"), "ReportKey(..)");
     }
 
-    /// Otherwise the first byte alone would be guessed within 256 tries.
+    /// Otherwise the first byte could be guessed within 256 tries.
     #[test]
     fn a_token_that_was_cut_is_none() {
         let key = ReportKey::new([7; 32]);
         let token = key.token(fence());
-        // 2 characters are one byte.
+        // 2 characters encode one byte.
         for cut in [0, 2, 3, 4, 20, 21] {
             assert!(!key.fits(fence(), &token[..cut]), "{cut}");
         }

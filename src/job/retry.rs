@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// The longest delay between two attempts: a year. Longer results are cut to it.
+/// The longest delay between two attempts: a year. Longer delays are cut to it.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How long a failed job waits before its next attempt. A pure function of the attempt's number (and of chance, for the
-/// jitter): what has to survive a restart is kept in the row.
+/// How long a failed job waits before its next attempt. It is a pure function of the attempt's number (and of a random number for the
+/// jitter); state that has to survive a restart is in the row.
 ///
 /// As text, for configuration files:
 ///
@@ -22,41 +22,41 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RetryPolicy {
-    /// `base * factor^(attempt - 1)`, at most `max`, then made up to 20 % shorter or longer by chance so that jobs that
-    /// failed together do not come back together.
+    /// `base * factor^(attempt - 1)`, at most `max`. Up to 20 % is added or subtracted at random, so that jobs that failed together do not
+    /// come back together.
     Exponential {
         /// Delay after the first failure.
         base: Duration,
-        /// What each further failure multiplies it by; at least 1.
+        /// Factor for each further failure; at least 1.
         factor: f64,
         /// The longest delay.
         max: Duration,
     },
     /// The same delay after each failure.
     Fixed(Duration),
-    /// The first failure waits the first interval, the second the second …; the last one repeats.
+    /// One interval for each failure in order; the last one repeats.
     Intervals(Vec<Duration>),
 }
 
 impl Default for RetryPolicy {
-    /// Exponential from 2 s, doubling, at most an hour: ten attempts take about 17 minutes.
+    /// Returns an exponential policy from 2 s, doubling, at most an hour: ten attempts take about 17 minutes.
     fn default() -> Self {
         Self::Exponential { base: Duration::from_secs(2), factor: 2.0, max: Duration::from_secs(3600) }
     }
 }
 
 impl RetryPolicy {
-    /// The delay after the failure of attempt number `attempt` (the first is 1).
+    /// Returns the delay after the failure of attempt number `attempt` (the first is 1).
     pub fn delay(&self, attempt: u32) -> Duration {
         self.delay_with(attempt, random_fraction())
     }
 
-    /// The same with the chance given, between 0 and 1: 0.5 means no jitter.
+    /// Returns the delay for a given random number between 0 and 1; 0.5 means no jitter.
     fn delay_with(&self, attempt: u32, chance: f64) -> Duration {
         let failures = attempt.max(1);
         match self {
             Self::Exponential { base, factor, max } => {
-                // In floating point an enormous attempt becomes infinity instead of an overflow.
+                // In floating point, a huge attempt number gives infinity instead of an overflow.
                 let exponent = f64::from(failures - 1);
                 let seconds = base.as_secs_f64() * factor.max(1.0).powf(exponent);
                 let jittered = seconds.min(max.as_secs_f64()) * (0.8 + 0.4 * chance);
@@ -71,7 +71,7 @@ impl RetryPolicy {
     }
 }
 
-/// Between 0 and 1, from the random tail of a UUID: good enough for jitter, and no other crate is needed.
+/// Returns a number between 0 and 1 from the random tail of a UUID: good enough for jitter, without another crate.
 fn random_fraction() -> f64 {
     let bits = uuid::Uuid::new_v4().as_u64_pair().1 & 0xffff_ffff;
     bits as f64 / f64::from(u32::MAX)
@@ -136,7 +136,7 @@ impl fmt::Display for RetryPolicy {
 /// Reads `30s`, `1m 30s` or ISO 8601's `PT1M30S`. Units up to weeks; days count 24 hours.
 ///
 /// # Errors
-/// A text that says why it is no duration.
+/// A text that says why it is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let span: jiff::Span = text
         .parse()
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Another executor's backoff overflowed at attempt 310.
+    /// Another job executor's backoff overflowed at attempt 310.
     #[test]
     fn an_enormous_attempt_does_not_overflow() {
         for attempt in [0, 310, 1100, u32::MAX] {

@@ -1,41 +1,42 @@
-//! The numbers that make a claim unlike any other: made by who claims, never by the database.
+//! The numbers that make a claim unique. The claiming process makes them, never the database.
 //!
-//! A database can forget: an id is used again after its row is gone, a failover loses the last commits, a backup is restored. Whatever it
-//! counted starts again from what it remembers, and so the token of an old claim would fit a new one. A process that is still running an
-//! old claim does not forget, so the token is its own: its node id is drawn at random, and so is the number from which it counts its claims.
+//! A database can forget: an id is reused after its row is gone, a failover loses the last commits, a backup is restored. A counter in the
+//! database restarts from what it remembers, so the token of an old claim could match a new one. A process that is still running an old
+//! claim does not forget. So it makes the token itself: both its node id and the first number of its claims are drawn at random.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uuid::Uuid;
 
-/// 53 bits: what a program in JavaScript, or one that reads JSON numbers as doubles, keeps exactly.
+/// 53 bits, which JavaScript and programs that read JSON numbers as doubles represent exactly.
 const HAND_OUT_MAX: u64 = (1 << 53) - 1;
 
-/// The number of a claim among those of its node: 1 to 2,147,483,647. Together with the node and the job it makes the fencing token.
+/// The number of a claim among those of its node: 1 to 2,147,483,647. With the node and the job it forms the fencing token.
 ///
-/// All rows that one call takes get the same number; no later call of that node may use it again while a claim of it may be in hand.
+/// All rows that one call claims get the same number. No later call of that node may use it again while one of these claims may be in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimNumber(i32);
 
 impl ClaimNumber {
-    /// The `n`th number; after the last one comes the first again. Zero stands for "never claimed" and is none of them.
+    /// Returns the `n`th number; after the last one, numbers start again with the first. Zero means "never claimed" and is never returned.
     pub fn new(n: u32) -> Self {
         Self((n % i32::MAX.unsigned_abs()) as i32 + 1)
     }
 
-    /// As it is kept with the row.
+    /// Returns the number as stored in the row.
     pub fn get(self) -> i64 {
         self.0.into()
     }
 
-    /// As PostgreSQL's `integer`.
+    /// Returns the number as PostgreSQL's `integer`.
     pub(crate) fn as_int4(self) -> i32 {
         self.0
     }
 }
 
-/// Gives the claims of one node their numbers. It starts anywhere, so that two nodes that happen to have the same id, because the database
-/// forgot the first, do not have the same numbers too. It goes round after two billion claims: a job would have to be in hand for all of them.
+/// Numbers the claims of one node. It starts at random, so that two nodes that get the same id, because the database forgot the first, do
+/// not use the same numbers too. Numbers repeat after two billion claims, far more than happen while a job is in flight.
 #[derive(Debug)]
 pub(crate) struct ClaimCounter(AtomicU32);
 
@@ -51,34 +52,34 @@ impl ClaimCounter {
     }
 }
 
-/// The fencing token of jobs that are handed out to external workers: 1 to 2^53 - 1, which every AMQP and JSON client keeps exactly.
-/// Nothing else tells two hand-outs of a job apart, because no node answers for them, so it is drawn at random for each.
+/// The fencing token of jobs that are handed out to external workers: 1 to 2^53 - 1, which every AMQP and JSON client represents exactly.
+/// It alone distinguishes two hand-outs of a job, because no node owns them, so it is drawn at random for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandOutNumber(i64);
 
 impl HandOutNumber {
-    /// A number that nobody has had.
+    /// Draws a new number.
     pub fn random() -> Self {
         Self::new(random())
     }
 
-    /// A chosen one, for tests: `n` folded into the range.
+    /// Returns a chosen number, for tests: `n` folded into the range.
     pub fn new(n: u64) -> Self {
         Self((n % HAND_OUT_MAX) as i64 + 1)
     }
 
-    /// As it is kept with the row, and told to the worker.
+    /// Returns the number as stored in the row and sent to the worker.
     pub fn get(self) -> i64 {
         self.0
     }
 }
 
-/// An id for a node: 1 to 2,147,483,647, drawn at random. Whether a registered one has it already, the database tells.
+/// Draws a random id for a node: 1 to 2,147,483,647. The database detects whether a registered node has it already.
 pub(crate) fn draw_node() -> i64 {
     ClaimNumber::new(random() as u32).get()
 }
 
-/// 62 random bits of a version 4 UUID: two of its second half say which kind it is.
+/// Returns 62 random bits from a version 4 UUID: the two other bits of its second half encode the variant.
 fn random() -> u64 {
     Uuid::new_v4().as_u64_pair().1 & (u64::MAX >> 2)
 }

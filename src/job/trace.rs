@@ -6,10 +6,10 @@ use crate::error::Error;
 
 /// Header of a job: the trace it belongs to, as in W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
-/// Header of a job: what tracing systems add to [`TRACEPARENT`]. Carried on as it is.
+/// Header of a job: vendor data that tracing systems add to [`TRACEPARENT`]. Passed on unchanged.
 pub const TRACESTATE: &str = "tracestate";
 
-/// Where in which trace something happens: W3C's `traceparent`.
+/// A position in a trace: W3C's `traceparent`.
 ///
 /// ```
 /// use jobwright::{NewJob, TraceContext};
@@ -27,18 +27,18 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// A trace that begins here, and is to be recorded.
+    /// Starts a new trace that is to be recorded.
     pub fn root() -> Self {
         let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
         Self { trace: uuid::Uuid::new_v4().as_u128(), span: (high ^ low).max(1), flags: 1 }
     }
 
-    /// The trace: 32 hexadecimal digits.
+    /// Returns the trace id: 32 hexadecimal digits.
     pub fn trace_id(self) -> String {
         format!("{:032x}", self.trace)
     }
 
-    /// The step in it: 16 hexadecimal digits.
+    /// Returns the span id: 16 hexadecimal digits.
     pub fn span_id(self) -> String {
         format!("{:016x}", self.span)
     }
@@ -58,7 +58,7 @@ impl fmt::Display for TraceContext {
 impl FromStr for TraceContext {
     type Err = Error;
 
-    /// Reads a `traceparent`. One of a later version is read as far as this one goes, as W3C asks for.
+    /// Reads a `traceparent`. Of a later version, only the fields of this one are read, as W3C requires.
     fn from_str(text: &str) -> Result<Self, Error> {
         read(text).ok_or_else(|| {
             Error::invalid(format!(
@@ -80,27 +80,27 @@ fn read(text: &str) -> Option<TraceContext> {
     (complete && version != 0xff && context.trace != 0 && context.span != 0).then_some(context)
 }
 
-/// Exactly `digits` digits, lower case.
+/// Reads exactly `digits` lower-case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let good = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     good.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl Job {
-    /// The trace this attempt belongs to, with the attempt as its step: what a handler passes on to those it calls. `None`: the
-    /// sender named none, or one that can't be read.
+    /// Returns the trace of this attempt, with the attempt as its span, for the handler to pass on in its calls. `None` if the sender gave
+    /// none, or an unreadable one.
     pub fn trace(&self) -> Option<TraceContext> {
         let sent: TraceContext = self.headers.get(TRACEPARENT)?.parse().ok()?;
         Some(TraceContext { span: self.span(), ..sent })
     }
 
-    /// A number for this attempt: from the random part of its id, another one for each claim.
+    /// Returns a span id for this attempt, from the random part of the job's id. It differs for each claim.
     fn span(&self) -> u64 {
         let random = self.id.as_uuid().as_u64_pair().1;
         (random ^ self.version.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1)
     }
 
-    /// Gives the trace of this attempt to a job that its handler sends, unless that has one, or no room for it.
+    /// Adds the trace of this attempt to a job that its handler sends, unless that job has one already or no space for it.
     pub(crate) fn carry_trace(&self, job: NewJob) -> NewJob {
         let Some(trace) = self.trace() else { return job };
         if job.headers.contains_key(TRACEPARENT) {
@@ -121,7 +121,7 @@ impl Job {
 }
 
 impl NewJob {
-    /// Makes the job part of a trace. Jobs that a handler sends are part of its job's trace without it.
+    /// Makes the job part of a trace. Jobs that a handler sends join its job's trace without this call.
     pub fn trace(self, at: TraceContext) -> Self {
         self.header(TRACEPARENT, at.to_string())
     }

@@ -1,4 +1,4 @@
-//! What keeps a job from being there twice.
+//! Uniqueness of jobs by a key.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{NewJob, Payload};
 use crate::error::{Error, Result};
 
-/// Asks that a job is the only one of its kind with the same key, or the same payload.
+/// Requires that a job is the only one of its kind with the same key or the same payload.
 ///
 /// ```
 /// use jobwright::{NewJob, Unique};
@@ -39,16 +39,16 @@ enum By {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UniqueHold {
-    /// As long as it waits: for a node, for admission, for its time, for its next attempt.
+    /// While it waits: for a node, for admission, for its due time, for its next attempt.
     Waiting,
-    /// Until it is gone: a dead letter holds it too.
+    /// Until it is gone; a dead letter holds the key too.
     Done,
-    /// For a period after the flush, whatever becomes of it.
+    /// For a period after the flush, whatever happens to the job.
     Period,
 }
 
 impl UniqueHold {
-    /// The word it is stored as.
+    /// Returns the word in which it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -58,30 +58,30 @@ impl UniqueHold {
     }
 }
 
-/// What happens to a job whose key is held.
+/// What happens to a new job whose key is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UniqueConflict {
-    /// It is not sent: the one that is there stays.
+    /// It is not sent, and the existing job stays.
     Keep,
-    /// It takes the place of the one that is there, if that still waits. A running one stays, and the new one is not sent.
+    /// It replaces the existing job if that is still waiting. A running job stays, and the new one is not sent.
     Replace,
     /// The flush fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
     Reject,
 }
 
-/// What a job asked for, as it is kept with it.
+/// The uniqueness of a job, as stored with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct UniqueTerm {
-    /// SHA-256 of what must be unique, as hex.
+pub struct UniqueOptions {
+    /// SHA-256 of the unique parts, as hex.
     pub key: String,
-    /// How long it is held.
+    /// How long the key is held.
     pub hold: UniqueHold,
-    /// In microseconds, with [`UniqueHold::Period`].
+    /// Period in microseconds, with [`UniqueHold::Period`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<i64>,
-    /// What happens to this one if the key is held.
+    /// What happens to this job if the key is held.
     pub conflict: UniqueConflict,
 }
 
@@ -90,54 +90,54 @@ impl Unique {
         Self { by, per_queue: false, hold: UniqueHold::Done, period: None, conflict: UniqueConflict::Keep }
     }
 
-    /// By a key of your own. 1 to 200 bytes.
+    /// Requires uniqueness by a key of your own. 1 to 200 bytes.
     pub fn key(key: impl Into<String>) -> Self {
         Self::by(By::Key(key.into()))
     }
 
-    /// By the whole payload: JSON documents that say the same are the same, in whatever order their keys are.
+    /// Requires uniqueness by the whole payload. JSON documents are compared by content, whatever the order of their keys.
     pub fn payload() -> Self {
         Self::by(By::Payload)
     }
 
-    /// By some fields of a JSON payload, as JSON pointers (`/customer/id`). One that is missing is not the same as null.
+    /// Requires uniqueness by some fields of a JSON payload, given as JSON pointers (`/customer/id`). A missing field is not the same as
+    /// null.
     pub fn fields<T: Into<String>>(pointers: impl IntoIterator<Item = T>) -> Self {
         Self::by(By::Fields(pointers.into_iter().map(Into::into).collect()))
     }
 
-    /// Among the jobs of its queue only.
+    /// Restricts the comparison to jobs of the same queue.
     pub fn per_queue(mut self) -> Self {
         self.per_queue = true;
         self
     }
 
-    /// The key is held until the job starts, so that one more can be sent while it runs. Without this: until the job is gone.
+    /// Holds the key until the job starts, so that one more can be sent while it runs. The default is until the job is gone.
     pub fn while_waiting(mut self) -> Self {
         (self.hold, self.period) = (UniqueHold::Waiting, None);
         self
     }
 
-    /// The key is held for this long after the flush, whatever becomes of the job. 1 ms to 100 years.
+    /// Holds the key for this long after the flush, whatever happens to the job. 1 ms to 100 years.
     pub fn for_period(mut self, period: Duration) -> Self {
         (self.hold, self.period) = (UniqueHold::Period, Some(period));
         self
     }
 
-    /// If the key is held by a job that waits, this one takes its place: that one is removed, and this one goes to the end of its queue,
-    /// under its own id.
+    /// Replaces a waiting job that holds the key: that job is removed, and the new one goes to the end of its queue under its own id.
     pub fn replace(mut self) -> Self {
         self.conflict = UniqueConflict::Replace;
         self
     }
 
-    /// If the key is held, the flush fails with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and writes nothing.
+    /// Makes the flush fail with [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and write nothing if the key is held.
     pub fn reject(mut self) -> Self {
         self.conflict = UniqueConflict::Reject;
         self
     }
 
-    /// What it comes to for a job that was checked otherwise.
-    pub(super) fn term(&self, job: &NewJob, longest: Duration) -> Result<UniqueTerm> {
+    /// Computes the stored options for a job that is otherwise checked.
+    pub(super) fn options(&self, job: &NewJob, longest: Duration) -> Result<UniqueOptions> {
         if let Some(period) = self.period.filter(|period| *period < Duration::from_millis(1) || *period > longest) {
             return Err(Error::invalid(format!("the period of a unique job is {period:?}; use 1 ms to 100 years")));
         }
@@ -155,17 +155,17 @@ impl Unique {
         parts.extend(content);
         let mut hash = Sha256::new();
         for part in parts {
-            // The length first: two parts must not run into each other.
+            // The length comes first, so that two parts can't run into each other.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         let key = hash.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let period = self.period.map(|period| i64::try_from(period.as_micros()).unwrap_or(i64::MAX));
-        Ok(UniqueTerm { key, hold: self.hold, period, conflict: self.conflict })
+        Ok(UniqueOptions { key, hold: self.hold, period, conflict: self.conflict })
     }
 }
 
-/// A document as text that is the same for all that say the same.
+/// Returns the canonical form of a document: equal for all documents with equal content.
 fn document(job: &NewJob) -> Result<Option<Value>> {
     match &job.payload {
         Ok(Payload::Json(raw)) => serde_json::from_str(raw.get()).map(Some).map_err(|error| {
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use crate::job::Limits;
 
-    fn term(job: NewJob) -> UniqueTerm {
-        job.validate(Limits::default()).unwrap().terms.unique.unwrap()
+    fn options(job: NewJob) -> UniqueOptions {
+        job.validate(Limits::default()).unwrap().options.unique.unwrap()
     }
 
     fn job() -> NewJob {
@@ -225,13 +225,16 @@ mod tests {
     #[test]
     fn the_same_is_the_same_however_it_is_written() {
         let other = NewJob::new("k", Payload::json_text("{ \"b\":{\"c\":null},\n \"a\":1 }").unwrap());
-        assert_eq!(term(job().unique(Unique::payload())), term(other.clone().unique(Unique::payload())));
+        assert_eq!(options(job().unique(Unique::payload())), options(other.clone().unique(Unique::payload())));
         let some = Unique::fields(["/a"]);
-        assert_eq!(term(job().unique(some.clone())).key, term(NewJob::json("k", &json!({ "a": 1 })).unique(some)).key);
+        assert_eq!(
+            options(job().unique(some.clone())).key,
+            options(NewJob::json("k", &json!({ "a": 1 })).unique(some)).key
+        );
         let key = Unique::key("x");
-        assert_eq!(term(job().unique(key.clone())).key, term(job().queue("q").unique(key.clone().replace())).key);
-        // Pinned: what is in the database must be found by later builds, and by `send` in SQL.
-        assert_eq!(term(job().unique(key)).key, "81a7e14f22c36e836544db89d0856e959d2c17c6ff5493ce9d23895a3c8515b3");
+        assert_eq!(options(job().unique(key.clone())).key, options(job().queue("q").unique(key.clone().replace())).key);
+        // Pinned: later builds, and `send` in SQL, must find what is in the database.
+        assert_eq!(options(job().unique(key)).key, "81a7e14f22c36e836544db89d0856e959d2c17c6ff5493ce9d23895a3c8515b3");
     }
 
     #[test]
@@ -248,7 +251,7 @@ mod tests {
             job().unique(Unique::fields(["/a", "/b/c"])),
             NewJob::new("k", Payload::text("x")).unique(Unique::payload()),
         ];
-        let mut keys: Vec<_> = jobs.into_iter().map(|job| term(job).key).collect();
+        let mut keys: Vec<_> = jobs.into_iter().map(|job| options(job).key).collect();
         let all = keys.len();
         keys.sort_unstable();
         keys.dedup();

@@ -1,14 +1,14 @@
-//! What `send` checks, so that a bad job is refused with a reason and never reaches (and aborts) a transaction.
+//! The checks of `send`: an invalid job is refused with a reason, and never reaches (and aborts) a transaction.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::reply::check_reply_to;
-use super::{Due, NewJob, Payload, REPLY_QUEUE, REPLY_TO, Terms, numbers};
+use super::{Due, JobOptions, NewJob, Payload, REPLY_QUEUE, REPLY_TO, numbers};
 use crate::error::{Error, Result};
 
-/// Longest kind or queue name in bytes: an AMQP short string less room for a prefix.
+/// Longest kind or queue name in bytes: an AMQP short string, less space for a prefix.
 pub(crate) const NAME_MAX: usize = 100;
 /// Longest media type in bytes (RFC 6838 allows 127 for each half).
 const CONTENT_TYPE_MAX: usize = 255;
@@ -17,7 +17,7 @@ pub(super) const KEY_MAX: usize = 200;
 pub(super) const HEADERS_MAX: usize = 64;
 const HEADER_VALUE_MAX: usize = 4096;
 const ATTEMPTS_MAX: u32 = 1_000_000_000;
-/// Due dates beyond this help nobody, and PostgreSQL's timestamps end in the year 294276.
+/// Due dates beyond this are useless, and PostgreSQL's timestamps end in the year 294276.
 pub(super) const DUE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Limits that an installation may set.
@@ -43,14 +43,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// With another limit of payloads, in bytes.
+    /// Sets the largest payload, in bytes.
     #[must_use]
     pub fn payload(mut self, bytes: usize) -> Self {
         self.payload = bytes;
         self
     }
 
-    /// With results to clients that wait without a queue of their own, or without.
+    /// Sets whether results may go to clients that wait without a queue of their own.
     #[must_use]
     pub fn direct_reply(mut self, allowed: bool) -> Self {
         self.direct_reply = allowed;
@@ -85,20 +85,20 @@ impl Limits {
                 )));
             }
         }
-        // A reply is on its way because a job was taken in with that address: whether it can go there is seen when it does.
+        // The address of a reply was accepted with its job. Whether the reply can be delivered there is found out when it is published.
         if job.queue != REPLY_QUEUE
             && let Some(queue) = job.headers.get(REPLY_TO)
         {
             check_reply_to(queue, self.direct_reply)?;
         }
-        check_terms(job)?;
+        check_options(job)?;
         match &job.payload {
             Ok(payload) => self.check_payload(payload),
             Err(why) => Err(Error::invalid(why.clone())),
         }
     }
 
-    /// A JSON text that may be a payload.
+    /// Checks a JSON text that is to be a payload.
     pub(crate) fn json(self, text: &str) -> Result<Payload> {
         let payload = Payload::json_text(text)?;
         self.check_payload(&payload).map(|()| payload)
@@ -132,8 +132,8 @@ impl Limits {
     }
 }
 
-fn check_terms(job: &NewJob) -> Result<()> {
-    let Terms { group, tenant, limit_key, ttl, .. } = &job.terms;
+fn check_options(job: &NewJob) -> Result<()> {
+    let JobOptions { group, tenant, limit_key, ttl, .. } = &job.options;
     for (what, key) in [("exclusive group", group), ("tenant", tenant), ("limit key", limit_key)] {
         if let Some(key) = key {
             check_text(what, key, KEY_MAX)?;
@@ -161,7 +161,7 @@ pub(super) fn check_text(what: &str, name: &str, max: usize) -> Result<()> {
     }
     if name.len() > max {
         let start: String = name.chars().take(20).collect();
-        // Escaped: whoever reads this is not to be steered by what a stranger wrote.
+        // Escaped, so that text from an untrusted sender can't control the reader's terminal.
         let start = start.escape_debug();
         return Err(Error::invalid(format!("the {what} \"{start}…\" has {} bytes; {max} is the most", name.len())));
     }
@@ -178,7 +178,7 @@ fn check_due(due: Due) -> Result<()> {
     let far = "a job can't be due more than 100 years ahead";
     match due {
         Due::In(delay) if delay > DUE_MAX => Err(Error::invalid(format!("the delay is {delay:?}; {far}"))),
-        // Only to refuse nonsense: whether it is due is the database's decision.
+        // Only to refuse nonsense: the database decides whether it is due.
         Due::At(at) if at < Timestamp::UNIX_EPOCH => {
             Err(Error::invalid(format!("the due date {at} is before 1970; use a date in the future or leave it out")))
         }
@@ -189,15 +189,15 @@ fn check_due(due: Due) -> Result<()> {
     }
 }
 
-/// Whether a JSON text holds an escaped NUL: `\u0000` whose backslash is not escaped itself.
+/// Whether a JSON text contains an escaped NUL: `\u0000` whose backslash is not escaped itself.
 fn has_escaped_nul(json: &str) -> bool {
-    // From backslash to backslash: most payloads have none, and one byte is found faster than six.
+    // Goes from backslash to backslash: most payloads have none, and searching for one byte is faster than for six.
     let mut rest = json;
     while let Some((_, escape)) = rest.split_once('\\') {
         if escape.starts_with("u0000") {
             return true;
         }
-        // What is escaped is ASCII, or it would not be JSON.
+        // In valid JSON an escaped character is ASCII.
         rest = escape.get(1..).unwrap_or_default();
     }
     false

@@ -1,16 +1,16 @@
-//! What services of the program can't do to the rest: stay for ever, or take a job or a commit along when they panic.
+//! Protects the rest from custom message services that hang, or that panic and would take a job or a commit with them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::{Handoff, MessageService, Written};
+use super::{CommitReceipt, MessageService, Written};
 use crate::error::{Error, ErrorKind, Result};
 use crate::panic::text;
 use crate::store::{Store, kind_of};
 
-/// A flush through services of the program, with a deadline. One that panics is dropped, and its transaction with it.
+/// Runs a flush through custom services with a deadline. A service that panics is dropped, together with its transaction.
 pub(crate) async fn flush_within(
     limit: Duration,
     flush: impl Future<Output = Result<Written>> + Send,
@@ -29,24 +29,24 @@ pub(crate) async fn flush_within(
     }
 }
 
-/// Tells of a commit. It stands, whatever becomes of that.
-pub(crate) fn tell<S: Store>(service: &mut dyn MessageService<S>, written: Written) -> Handoff {
-    let kept = written.kept.clone();
+/// Notifies the services of a commit. The commit stands, whatever they do.
+pub(crate) fn notify_committed<S: Store>(service: &mut dyn MessageService<S>, written: Written) -> CommitReceipt {
+    let duplicates = written.duplicates.clone();
     catch_unwind(AssertUnwindSafe(|| service.committed(written))).unwrap_or_else(|panic| {
         tracing::error!(
             panic = text(&*panic),
             "a message service panicked when it heard of a commit: executors find the messages when they poll"
         );
-        Handoff::default().kept_back(kept)
+        CommitReceipt::default().with_duplicates(duplicates)
     })
 }
 
 impl Error {
-    /// What a [message service](crate::MessageService) refuses a send or a flush with: `.map_err(Error::refused)?`.
+    /// Makes the error with which a [message service](crate::MessageService) refuses a send or a flush: `.map_err(Error::refused)?`.
     ///
-    /// An error of this library stays what it is. One of a database driver that trying again may cure (a lost connection, a lost conflict)
-    /// keeps its kind, so that the commit may be tried again. Of any other, or of a text, it makes one of [`ErrorKind::Refused`]. The error
-    /// given is the source.
+    /// An error of this library stays as it is. A retryable error of a database driver (a lost connection, a lost conflict) keeps its kind,
+    /// so that the commit may be tried again. Any other error, or a text, becomes [`ErrorKind::Refused`] with the given error as its
+    /// source.
     pub fn refused(why: impl Into<crate::BoxError>) -> Self {
         let why = match why.into().downcast::<Self>() {
             Ok(error) => return *error,

@@ -9,7 +9,7 @@ use crate::store::Store;
 
 pub(super) type SendHook = dyn Fn(NewJob, Option<&Job>) -> Result<NewJob, BoxError> + Send + Sync;
 
-/// Lets hooks see, change and refuse each job before it is collected. It stands around all other services, and is there only if there are hooks.
+/// Lets hooks see, change and refuse each job before it is collected. It is the outermost service, and exists only if there are hooks.
 pub(super) struct SendHooks<S: Store> {
     inner: Box<dyn MessageService<S>>,
     hooks: Arc<Vec<Arc<SendHook>>>,
@@ -36,7 +36,7 @@ impl<S: Store> MessageService<S> for SendHooks<S> {
     }
 }
 
-/// The job as the hooks leave it. `sender`: the job whose handler sends it.
+/// Applies the hooks to a job. `sender` is the job whose handler sends it.
 pub(super) fn apply(hooks: &[Arc<SendHook>], mut job: NewJob, sender: Option<&Job>) -> Result<NewJob> {
     for hook in hooks {
         let kind = job.kind.clone();

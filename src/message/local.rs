@@ -1,5 +1,5 @@
-//! The message service that hands jobs to an executor in the same process, and what it asks of that. The executor stands above this module
-//! and implements it.
+//! The message service that hands jobs to an executor in the same process, and the traits it needs for that. The executor is a layer above
+//! this module and implements them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,50 +7,50 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{FlushInto, Handoff, MessageService, WakeUp, Written};
+use super::{CommitReceipt, FlushInto, MessageService, WakeUp, Written};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Due, Job, JobId, JobMessage, NodeId};
 use crate::store::{Hint, OwnedInsert, Preclaim, Store};
 
 /// An executor in this process.
 pub(crate) trait LocalExecutor: Send + Sync {
-    /// There may be work.
+    /// Reports that there may be work.
     fn hint(&self, hint: &Hint);
 
-    /// Opens a hand-over, if this executor is in a state to take jobs straight from a commit.
-    fn offer(&self) -> Option<Box<dyn Offer>>;
+    /// Opens a handoff, if this executor can take jobs straight from a commit now.
+    fn handoff(&self) -> Option<Box<dyn LocalHandoff>>;
 }
 
-/// The hot path: jobs that are inserted already owned by an executor with a free slot, and run straight after the commit with
-/// no claim, no poll and no wake-up. Never beyond free slots, and only for a queue that has nothing waiting.
+/// The hot path for jobs that are inserted as already claimed by an executor with a free slot. They run straight after the commit, with no
+/// claim, no poll and no wake-up. It is limited to free slots, and to queues without waiting jobs.
 ///
-/// Dropped without [`deliver`](Self::deliver), the executor must assume that the rows it was to [`expect`](Self::expect) may exist, because a
-/// commit whose answer got lost may have taken effect; it then looks for them and gives them back.
-pub(crate) trait Offer: Send + Sync {
-    /// Who will own the rows.
+/// If it is dropped without [`deliver`](Self::deliver), the executor must assume that the rows it was to [`expect`](Self::expect) may
+/// exist: a commit whose answer was lost may have taken effect. It then searches for them and releases them.
+pub(crate) trait LocalHandoff: Send + Sync {
+    /// The node that will own the rows.
     fn node(&self) -> NodeId;
 
-    /// Under which number of a claim.
+    /// The claim number for the rows.
     fn claim(&self) -> ClaimNumber;
 
-    /// A free slot for a job of this kind in this queue.
+    /// Reserves a free slot for a job of this kind in this queue.
     fn reserve(&self, queue: &str, kind: &str) -> Option<OwnedSemaphorePermit>;
 
-    /// These are to be inserted in this executor's name.
+    /// Announces jobs that are about to be inserted in this executor's name.
     fn expect(&mut self, ids: Vec<JobId>);
 
-    /// They are committed: run them.
+    /// Runs the jobs, which are committed now.
     fn deliver(self: Box<Self>, jobs: Vec<(Job, OwnedSemaphorePermit)>);
 
-    /// Nothing was inserted in this executor's name.
+    /// Gives up the handoff: nothing was inserted in this executor's name.
     fn withdraw(self: Box<Self>);
 }
 
-/// Reserves slots of an executor in this process for messages that are due now, and starts them there once they are committed.
+/// Reserves slots of an executor in this process for messages that are due now, and starts their jobs there once they are committed.
 pub(super) struct LocalService<M> {
     inner: M,
     wakeup: Arc<WakeUp>,
-    /// What the commit under way would hand over: one for each flush that wrote rows in the executor's name.
+    /// What the commit under way would hand off: one entry for each flush that wrote rows in the executor's name.
     reserved: Vec<Reserved>,
 }
 
@@ -71,9 +71,9 @@ impl<S: Store, M: MessageService<S>> MessageService<S> for LocalService<M> {
     }
 
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
-        // Never what an earlier flush was offered.
+        // Discards what an earlier flush reserved.
         into.owned = None;
-        // Nobody here knows when somebody else commits, and slots would be idle until then.
+        // The time of a caller's commit is unknown here, and reserved slots would be idle until then.
         let reserved = if into.is_enlisted() { None } else { Reserved::of(&self.wakeup, self.inner.pending()) };
         let Some((reserved, owned)) = reserved else { return self.inner.flush(into).await };
         into.owned = Some(owned);
@@ -82,75 +82,75 @@ impl<S: Store, M: MessageService<S>> MessageService<S> for LocalService<M> {
         written
     }
 
-    fn committed(&mut self, mut written: Written) -> Handoff {
+    fn committed(&mut self, mut written: Written) -> CommitReceipt {
         let deliveries: Vec<_> =
             self.reserved.drain(..).filter_map(|reserved| reserved.take_from(&mut written)).collect();
-        let mut handoff = self.inner.committed(written);
-        for (offer, jobs) in deliveries {
-            handoff = handoff.executed(jobs.len());
-            offer.deliver(jobs);
+        let mut receipt = self.inner.committed(written);
+        for (handoff, jobs) in deliveries {
+            receipt = receipt.executed(jobs.len());
+            handoff.deliver(jobs);
         }
-        handoff
+        receipt
     }
 }
 
-/// It was refused before anything was written in the executor's name.
+/// Whether an error rules out that rows were written in the executor's name.
 fn wrote_nothing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::Full | ErrorKind::Refused)
 }
 
-/// Slots for some of the messages.
+/// Slots reserved for some of the messages.
 struct Reserved {
-    offer: Box<dyn Offer>,
+    handoff: Box<dyn LocalHandoff>,
     slots: HashMap<JobId, OwnedSemaphorePermit>,
 }
 
 /// Jobs for an executor, each with its slot.
-type Delivery = (Box<dyn Offer>, Vec<(Job, OwnedSemaphorePermit)>);
+type Delivery = (Box<dyn LocalHandoff>, Vec<(Job, OwnedSemaphorePermit)>);
 
 impl Reserved {
-    /// Reserves a slot for each message that is due now, as far as there are free ones.
+    /// Reserves a slot for each message that is due now, while slots are free.
     fn of(wakeup: &WakeUp, messages: &[JobMessage]) -> Option<(Self, Preclaim)> {
         let ready = |message: &JobMessage| message.due == Due::Now && !message.is_blocked_at_first();
         if !messages.iter().any(ready) {
             return None;
         }
-        let mut offer = wakeup.offer()?;
+        let mut handoff = wakeup.handoff()?;
         let (mut slots, mut positions) = (HashMap::new(), Vec::new());
         for (position, message) in messages.iter().enumerate().filter(|(_, message)| ready(message)) {
-            // A given id that is sent twice is one job: the first one counts.
+            // A given id that is sent twice is one job; the first message counts.
             if slots.contains_key(&message.id) {
                 continue;
             }
-            let Some(slot) = offer.reserve(&message.queue, &message.kind) else { break };
+            let Some(slot) = handoff.reserve(&message.queue, &message.kind) else { break };
             slots.insert(message.id, slot);
             positions.push(position);
         }
         if slots.is_empty() {
-            offer.withdraw();
+            handoff.withdraw();
             return None;
         }
-        offer.expect(slots.keys().copied().collect());
-        let owned = Preclaim { node: offer.node(), claim: offer.claim(), positions };
-        Some((Self { offer, slots }, owned))
+        handoff.expect(slots.keys().copied().collect());
+        let owned = Preclaim { node: handoff.node(), claim: handoff.claim(), positions };
+        Some((Self { handoff, slots }, owned))
     }
 
-    /// What a flush leaves of it. Withdrawn if that wrote no row in the executor's name; dropped if it may have.
+    /// What remains after a flush. The handoff is withdrawn if no row was written in the executor's name, and dropped if one may have been.
     fn left_by(self, written: &Result<Written>) -> Option<Self> {
         match written {
             Ok(written) if !written.owned.is_empty() => return Some(self),
             Err(error) if !wrote_nothing(error) => drop(self),
-            _ => self.offer.withdraw(),
+            _ => self.handoff.withdraw(),
         }
         None
     }
 
-    /// Takes out what the executor owns now. `None`, and the executor looks for its rows: what was written is not what is told now, because a
-    /// service around this one has told otherwise.
+    /// Takes out the jobs that the executor owns now. `None` makes the executor search for its rows: an outer service changed what was
+    /// reported as written.
     fn take_from(mut self, written: &mut Written) -> Option<Delivery> {
         let rows = written.owned.extract_if(.., |row| self.slots.contains_key(&row.id));
         let mut owned: HashMap<JobId, OwnedInsert> = rows.map(|row| (row.id, row)).collect();
-        let version = self.offer.claim().get();
+        let version = self.handoff.claim().get();
         let mut jobs = Vec::with_capacity(owned.len());
         for message in std::mem::take(&mut written.messages) {
             match owned.remove(&message.id).zip(self.slots.remove(&message.id)) {
@@ -158,13 +158,13 @@ impl Reserved {
                 None => written.messages.push(message),
             }
         }
-        (!jobs.is_empty()).then_some((self.offer, jobs))
+        (!jobs.is_empty()).then_some((self.handoff, jobs))
     }
 }
 
 fn job(message: JobMessage, row: &OwnedInsert, version: i64) -> Job {
-    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, terms, .. } = message;
-    let OwnedInsert { seq, created_at, place, .. } = *row;
+    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, options, .. } = message;
+    let OwnedInsert { seq, created_at, location, .. } = *row;
     Job {
         id,
         seq,
@@ -176,10 +176,10 @@ fn job(message: JobMessage, row: &OwnedInsert, version: i64) -> Job {
         max_attempts,
         payload,
         headers,
-        terms,
+        options,
         admitted: false,
         created_at,
-        place,
+        location,
     }
 }
 
@@ -190,16 +190,16 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::job::{Limits, NewJob, RowPlace};
+    use crate::job::{Limits, NewJob, RowLocation};
     use crate::store::Inserted;
 
-    /// An executor with a free slot that sees what becomes of its offer.
+    /// An executor with a free slot that records whether its handoff was withdrawn.
     struct Open {
         slots: Arc<Semaphore>,
         withdrawn: Arc<AtomicBool>,
     }
 
-    impl Offer for Open {
+    impl LocalHandoff for Open {
         fn node(&self) -> NodeId {
             NodeId(1)
         }
@@ -221,20 +221,20 @@ mod tests {
         }
     }
 
-    /// The answer says that it was not written, so the executor has nothing to look for in the database.
+    /// The result says that the row was not written, so the executor has nothing to search for in the database.
     #[test]
     fn an_id_that_was_there_already_raises_no_suspicion() {
         let (slots, withdrawn) = (Arc::new(Semaphore::new(1)), Arc::new(AtomicBool::new(false)));
-        let offer = Open { slots: slots.clone(), withdrawn: withdrawn.clone() };
-        let slot = offer.reserve("default", "kind").unwrap();
+        let handoff = Open { slots: slots.clone(), withdrawn: withdrawn.clone() };
+        let slot = handoff.reserve("default", "kind").unwrap();
         let message = NewJob::json("kind", &1).id(JobId::new()).validate(Limits::default()).unwrap();
-        let reserved = Reserved { offer: Box::new(offer), slots: HashMap::from([(message.id, slot)]) };
+        let reserved = Reserved { handoff: Box::new(handoff), slots: HashMap::from([(message.id, slot)]) };
         assert!(reserved.left_by(&Ok(Written::new(vec![message], Inserted::default()))).is_none());
         assert!(withdrawn.load(Ordering::SeqCst), "dropped, it makes the executor look for the job");
         assert_eq!(slots.available_permits(), 1);
     }
 
-    /// A service around this one may have caught the error and told something else.
+    /// An outer service may have caught the error and returned something else.
     #[test]
     fn what_may_have_been_written_is_never_withdrawn() {
         let withdrawn = Arc::new(AtomicBool::new(false));
@@ -242,8 +242,8 @@ mod tests {
         let reserved = || {
             let slots = Arc::new(Semaphore::new(1));
             let slot = slots.clone().try_acquire_owned().unwrap();
-            let offer = Open { slots, withdrawn: withdrawn.clone() };
-            Reserved { offer: Box::new(offer), slots: HashMap::from([(id, slot)]) }
+            let handoff = Open { slots, withdrawn: withdrawn.clone() };
+            Reserved { handoff: Box::new(handoff), slots: HashMap::from([(id, slot)]) }
         };
         assert!(reserved().left_by(&Err(Error::new(ErrorKind::Timeout, "late"))).is_none());
         assert!(reserved().take_from(&mut Written::nothing()).is_none());
@@ -252,16 +252,16 @@ mod tests {
         assert!(withdrawn.load(Ordering::SeqCst));
     }
 
-    /// It is one row, and so one job: handed over twice, its handler would run beside itself.
+    /// It is one row, and so one job: handed off twice, its handler would run twice at once.
     #[test]
     fn a_given_id_that_is_sent_twice_is_handed_over_once() {
         let id = JobId::new();
         let (slots, withdrawn) = (Arc::new(Semaphore::new(2)), Arc::new(AtomicBool::new(false)));
-        let offer = Open { slots: slots.clone(), withdrawn };
+        let handoff = Open { slots: slots.clone(), withdrawn };
         let message = || NewJob::json("kind", &1).id(id).validate(Limits::default()).unwrap();
-        let slot = offer.reserve("default", "kind").unwrap();
-        let reserved = Reserved { offer: Box::new(offer), slots: HashMap::from([(id, slot)]) };
-        let row = OwnedInsert { id, seq: 1, created_at: jiff::Timestamp::UNIX_EPOCH, place: RowPlace::default() };
+        let slot = handoff.reserve("default", "kind").unwrap();
+        let reserved = Reserved { handoff: Box::new(handoff), slots: HashMap::from([(id, slot)]) };
+        let row = OwnedInsert { id, seq: 1, created_at: jiff::Timestamp::UNIX_EPOCH, location: RowLocation::default() };
         let inserted = Inserted { rows: 1, owned: vec![row], ..Inserted::default() };
         let mut written = Written::new(vec![message(), message()], inserted);
         let (_, jobs) = reserved.take_from(&mut written).unwrap();

@@ -1,41 +1,41 @@
-//! Message services: what collects a context's messages, flushes them with its commit, and hears of that.
+//! Message services, which collect a context's messages, flush them with its commit, and are notified of that commit.
 //!
 //! ```text
 //!  Context::send ─▶ MessageService::send        checks and collects; nothing leaves
 //!  Context::commit ─▶ MessageService::flush     one statement in the context's transaction
 //!                  ─▶ COMMIT, proven
-//!                  ─▶ MessageService::committed hand-over, delivery, wake-up
+//!                  ─▶ MessageService::committed local handoff, delivery, wake-up
 //!  dropped, rolled back, failed                 the messages are discarded
 //! ```
 //!
-//! Services wrap one another. The innermost writes the rows and wakes executors up. With a broker, a second one keeps rows back for their
-//! deliveries, and publishes these once the commit is proven: a row decides what exists, a broker only who works how soon. The next one
-//! hands jobs to an executor in this process that has room for them. Around these stand the services of the program
-//! ([`MessageServices::wrap`]), and its send hooks. Transactions that are [enlisted](MessageServices::enlist) go the same way.
+//! Services wrap one another. The innermost writes the rows and wakes executors. With a broker, a second one hides rows for their
+//! deliveries, and publishes these once the commit is proven: the row alone decides that a job exists, and the broker only makes it start
+//! sooner. The next one hands jobs to an executor in this process that has free slots. Around these are the custom services
+//! ([`MessageServices::wrap`]), and the send hooks. [Enlisted](MessageServices::enlist) transactions use the same chain.
 
-mod bells;
+mod backpressure;
+mod commit_batcher;
+pub(crate) mod delivery_publisher;
 mod enlist;
 mod guard;
-mod handoff;
 mod hooks;
+mod job_waiters;
 pub(crate) mod local;
-pub(crate) mod pipe;
 mod rabbitmq;
+mod receipt;
 mod results;
-mod room;
 mod schedules;
 mod service;
 mod services;
 mod table;
-mod together;
 mod wakeup;
 
+pub use self::backpressure::WhenFull;
+pub(crate) use self::backpressure::wait_for_capacity;
 pub use self::enlist::{Enlisted, Flushed};
-pub(crate) use self::guard::{flush_within, tell};
-pub use self::handoff::{Handoff, WentTo};
+pub(crate) use self::guard::{flush_within, notify_committed};
+pub use self::receipt::{CommitReceipt, RouteCounts};
 pub use self::results::Awaited;
-pub use self::room::WhenFull;
-pub(crate) use self::room::make_room;
 pub use self::schedules::ScheduleService;
 pub use self::service::{FlushInto, MessageService, Written};
 pub use self::services::MessageServices;

@@ -1,27 +1,27 @@
-//! The message service of RabbitMQ: rows are kept back for their deliveries, which go out once the commit is proven.
+//! The message service of RabbitMQ: it hides rows for their deliveries, which are published once the commit is proven.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::pipe::{Pipe, Pointer};
-use super::{FlushInto, Handoff, MessageService, Written, hints};
+use super::delivery_publisher::{DeliveryPublisher, HiddenRow};
+use super::{CommitReceipt, FlushInto, MessageService, Written, hints};
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::Store;
 
-/// Delivers what the inner service has written.
+/// Delivers the messages that the inner service has written.
 ///
-/// What the broker can't take (it is not up, or its queue is full, or nobody consumes it) waits in the table like any other message, so
-/// nobody notices whether there is a broker.
+/// When the broker can't take a message (it is down, or its queue is full or has no consumer), the message waits in the table like any
+/// other. Applications don't notice whether there is a broker.
 pub(super) struct RabbitMqService<M> {
     inner: M,
-    pipe: Arc<Pipe>,
+    delivery_publisher: Arc<DeliveryPublisher>,
 }
 
 impl<M> RabbitMqService<M> {
-    pub(super) fn around(inner: M, pipe: Arc<Pipe>) -> Self {
-        Self { inner, pipe }
+    pub(super) fn around(inner: M, delivery_publisher: Arc<DeliveryPublisher>) -> Self {
+        Self { inner, delivery_publisher }
     }
 }
 
@@ -37,19 +37,20 @@ impl<S: Store, M: MessageService<S>> MessageService<S> for RabbitMqService<M> {
 
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
         let owned = into.owned.as_ref().map_or(&[][..], |owned| &owned.positions);
-        into.held = self.pipe.holds(self.inner.pending(), owned);
+        into.hidden = self.delivery_publisher.select_rows(self.inner.pending(), owned);
         self.inner.flush(into).await
     }
 
-    fn committed(&mut self, mut written: Written) -> Handoff {
-        let held: Vec<JobMessage> = written.messages.extract_if(.., |message| !message.hold.is_zero()).collect();
-        // A time to live runs, however the message goes.
-        self.pipe.wakeup.tell(hints(&held));
-        let handoff = self.inner.committed(written);
-        if held.is_empty() {
-            return handoff;
+    fn committed(&mut self, mut written: Written) -> CommitReceipt {
+        let hidden: Vec<JobMessage> =
+            written.messages.extract_if(.., |message| !message.hidden_for.is_zero()).collect();
+        // A time to live runs whichever way the message goes.
+        self.delivery_publisher.wakeup.notify(hints(&hidden));
+        let receipt = self.inner.committed(written);
+        if hidden.is_empty() {
+            return receipt;
         }
-        let pointer = |JobMessage { id, queue, kind, .. }| Pointer { id, queue, kind };
-        handoff.published(self.pipe.publish(held.into_iter().map(pointer).collect()))
+        let pointer = |JobMessage { id, queue, kind, .. }| HiddenRow { id, queue, kind };
+        receipt.published(self.delivery_publisher.publish(hidden.into_iter().map(pointer).collect()))
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for what a job's handler returns.
+//! Waiting for the result of a job's handler.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,60 +9,60 @@ use super::MessageServices;
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::{Ending, HistoryFilter, JobResult, JobState, Store};
+use crate::store::{HistoryFilter, HistoryOutcome, JobResult, JobState, Store};
 
-/// The first pause between two looks; each further one is half as long again.
+/// The first pause between two checks; each further one is half as long again.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of a job somebody waited for.
+/// The end of a job that a caller waited for.
 ///
-/// A job that ended is a row no more. What there is to tell is the result that its handler left, and the
-/// [history](crate::config::HistoryConfig), if those who end jobs keep all of it.
+/// A job that has ended has no row any more. What is left is the result of its handler and the [history](crate::config::HistoryConfig),
+/// provided that the nodes that end jobs keep all of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Awaited {
-    /// It is done, and its handler left this.
+    /// The job is done, and its handler left this result.
     Result(JobResult),
-    /// It is done, says the history. Its handler left no result, or one whose time is over.
+    /// The job is done, according to the history. Its handler left no result, or the result has expired.
     Done,
-    /// Its handler or an operator cancelled it, says the history.
+    /// Its handler or an operator cancelled the job, according to the history.
     Cancelled,
-    /// An operator deleted it, says the history.
+    /// An operator deleted the job, according to the history.
     Deleted,
-    /// It became a dead letter, for this reason (`expired`, if its time to live was over before it could start). It may be retried.
+    /// The job became a dead letter, for this reason (`expired` if its time to live ended before it could start). It may be retried.
     Dead(String),
-    /// It is not there, and the history, which keeps all ends ([`Keep::All`]), does not have it: it was never committed, or it ended longer
-    /// ago than history and results are kept, or where less is kept.
+    /// The job does not exist, and the history, which keeps all ends ([`Keep::All`]), does not have it. It was never committed, or it ended
+    /// longer ago than history and results are kept, or on a node that keeps less.
     Unknown,
-    /// It is not there, and left no result. Whether it is done, cancelled, deleted, or never was there nobody can tell, because the history is
-    /// not kept, or of failures only.
+    /// The job does not exist and left no result. Whether it was done, cancelled, deleted or never sent is unknown, because no history is
+    /// kept, or only that of failures.
     NotKept,
-    /// It was still waiting or running when the time was over.
+    /// The job was still waiting or running when the time was over.
     Pending,
 }
 
 impl<S: Store> MessageServices<S> {
-    /// Waits for the end of a job and for the result that its handler left ([`JobContext::result`](crate::JobContext::result)), at
-    /// most for `timeout`.
+    /// Waits for the end of a job and for the result that its handler left ([`JobContext::result`](crate::JobContext::result)), for at most
+    /// `timeout`.
     ///
-    /// If an executor of this process runs the job (one that was built with these services), its end is heard at once. Else, and should
-    /// that be missed, it looks into the database again and again: after 20 ms, then less and less often, at last once a second. So it
-    /// sees the result within a second of the commit, and a waiter costs about two small queries a second. It is for a few callers that
-    /// wait for seconds; many, or long waits, are better served by a reply ([`NewJob::reply_to`](crate::NewJob::reply_to)) or by a job
-    /// that the handler sends.
+    /// If an executor of this process (one built with these services) runs the job, the caller is notified at once. Otherwise, or if that
+    /// notification is missed, this polls the database: first after 20 ms, then less and less often, down to once a second. So a caller
+    /// sees the result within a second of the commit, and costs about two small queries a second. It is meant for a few callers that wait
+    /// for seconds. For many callers or long waits, use a reply ([`NewJob::reply_to`](crate::NewJob::reply_to)) or a job that the handler
+    /// sends.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn wait_for_result(&self, id: JobId, timeout: Duration) -> Result<Awaited> {
         let deadline = Instant::now() + timeout;
         let mut pause = FIRST_PAUSE;
-        let waiter = self.shared.wakeup.bells.wait(id);
+        let waiter = self.shared.wakeup.job_waiters.wait(id);
         loop {
             let mut rung = pin!(waiter.bell.notified());
-            // Listens before it looks, so that an end in between is not missed.
+            // Listens before it checks, so that an end in between is not missed.
             rung.as_mut().enable();
-            match self.look_for_result(id).await? {
+            match self.find_result(id).await? {
                 Awaited::Pending if Instant::now() < deadline => {}
                 ended => return Ok(ended),
             }
@@ -75,7 +75,7 @@ impl<S: Store> MessageServices<S> {
         }
     }
 
-    async fn look_for_result(&self, id: JobId) -> Result<Awaited> {
+    async fn find_result(&self, id: JobId) -> Result<Awaited> {
         let detail = self.shared.jobs.show(id).await?.map(|detail| self.shared.codecs.detail(detail));
         if let Some(detail) = &detail
             && detail.summary.state == JobState::Dead
@@ -85,28 +85,34 @@ impl<S: Store> MessageServices<S> {
         if detail.is_some() {
             return Ok(Awaited::Pending);
         }
-        // Asked second: it was committed together with the end of the job.
+        // Asked second, because the result was committed together with the end of the job.
         if let Some(result) = self.shared.jobs.result(id).await? {
             return Ok(Awaited::Result(self.shared.codecs.result(result)?));
         }
-        self.look_into_history(id).await
+        self.search_history(id).await
     }
 
-    /// How a job ended that is gone and left no result.
-    async fn look_into_history(&self, id: JobId) -> Result<Awaited> {
-        let ends = vec![Ending::Done, Ending::Cancelled, Ending::Deleted, Ending::Dead, Ending::Expired];
+    /// Finds out how a job ended that left no row and no result.
+    async fn search_history(&self, id: JobId) -> Result<Awaited> {
+        let ends = vec![
+            HistoryOutcome::Done,
+            HistoryOutcome::Cancelled,
+            HistoryOutcome::Deleted,
+            HistoryOutcome::Dead,
+            HistoryOutcome::Expired,
+        ];
         let filter = HistoryFilter { id: Some(id), outcomes: Some(ends), ..HistoryFilter::default() };
-        // Looked for whatever this process keeps: it is those that end jobs that remember them.
+        // Read whatever this process keeps: the nodes that end jobs write the history.
         let last = self.shared.jobs.history(&filter, 1).await?.pop();
         let all = self.shared.jobs.history_config().keep == Keep::All;
         Ok(
             match last
                 .map(|entry| (entry.outcome, entry.error.map(|error| self.shared.codecs.read_text(error, &entry.kind))))
             {
-                Some((Ending::Done, _)) => Awaited::Done,
-                Some((Ending::Cancelled, _)) => Awaited::Cancelled,
-                Some((Ending::Deleted, _)) => Awaited::Deleted,
-                // The dead letter is gone: it was kept long enough. Where only failures are remembered it may as well have been tried again and be done.
+                Some((HistoryOutcome::Done, _)) => Awaited::Done,
+                Some((HistoryOutcome::Cancelled, _)) => Awaited::Cancelled,
+                Some((HistoryOutcome::Deleted, _)) => Awaited::Deleted,
+                // The dead letter was pruned. If only failures are in the history, the job may as well have been retried and be done.
                 Some((_, reason)) if all => Awaited::Dead(reason.unwrap_or_default()),
                 None if all => Awaited::Unknown,
                 _ => Awaited::NotKept,

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use super::MessageServices;
 use crate::error::Result;
 use crate::job::{JobId, NewSchedule};
-use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, Which};
-use crate::store::{Hint, JobStore, Order, Store};
+use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, ScheduleQuery};
+use crate::store::{Hint, JobStore, OperatorOptions, Store};
 
-/// Most schedules of one page.
+/// Most schedules on one page.
 const PAGE: usize = 1000;
 
-/// The repeating jobs of a store: see [`MessageServices::schedules`].
+/// The repeating jobs of a store. See [`MessageServices::schedules`].
 ///
 /// ```no_run
 /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
@@ -28,7 +28,7 @@ pub struct ScheduleService<'a, S: Store> {
 }
 
 impl<S: Store> MessageServices<S> {
-    /// Puts, steers and lists repeating jobs. Every executor on the same store lets them happen, each occurrence once.
+    /// Returns the repeating jobs, to put, operate and list them. Executors on the same store fire each occurrence once.
     pub fn schedules(&self) -> ScheduleService<'_, S> {
         ScheduleService { messages: self, by: None }
     }
@@ -39,15 +39,15 @@ impl<S: Store> ScheduleService<'_, S> {
         &*self.messages.shared.jobs
     }
 
-    /// Who does what follows, for the audit: each change, `run` and `backfill` leaves an entry. At most 200 bytes. Programs that put
-    /// their schedules at each start need no name.
+    /// Names the operator of the following calls, for the audit log: each change, `run` and `backfill` leaves an entry. At most 200 bytes.
+    /// Programs that put their schedules at each start need no name.
     pub fn by(mut self, name: impl Into<String>) -> Self {
         self.by = Some(name.into());
         self
     }
 
-    /// Keeps a schedule, in place of the one of that name if there is one: safe to call at each start of a program. The next
-    /// occurrence stays as it is unless schedule, zone, end or number of times changed; a paused schedule stays paused.
+    /// Stores a schedule, in place of one with the same name if there is one. It is safe to call at each start of a program. The next
+    /// occurrence stays as it is unless schedule, zone, end or number of times changed. A paused schedule stays paused.
     ///
     /// # Errors
     /// When the schedule or its job is refused, or the store can't be reached.
@@ -55,10 +55,10 @@ impl<S: Store> ScheduleService<'_, S> {
         self.put_if(schedule, None).await
     }
 
-    /// The same, but only in place of the [version](ScheduleInfo::version) that was seen.
+    /// Stores a schedule, but only in place of the [version](ScheduleInfo::version) that the caller has seen.
     ///
     /// # Errors
-    /// Also when somebody else has changed it since.
+    /// Also when it was changed since.
     pub async fn put_seen(&self, schedule: NewSchedule, seen: i64) -> Result<Put> {
         self.put_if(schedule, Some(seen)).await
     }
@@ -70,29 +70,29 @@ impl<S: Store> ScheduleService<'_, S> {
         let spec = self.messages.shared.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
         let mut put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
         put.schedule = self.messages.shared.codecs.plain_schedule(put.schedule);
-        self.messages.shared.wakeup.tell([Hint::Schedule]);
+        self.messages.shared.wakeup.notify([Hint::Schedule]);
         Ok(put)
     }
 
-    /// Stops a schedule until it is resumed. `false`: it was paused already.
+    /// Stops a schedule until it is resumed. Returns `false` if it was paused already.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no schedule of this name.
     pub async fn pause(&self, name: &str) -> Result<bool> {
         schedules::pause(self.jobs(), name, self.by.as_deref()).await
     }
 
-    /// Lets a schedule go on with the first occurrence from now. `false`: it was not paused.
+    /// Resumes a schedule with the first occurrence from now. Returns `false` if it was not paused.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no schedule of this name.
     pub async fn resume(&self, name: &str) -> Result<bool> {
         let resumed = schedules::resume(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.shared.wakeup.tell([Hint::Schedule]);
+        self.messages.shared.wakeup.notify([Hint::Schedule]);
         Ok(resumed)
     }
 
-    /// Removes a schedule; jobs it has sent stay. `false`: there was none of this name.
+    /// Removes a schedule; jobs it has sent stay. Returns `false` if there was none of this name.
     ///
     /// # Errors
     /// When the store can't be reached.
@@ -100,31 +100,31 @@ impl<S: Store> ScheduleService<'_, S> {
         schedules::delete(self.jobs(), name, self.by.as_deref()).await
     }
 
-    /// Sends a job of a schedule now, beside its occurrences, whether or not it is paused or a job of it still runs.
+    /// Sends a job of a schedule now, in addition to its occurrences, even if the schedule is paused or one of its jobs still runs.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no schedule of this name.
     pub async fn run(&self, name: &str) -> Result<JobId> {
         let (id, hint) = schedules::run_now(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.shared.wakeup.tell([hint]);
+        self.messages.shared.wakeup.notify([hint]);
         Ok(id)
     }
 
-    /// Sends the jobs of all occurrences from `from` up to `to`, without that moment, also of those that have happened; but not
-    /// where the job of an occurrence is still there. At most 10,000. `dry_run`: only counts them.
+    /// Sends the jobs of all occurrences from `from` (inclusive) to `to` (exclusive), including those that were sent before, but not where
+    /// the job of an occurrence still exists. At most 10,000. With `dry_run` it only counts them.
     ///
     /// # Errors
-    /// When there is none of this name, `to` is in the future, or there are too many.
+    /// When there is no schedule of this name, `to` is in the future, or there are too many occurrences.
     pub async fn backfill(&self, name: &str, from: Timestamp, to: Timestamp, dry_run: bool) -> Result<Backfilled> {
-        let order = Order { dry_run, by: self.by.as_deref() };
-        let done = schedules::backfill(self.jobs(), name, (from, to), order).await?;
+        let operator = OperatorOptions { dry_run, by: self.by.as_deref() };
+        let done = schedules::backfill(self.jobs(), name, (from, to), operator).await?;
         if done.jobs > 0 {
-            self.messages.shared.wakeup.tell([done.hint.clone()]);
+            self.messages.shared.wakeup.notify([done.hint.clone()]);
         }
         Ok(done)
     }
 
-    /// One schedule; `None` = there is none of this name.
+    /// Returns one schedule; `None` if there is none of this name.
     ///
     /// # Errors
     /// When the store can't be reached.
@@ -134,7 +134,7 @@ impl<S: Store> ScheduleService<'_, S> {
             .map(|schedule| self.messages.shared.codecs.plain_schedule(schedule)))
     }
 
-    /// All schedules, by name.
+    /// Returns all schedules, ordered by name.
     ///
     /// # Errors
     /// When the store can't be reached.
@@ -142,8 +142,9 @@ impl<S: Store> ScheduleService<'_, S> {
         let mut all: Vec<ScheduleInfo> = Vec::new();
         loop {
             let after = all.last().map(|last| last.spec.name.clone());
-            let (_, page) = self.jobs().read_schedules(Which::Page { after: after.as_deref(), limit: PAGE }).await?;
-            // Not "less than a page": rows that can't be read here are left out.
+            let (_, page) =
+                self.jobs().read_schedules(ScheduleQuery::Page { after: after.as_deref(), limit: PAGE }).await?;
+            // Not "less than a page": unreadable rows are left out of a page.
             if page.is_empty() {
                 return Ok(all);
             }

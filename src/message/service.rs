@@ -1,23 +1,23 @@
-//! The seam: what a message service is, where it flushes, and what it has written.
+//! The message service interface: what a service is, where it flushes, and what it has written.
 
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 
-use super::Handoff;
+use super::CommitReceipt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobId, JobMessage, NewJob};
 use crate::store::{Inserted, OwnedInsert, Preclaim, Store, TransactionRef, UnitOfWork};
 
-/// Collects the messages of one unit of work, flushes them with its transaction, and hears of its commit. jBPM's `MessageService`, with a
-/// commit protocol.
+/// Collects the messages of one unit of work, flushes them with its transaction, and is notified of its commit. It is jBPM's
+/// `MessageService` with a commit protocol.
 ///
-/// A service of yours wraps the one it is given, and overrides what it has something to say about; everything else goes to the
-/// [inner](Self::inner) one. [`MessageServices::wrap`](crate::MessageServices::wrap) puts it around all that is sent: by contexts, handlers
-/// (events and replies too) and enlisted transactions. It does not see what schedules, SQL, foreign producers and other programs send.
+/// A custom service wraps the one it is given and overrides the methods it cares about; everything else goes to the [inner](Self::inner)
+/// one. [`MessageServices::wrap`](crate::MessageServices::wrap) puts it around everything sent by contexts, handlers (including events and
+/// replies) and enlisted transactions. It does not see what schedules, SQL, external producers and other programs send.
 ///
 /// ```
-/// use jobwright::message::{FlushInto, Handoff, MessageService, Written};
+/// use jobwright::message::{FlushInto, CommitReceipt, MessageService, Written};
 /// use jobwright::{Error, Job, JobId, NewJob, Postgres, Result, async_trait};
 ///
 /// /// Writes a line of its own beside each message.
@@ -48,16 +48,16 @@ use crate::store::{Inserted, OwnedInsert, Preclaim, Store, TransactionRef, UnitO
 /// # }
 /// ```
 ///
-/// One service lives for one unit of work: it is made by the first `send`, so it may keep what it likes from there to the commit. It is
-/// dropped with it. Dropped without [`committed`](Self::committed), nothing is known to have committed.
+/// One service lives for one unit of work. The first `send` creates it, so it may keep state from there to the commit. It is dropped with
+/// the unit of work. If [`committed`](Self::committed) was not called before that, no commit is known.
 #[async_trait]
 pub trait MessageService<S: Store>: Send {
-    /// The service that this one wraps. `None` only for one that implements everything else.
+    /// Returns the service that this one wraps. `None` only for a service that implements all other methods itself.
     fn inner(&self) -> Option<&dyn MessageService<S>> {
         None
     }
 
-    /// The service that this one wraps, to be used.
+    /// Returns the service that this one wraps, for calls that change it.
     fn inner_mut(&mut self) -> Option<&mut dyn MessageService<S>> {
         None
     }
@@ -65,8 +65,8 @@ pub trait MessageService<S: Store>: Send {
     /// Collects a job, which the innermost service checks. `sender` is the job whose handler sends it.
     ///
     /// # Errors
-    /// When it is refused: by its shape ([`is_invalid`](Error::is_invalid)), or by a service ([`Error::refused`]). What was collected before
-    /// stays, and more can be sent.
+    /// When the job is refused: because it is invalid ([`is_invalid`](Error::is_invalid)), or by a service ([`Error::refused`]). Messages
+    /// collected before stay, and more can be sent.
     fn send(&mut self, job: NewJob, sender: Option<&Job>) -> Result<JobId> {
         match self.inner_mut() {
             Some(inner) => inner.send(job, sender),
@@ -74,28 +74,28 @@ pub trait MessageService<S: Store>: Send {
         }
     }
 
-    /// What a flush would write now, in the order of sending. Payloads are as they were sent: a [codec](crate::codec) comes later. With
-    /// nothing pending there is no flush.
+    /// Returns the messages that a flush would write now, in the order they were sent. Payloads are as sent: a [codec](crate::codec) is
+    /// applied later. If nothing is pending, there is no flush.
     fn pending(&self) -> &[JobMessage] {
         self.inner().map_or(&[], |inner| inner.pending())
     }
 
-    /// Writes what was collected. Returns what the inner service has written.
+    /// Writes the collected messages. Returns what the inner service has written.
     ///
-    /// Refuse before the inner service has flushed, or [ask for the transaction](FlushInto::transaction): without one, that flush is a commit
-    /// by itself. Return what the inner service returned (of two flushes [both](Written::and)). Do not return it if you rolled back to a savepoint taken
-    /// before that flush.
+    /// A service that may refuse must do so before the inner service has flushed, or else [ask for the
+    /// transaction](FlushInto::transaction): without one, that flush is a commit. Return what the inner service returned (of two flushes,
+    /// [both](Written::and)). Do not return it if you rolled back to a savepoint taken before that flush.
     ///
-    /// Wait for the transaction and the inner service, and for as little else as possible: connections and claims wait meanwhile. Under SQLite
-    /// the write lock is held from the first use of the transaction on, and in one that is enlisted nothing else may be awaited at all. The
+    /// Await the transaction and the inner service, and as little else as possible: connections and claims wait meanwhile. On SQLite, the
+    /// write lock is held from the first use of the transaction, and in an enlisted transaction nothing else may be awaited at all. The
     /// whole flush of a context may take twice `database.call_timeout`.
     ///
-    /// What is [sent](Self::send) here goes with the rest. It is seen by no [send hook](crate::MessageServices::on_send), and not counted when
-    /// a queue is full.
+    /// Messages [sent](Self::send) here are written with the rest. [Send hooks](crate::MessageServices::on_send) do not see them, and they
+    /// are not counted when a queue is full.
     ///
     /// # Errors
-    /// Whatever the commit is to fail with; all of it is rolled back. A handler's job has then failed, and is tried again. In a
-    /// context a panic counts as an error.
+    /// The error that the commit is to fail with; everything is rolled back. If the commit is a handler's, its job has failed and is
+    /// retried. In a context, a panic counts as an error.
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
         match self.inner_mut() {
             Some(inner) => inner.flush(into).await,
@@ -103,10 +103,10 @@ pub trait MessageService<S: Store>: Send {
         }
     }
 
-    /// The transaction has really committed: now, and only now, others may hear of it. Waits for nothing. If the commit's answer was lost and
-    /// nobody could tell, this is never called. Of an enlisted transaction it is the caller who says so.
-    fn committed(&mut self, written: Written) -> Handoff {
-        self.inner_mut().map_or_else(Handoff::default, |inner| inner.committed(written))
+    /// Called when the transaction has really committed: now, and only now, others may learn of it. Does not wait. If the commit's answer
+    /// was lost and the outcome is unknown, this is never called. For an enlisted transaction, the caller reports the commit.
+    fn committed(&mut self, written: Written) -> CommitReceipt {
+        self.inner_mut().map_or_else(CommitReceipt::default, |inner| inner.committed(written))
     }
 }
 
@@ -114,33 +114,37 @@ fn wraps_none(method: &str) -> Error {
     Error::config(format!("a message service wraps none, and does not implement `{method}`"))
 }
 
-/// Where a flush writes: into a transaction, or, if none is open and nobody asks for one, with a commit of its own.
+/// Where a flush writes: into a transaction, or with a commit of its own if none is open and no service asks for one.
 pub struct FlushInto<'t, S: Store> {
-    /// Where a context keeps its transaction, while it has opened none.
+    /// Where the context stores its transaction, as long as it has opened none.
     unopened: Option<(&'t S, &'t mut Option<S::Transaction>)>,
     transaction: Option<TransactionRef<'t, S>>,
-    /// The caller of `enlist` began it, and will commit it.
+    /// The caller of `enlist` began the transaction, and will commit it.
     enlisted: bool,
-    alone: Alone,
-    /// Rows that are to be born owned, for an executor in this process.
+    /// The outcome of what was committed separately, of several such commits the one that says least.
+    own_commit: OwnCommit,
+    /// Whether such a commit is in flight.
+    committing: bool,
+    /// Rows to insert as already claimed by an executor in this process.
     pub(super) owned: Option<Preclaim>,
-    /// The messages (by position) whose rows are kept back for their deliveries.
-    pub(super) held: Vec<usize>,
+    /// The messages (by position) whose rows are hidden for their deliveries.
+    pub(super) hidden: Vec<usize>,
 }
 
-/// How far the messages are that are written with a commit of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alone {
+/// What is known about messages that were written with a commit of their own. Later variants outweigh earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum OwnCommit {
+    /// There are none.
     Not,
-    /// The statement is under way, or nobody knows its answer.
-    UnderWay,
     Committed,
+    /// The answer of a commit was lost.
+    Unknown,
 }
 
 impl<S: Store> std::fmt::Debug for FlushInto<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut fields = f.debug_struct("FlushInto");
-        fields.field("open", &self.is_open()).field("enlisted", &self.enlisted).field("alone", &self.alone).finish()
+        fields.field("open", &self.is_open()).field("enlisted", &self.enlisted).field("alone", &self.known()).finish()
     }
 }
 
@@ -161,19 +165,27 @@ impl<'t, S: Store> FlushInto<'t, S> {
         transaction: Option<TransactionRef<'t, S>>,
         enlisted: bool,
     ) -> Self {
-        Self { unopened, transaction, enlisted, alone: Alone::Not, owned: None, held: Vec::new() }
+        Self {
+            unopened,
+            transaction,
+            enlisted,
+            own_commit: OwnCommit::Not,
+            committing: false,
+            owned: None,
+            hidden: Vec::new(),
+        }
     }
 
-    /// The transaction the messages are written into; opened, if the context has not. What is written here commits with the messages, or not at
-    /// all.
+    /// Returns the transaction that the messages are written into, and opens it if the context has not. Writes made here commit together
+    /// with the messages, or not at all.
     ///
-    /// A context that has opened none pays for it: a transaction of three round trips, and no commit that it shares with others. Who writes
-    /// nothing should not ask.
+    /// For a context that has opened none this has a price: a transaction takes three round trips, and its commit is not shared with other
+    /// contexts. A service that writes nothing should not ask.
     ///
     /// # Errors
-    /// When no connection can be had within the deadline; also after the inner service has flushed with a commit of its own.
+    /// When no connection is available within the deadline; also after the inner service has flushed with a commit of its own.
     pub async fn transaction(&mut self) -> Result<&mut TransactionRef<'t, S>> {
-        if self.alone == Alone::Not
+        if self.known() == OwnCommit::Not
             && let Some((store, _)) = &self.unopened
         {
             let begun = store.begin().await?;
@@ -187,97 +199,118 @@ impl<'t, S: Store> FlushInto<'t, S> {
         })
     }
 
-    /// Whether a transaction is open. If not, and nobody [asks for one](Self::transaction), the messages are a commit by themselves.
+    /// Whether a transaction is open. If not, and no service [asks for one](Self::transaction), the messages are committed on their own.
     pub fn is_open(&self) -> bool {
         self.transaction.is_some()
     }
 
-    /// Whether somebody else began the transaction, and will commit it.
+    /// Whether the caller began the transaction, and will commit it.
     pub fn is_enlisted(&self) -> bool {
         self.enlisted
     }
 
-    /// The transaction, if there is one.
+    /// Returns the transaction, if one is open.
     pub(super) fn open(&mut self) -> Option<&mut TransactionRef<'t, S>> {
         self.transaction.as_mut()
     }
 
-    /// The messages are about to be written with a commit of their own.
-    pub(super) fn begin_alone(&mut self) {
-        self.alone = Alone::UnderWay;
+    /// Records that messages are about to be written with a commit of their own.
+    ///
+    /// # Errors
+    /// When the answer of an earlier one was lost: its messages may be committed, and this one could write them again.
+    pub(super) fn begin_own_commit(&mut self) -> Result<()> {
+        if self.known() == OwnCommit::Unknown {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                "a message service flushed again after the answer of a commit had been lost: report the first error instead",
+            ));
+        }
+        self.committing = true;
+        Ok(())
     }
 
-    /// What came of that.
-    pub(super) fn end_alone(&mut self, inserted: &Result<Inserted>) {
-        self.alone = match inserted {
-            Ok(_) => Alone::Committed,
-            Err(error) if error.may_have_taken_effect() => Alone::UnderWay,
-            Err(_) => Alone::Not,
+    /// Records the outcome of that commit.
+    pub(super) fn end_own_commit(&mut self, inserted: &Result<Inserted>) {
+        let outcome = match inserted {
+            Ok(_) => OwnCommit::Committed,
+            Err(error) if error.may_have_taken_effect() => OwnCommit::Unknown,
+            Err(_) => OwnCommit::Not,
         };
+        (self.own_commit, self.committing) = (self.own_commit.max(outcome), false);
     }
 
-    /// What a flush came to, told as it is, whatever the services of the program say: after a commit nothing can be refused, and of one whose answer
-    /// got lost nobody knows.
+    fn known(&self) -> OwnCommit {
+        if self.committing { OwnCommit::Unknown } else { self.own_commit }
+    }
+
+    /// Returns the true outcome of a flush, whatever custom services return. After a commit nothing can be refused, and if the answer of a
+    /// commit was lost, its outcome is unknown.
     pub(crate) fn outcome(&self, written: Result<Written>) -> Result<Written> {
-        // The error is no cause: whoever finds a lost conflict there would send again at once.
+        // The error is not the source: a caller that finds a lost conflict there would send again at once.
         let unknown = |why: String| Err(Error::new(ErrorKind::CommitUnknown, why));
-        match (self.alone, written) {
-            (Alone::Not, written) | (Alone::Committed, written @ Ok(_)) => written,
-            (Alone::UnderWay, Err(error)) if error.may_have_taken_effect() => Err(error),
-            (Alone::UnderWay, Ok(_)) => {
+        match (self.known(), written) {
+            (OwnCommit::Not, written) | (OwnCommit::Committed, written @ Ok(_)) => written,
+            // Only these two mean to a caller that the commit may have taken effect.
+            (OwnCommit::Unknown, Err(error))
+                if matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout) =>
+            {
+                Err(error)
+            }
+            (OwnCommit::Unknown, Ok(_)) => {
                 unknown("a message service hid that its messages may not have been committed".into())
             }
-            (Alone::UnderWay, Err(error)) => unknown(format!(
+            (OwnCommit::Unknown, Err(error)) => unknown(format!(
                 "a message service failed while its messages were being committed (they may be sent): {error}"
             )),
-            (Alone::Committed, Err(error)) => unknown(format!(
+            (OwnCommit::Committed, Err(error)) => unknown(format!(
                 "a message service failed after its messages had been committed (they are sent): {error}"
             )),
         }
     }
 }
 
-/// Messages that were written, and are about to be committed, or are.
+/// Messages that were written, and are committed or about to be.
 #[derive(Debug, Default)]
 pub struct Written {
     pub(super) messages: Vec<JobMessage>,
-    /// Those that an executor in this process owns.
+    /// Rows that an executor in this process owns.
     pub(super) owned: Vec<OwnedInsert>,
-    pub(super) kept: Vec<(JobId, JobId)>,
+    pub(super) duplicates: Vec<(JobId, JobId)>,
 }
 
 impl Written {
     pub(super) fn new(mut messages: Vec<JobMessage>, inserted: Inserted) -> Self {
-        let Inserted { owned, kept, .. } = inserted;
-        if !kept.is_empty() {
-            let gone: HashSet<JobId> = kept.iter().filter(|(id, holder)| id != holder).map(|(id, _)| *id).collect();
+        let Inserted { owned, duplicates, .. } = inserted;
+        if !duplicates.is_empty() {
+            let gone: HashSet<JobId> =
+                duplicates.iter().filter(|(id, holder)| id != holder).map(|(id, _)| *id).collect();
             messages.retain(|message| !gone.contains(&message.id));
         }
-        Self { messages, owned, kept }
+        Self { messages, owned, duplicates }
     }
 
-    /// Nothing: for a service that keeps messages to itself.
+    /// Returns an empty result, for a service that keeps messages to itself.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Both, for a service that flushes the inner one twice.
+    /// Combines both results, for a service that flushes the inner one twice.
     #[must_use]
     pub fn and(mut self, more: Self) -> Self {
         self.messages.extend(more.messages);
         self.owned.extend(more.owned);
-        self.kept.extend(more.kept);
+        self.duplicates.extend(more.duplicates);
         self
     }
 
-    /// The messages, without unique ones whose key another job holds. Payloads are as they are stored: what a [codec](crate::codec) has
-    /// made of them.
+    /// Returns the messages, without unique ones whose key another job holds. Payloads are as stored, encoded by the
+    /// [codecs](crate::codec).
     pub fn messages(&self) -> &[JobMessage] {
         &self.messages
     }
 
-    /// Unique messages that were not written because another job holds their key: their id, and the id of that one.
-    pub fn kept(&self) -> &[(JobId, JobId)] {
-        &self.kept
+    /// Returns the unique messages that were not written because another job holds their key: pairs of their id and the id of that job.
+    pub fn duplicates(&self) -> &[(JobId, JobId)] {
+        &self.duplicates
     }
 }

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::commit_batcher::CommitBatcher;
+use super::delivery_publisher::DeliveryPublisher;
 use super::hooks::{SendHook, SendHooks, apply};
 use super::local::LocalService;
-use super::pipe::Pipe;
 use super::rabbitmq::RabbitMqService;
 use super::table::TableService;
-use super::together::Together;
 use super::{BoxError, Enlisted, MessageService, WakeUp, WhenFull};
 use crate::admin::Admin;
 use crate::broker::Broker;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::job::{IntoJob, Job, JobId, Limits, NewJob};
 use crate::store::{AnyStore, JobStore, MigrationStatus, Postgres, Store};
 
-/// What an application keeps: a store and the message services on it. Cheap to clone.
+/// An application's store and the message services on it. Cheap to clone.
 pub struct MessageServices<S: Store = Postgres> {
     pub(crate) shared: Arc<Shared<S>>,
 }
@@ -31,21 +31,21 @@ impl<S: Store> Clone for MessageServices<S> {
 /// Makes a service around another one.
 type Wrap<S> = Arc<dyn Fn(Box<dyn MessageService<S>>) -> Box<dyn MessageService<S>> + Send + Sync>;
 
-/// What units of work have in common.
+/// State shared by all units of work.
 #[derive(Clone)]
 pub(crate) struct Shared<S: Store> {
     pub(crate) store: S,
     pub(crate) jobs: Arc<dyn JobStore>,
     /// For contexts that open no transaction.
-    pub(super) together: Arc<Together>,
+    pub(super) commit_batcher: Arc<CommitBatcher>,
     pub(crate) wakeup: Arc<WakeUp>,
-    /// To the broker, if there is one.
-    pipe: Option<Arc<Pipe>>,
-    /// Executors take in what foreign producers submit.
+    /// Publishes to the broker, if there is one.
+    delivery_publisher: Option<Arc<DeliveryPublisher>>,
+    /// Whether executors take in jobs that external producers submit.
     pub(crate) intake: bool,
     pub(crate) limits: Limits,
     pub(crate) codecs: Codecs,
-    /// The test kit's, which write nothing, and the program's own around them; the innermost first.
+    /// Wrappers of the test kit, which write nothing, and around them the custom ones. The innermost comes first.
     watchers: Vec<Wrap<S>>,
     wraps: Vec<Wrap<S>>,
     hooks: Arc<Vec<Arc<SendHook>>>,
@@ -55,41 +55,43 @@ pub(crate) struct Shared<S: Store> {
 }
 
 impl<S: Store> Shared<S> {
-    /// The services of one unit of work.
+    /// Creates the services of one unit of work.
     pub(crate) fn open(self: &Arc<Self>) -> Box<dyn MessageService<S>> {
         let table = TableService::new(self.clone());
         let wakeup = self.wakeup.clone();
-        // The hand-over has the first choice, then the broker; what both leave waits in the table.
-        let ours: Box<dyn MessageService<S>> = match &self.pipe {
-            Some(pipe) => Box::new(LocalService::around(RabbitMqService::around(table, pipe.clone()), wakeup)),
+        // The local handoff has the first choice, then the broker; what both leave waits in the table.
+        let ours: Box<dyn MessageService<S>> = match &self.delivery_publisher {
+            Some(delivery_publisher) => {
+                Box::new(LocalService::around(RabbitMqService::around(table, delivery_publisher.clone()), wakeup))
+            }
             None => Box::new(LocalService::around(table, wakeup)),
         };
         let all = self.watchers.iter().chain(&self.wraps).fold(ours, |inner, wrap| wrap(inner));
         if self.hooks.is_empty() { all } else { Box::new(SendHooks::around(all, self.hooks.clone())) }
     }
 
-    /// Whether services of the program stand around ours.
+    /// Whether custom services wrap the built-in ones.
     pub(crate) fn is_wrapped(&self) -> bool {
         !self.wraps.is_empty()
     }
 
-    /// A job as the send hooks leave it.
+    /// Applies the send hooks to a job.
     pub(crate) fn hooked(&self, job: NewJob) -> Result<NewJob> {
         apply(&self.hooks, job, None)
     }
 }
 
 impl<S: Store> MessageServices<S> {
-    /// Message services that flush into the job table of `store`.
+    /// Creates message services that flush into the job table of `store`.
     pub fn new(store: S, config: &DatabaseConfig) -> Self {
         let jobs = store.jobs();
         Self {
             shared: Arc::new(Shared {
                 store,
-                together: Together::new(jobs.clone()),
+                commit_batcher: CommitBatcher::new(jobs.clone()),
                 wakeup: Arc::new(WakeUp::new(jobs.clone())),
                 jobs,
-                pipe: None,
+                delivery_publisher: None,
                 intake: false,
                 limits: Limits { payload: config.max_payload.max(1), ..Limits::default() },
                 codecs: Codecs::default(),
@@ -102,13 +104,13 @@ impl<S: Store> MessageServices<S> {
         }
     }
 
-    /// To be changed: who has a clone keeps what it has.
+    /// Returns the settings for a change; existing clones keep the old ones.
     fn setting(&mut self) -> &mut Shared<S> {
         Arc::make_mut(&mut self.shared)
     }
 
-    /// Puts a message service of the program around those there are: whatever is sent from here on goes through it, and so does its flush and
-    /// its commit. Called again, the next one stands around that. `around` is called for each unit of work, at its first `send`.
+    /// Wraps the existing message services in a custom one. Everything sent from here on goes through it, including flush and commit. A
+    /// further call wraps the result again. `around` is called for each unit of work, at its first `send`.
     #[must_use]
     pub fn wrap<M: MessageService<S> + 'static>(
         mut self,
@@ -118,7 +120,7 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
-    /// Puts one around ours that writes nothing and never fails. It stands within those of the program, and changes nothing for them.
+    /// Wraps the built-in services in one that writes nothing and never fails. Custom services wrap it in turn, and notice no difference.
     pub(crate) fn watch<M: MessageService<S> + 'static>(
         mut self,
         around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
@@ -127,12 +129,12 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
-    /// Delivers through a broker from now on, whenever it is up; without a URL in `config` everything stays as it is. Waits until
-    /// the broker has answered once, at most [`connect_timeout`](BrokerConfig::connect_timeout).
+    /// Delivers through a broker from now on, whenever it is up. Without a URL in `config`, nothing changes. Waits until the broker has
+    /// answered once, at most [`connect_timeout`](BrokerConfig::connect_timeout).
     ///
     /// # Errors
-    /// When the configuration can't be used; or, if the broker is [`required`](BrokerConfig::required), when it does not answer.
-    /// Otherwise one that does not answer is no error: messages go by the table until it does.
+    /// When the configuration can't be used; or when the broker does not answer though it is [`required`](BrokerConfig::required).
+    /// Otherwise a broker that does not answer is no error: jobs are claimed from the table until it does.
     pub async fn with_broker(mut self, config: &BrokerConfig) -> Result<Self> {
         if config.url.is_none() {
             if config.required {
@@ -145,20 +147,21 @@ impl<S: Store> MessageServices<S> {
             broker.up_within(config.connect_timeout).await?;
         } else {
             let mut changes = broker.changes();
-            // The first news decides, good or bad; the supervisor logs it and keeps trying.
+            // The first status decides, good or bad; the supervisor logs it and keeps trying.
             if !changes.borrow_and_update().is_up() {
                 let _ = tokio::time::timeout(config.connect_timeout, changes.changed()).await;
             }
         }
         let shared = self.setting();
         shared.limits.direct_reply = config.direct_reply;
-        shared.pipe = Some(Pipe::new(broker, shared.jobs.clone(), shared.wakeup.clone(), config.depth));
+        shared.delivery_publisher =
+            Some(DeliveryPublisher::new(broker, shared.jobs.clone(), shared.wakeup.clone(), config.depth));
         shared.intake = config.intake;
         Ok(self)
     }
 
-    /// Keeps the content of jobs as this codec makes it. Called again, the next one encodes what those before it have made: add
-    /// `Seal` last. All programs on a database should have the same, executors above all.
+    /// Stores the content of jobs as encoded by this codec. With several codecs, each encodes the output of those before it: add `Seal`
+    /// last. All programs on a database should use the same codecs, above all the executors.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec) -> Self {
         let shared = self.setting();
@@ -166,26 +169,26 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
-    /// What commits do when a queue is full, unless their context says otherwise.
+    /// Sets what commits do when a queue is full, unless their context says otherwise.
     #[must_use]
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.setting().when_full = when_full;
         self
     }
 
-    /// Calls `hook` with each job before it is collected, and sends what it returns; `Some` is the job whose handler sends it.
-    /// An error refuses the job: the `send` fails, the context stays usable. Hooks are called in the order they were added, on
-    /// whatever is sent through these services from then on: a context, a handler (events and replies too), an enlisted
-    /// transaction. They do not see what a [message service](Self::wrap) of the program sends by itself, nor what SQL, foreign producers or
-    /// other programs send.
+    /// Calls `hook` with each job before it is collected, and sends the job it returns. The second argument is the job whose handler sends
+    /// it, if any. An error refuses the job: the `send` fails, and the context stays usable. Hooks run in the order they were added, on
+    /// everything sent through these services from then on: by a context, a handler (including events and replies) or an enlisted
+    /// transaction. They do not see what a custom [message service](Self::wrap) sends, nor what SQL, external producers or other programs
+    /// send.
     ///
     /// ```no_run
     /// # fn f(messages: jobwright::MessageServices) -> jobwright::MessageServices {
     /// messages.on_send(|job, sender| {
-    ///     if job.terms().tenant.is_some() {
+    ///     if job.options().tenant.is_some() {
     ///         return Ok(job);
     ///     }
-    ///     match sender.and_then(|sender| sender.terms.tenant.as_ref()) {
+    ///     match sender.and_then(|sender| sender.options.tenant.as_ref()) {
     ///         Some(tenant) => Ok(job.tenant(tenant)),
     ///         None => Err("it has no tenant".into()),
     ///     }
@@ -201,28 +204,29 @@ impl<S: Store> MessageServices<S> {
         self
     }
 
-    /// The broker, if there is one.
+    /// Returns the broker, if there is one.
     pub fn broker(&self) -> Option<&Arc<Broker>> {
-        self.shared.pipe.as_ref().map(|pipe| pipe.broker())
+        self.shared.delivery_publisher.as_ref().map(|delivery_publisher| delivery_publisher.broker())
     }
 
-    /// Opens a unit of work. Costs nothing until it is used.
+    /// Begins a unit of work. Costs nothing until it is used.
     pub fn begin(&self) -> Context<S> {
         Context::new(self.shared.clone(), self.shared.when_full)
     }
 
-    /// Sends one message in a transaction of its own. Returns its id; if it is unique and was not sent, that of the job that is there.
+    /// Sends one message in a transaction of its own. Returns its id, or, for a unique job that was not sent, the id of the job that holds
+    /// its key.
     ///
     /// # Errors
     /// When the message is refused, or could not be stored.
     pub async fn send(&self, job: impl IntoJob<S>) -> Result<JobId> {
         let mut context = self.begin();
         let id = context.send(job)?;
-        let handoff = context.hand_off().await?;
-        Ok(handoff.kept().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
+        let receipt = context.commit_with_receipt().await?;
+        Ok(receipt.duplicates().iter().find(|(sent, _)| *sent == id).map_or(id, |(_, holder)| *holder))
     }
 
-    /// Brings the schema up to this build. Safe when many processes start at once.
+    /// Migrates the schema to the version of this build. Safe when many processes start at once.
     ///
     /// # Errors
     /// When the schema is newer than this build, was changed by hand, or the role may not create it.
@@ -230,45 +234,45 @@ impl<S: Store> MessageServices<S> {
         self.shared.jobs.migrate().await
     }
 
-    /// Waits until the deliveries and wake-ups that commits so far caused have been sent to other processes. A program that ends right after a
-    /// commit should call it; otherwise executors elsewhere may find its jobs only at their next poll. Bounded by
+    /// Waits until the deliveries and wake-ups of all commits so far have been sent to other processes. A program that ends right after a
+    /// commit should call this; otherwise executors elsewhere may find its jobs only at their next poll. Bounded by
     /// `database.call_timeout`.
     pub async fn wake_ups_sent(&self) {
-        // Each is one call to the broker or the store, which have their deadlines; what is late is only a hint.
+        // Each is one call to the broker or the store, which have their own deadlines. A late one is only a late hint.
         let sent = async {
-            if let Some(pipe) = &self.shared.pipe {
-                pipe.settled().await;
+            if let Some(delivery_publisher) = &self.shared.delivery_publisher {
+                delivery_publisher.settled().await;
             }
             self.shared.wakeup.sent().await;
         };
         let _ = tokio::time::timeout(self.shared.call_timeout, sent).await;
     }
 
-    /// Looks whether jobs of this queue can go through the broker now. Otherwise that is found out beside the first ones sent to
-    /// it, which go by the table: a program that sends a few and ends would never use the broker. Does nothing without one, and is
-    /// never needed.
+    /// Checks whether jobs of this queue can go through the broker now. Without this call, the check runs while the first jobs are sent,
+    /// and these are claimed from the table: a program that sends a few jobs and ends would never use the broker. Does nothing without a
+    /// broker, and is never required.
     pub async fn prepare(&self, queue: &str) {
-        if let Some(pipe) = &self.shared.pipe {
-            pipe.prepare(queue).await;
+        if let Some(delivery_publisher) = &self.shared.delivery_publisher {
+            delivery_publisher.prepare(queue).await;
         }
     }
 
-    /// The management side of the store. What a codec made is not decoded here, but by [`admin`](Self::admin).
+    /// Returns the management side of the store. It does not decode what a codec encoded; [`admin`](Self::admin) does.
     pub fn jobs(&self) -> &Arc<dyn JobStore> {
         &self.shared.jobs
     }
 
-    /// For operators: looks at jobs and steers them.
+    /// Returns the management API for operators.
     pub fn admin(&self) -> Admin {
         Admin::new(self.shared.jobs.clone(), self.shared.wakeup.clone(), self.shared.codecs.clone())
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &S {
         &self.shared.store
     }
 
-    /// Where messages go, for people.
+    /// Describes where messages go, for people.
     pub fn describe(&self) -> String {
         let table = format!("job table of {}", self.shared.jobs.describe());
         match self.broker() {
@@ -297,14 +301,15 @@ impl MessageServices<Postgres> {
 }
 
 impl MessageServices<AnyStore> {
-    /// Connects to whatever the URLs name: the database, and the broker if there is one. The schema of an embedded database is brought up at once: nobody else will do it.
+    /// Connects to what the URLs name: the database, and the broker if there is one. Migrates the schema of an embedded database at once,
+    /// because nothing else will.
     ///
     /// # Errors
     /// When the configuration can't be used, or the database (or a broker that is required) can't be reached.
     pub async fn connect(config: &Config) -> Result<Self> {
         let database = DatabaseConfig { history: config.history.clone(), ..config.database.clone() };
         let services = Self::new(AnyStore::connect(&database).await?, &database);
-        if services.shared.store.is_embedded() && database.access != Access::Look {
+        if services.shared.store.is_embedded() && database.access != Access::ReadOnly {
             services.migrate().await?;
         }
         services.with_broker(&config.broker).await
@@ -313,7 +318,7 @@ impl MessageServices<AnyStore> {
 
 #[cfg(feature = "sqlite")]
 impl MessageServices<crate::Sqlite> {
-    /// Opens an embedded database and brings its schema up: nobody else will.
+    /// Opens an embedded database and migrates its schema, because nothing else will.
     ///
     /// # Errors
     /// When the file can't be opened or written.

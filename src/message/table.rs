@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::pipe::HOLD;
-use super::{FlushInto, Handoff, MessageService, Shared, WentTo, Written, hints};
+use super::delivery_publisher::HEAD_START;
+use super::{CommitReceipt, FlushInto, MessageService, RouteCounts, Shared, Written, hints};
 use crate::error::Result;
 use crate::job::{Job, JobId, JobMessage, NewJob};
 use crate::store::{JobWriter, Store};
 
-/// Checks and collects messages, writes them with one statement, and wakes executors up once that is committed.
+/// Checks and collects messages, writes them with one statement, and wakes executors once that is committed.
 pub(super) struct TableService<S: Store> {
     shared: Arc<Shared<S>>,
     messages: Vec<JobMessage>,
-    /// So many of them are as they are to be stored.
+    /// How many of the messages are already encoded for storage.
     encoded: usize,
 }
 
@@ -23,8 +23,8 @@ impl<S: Store> TableService<S> {
         Self { shared, messages: Vec::new(), encoded: 0 }
     }
 
-    /// Makes them what is to be stored. At the flush and not before: what is looked at until then is plain, and what is rolled back was
-    /// never encoded.
+    /// Encodes the messages for storage. It runs at the flush and not before: pending messages are shown in plain form, and messages that
+    /// are rolled back are never encoded.
     fn encode(&mut self) -> Result<()> {
         if !self.shared.codecs.is_empty() {
             for message in &mut self.messages[self.encoded..] {
@@ -50,33 +50,33 @@ impl<S: Store> MessageService<S> for TableService<S> {
     }
 
     async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
-        // Taken first: after an error they are nobody's.
-        let (owned, held) = (into.owned.take(), std::mem::take(&mut into.held));
+        // Taken first, so that nothing of it is left after an error.
+        let (owned, hidden) = (into.owned.take(), std::mem::take(&mut into.hidden));
         if self.messages.is_empty() {
             return Ok(Written::nothing());
         }
         self.encode()?;
-        for position in held {
-            self.messages[position].hold = HOLD;
+        for position in hidden {
+            self.messages[position].hidden_for = HEAD_START;
         }
         let inserted = if let Some(transaction) = into.open() {
             transaction.insert(&self.messages, owned.as_ref()).await?
         } else {
-            into.begin_alone();
+            into.begin_own_commit()?;
             let inserted = match &owned {
                 Some(owned) => self.shared.jobs.insert(&self.messages, Some(owned)).await,
-                None => self.shared.together.insert(&self.messages).await,
+                None => self.shared.commit_batcher.insert(&self.messages).await,
             };
-            into.end_alone(&inserted);
+            into.end_own_commit(&inserted);
             inserted?
         };
         self.encoded = 0;
         Ok(Written::new(std::mem::take(&mut self.messages), inserted))
     }
 
-    fn committed(&mut self, written: Written) -> Handoff {
-        self.shared.wakeup.tell(hints(&written.messages));
+    fn committed(&mut self, written: Written) -> CommitReceipt {
+        self.shared.wakeup.notify(hints(&written.messages));
         let table = written.messages.len();
-        Handoff::known(WentTo { table, ..WentTo::default() }).kept_back(written.kept)
+        CommitReceipt::known(RouteCounts { table, ..RouteCounts::default() }).with_duplicates(written.duplicates)
     }
 }

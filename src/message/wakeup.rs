@@ -1,4 +1,4 @@
-//! Wake-ups after a commit: executors in this process at once, others over the store, coalesced.
+//! Wake-ups after a commit: at once for executors in this process, through the store and coalesced for others.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -6,49 +6,49 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::bells::Bells;
-use super::local::{LocalExecutor, Offer};
+use super::job_waiters::JobWaiters;
+use super::local::{LocalExecutor, LocalHandoff};
 use crate::job::{Due, JobMessage};
 use crate::store::{Hint, JobStore};
 
-/// Shortest time between two notifications from one process. NOTIFY serialises the commits of a whole database, so a burst of
-/// commits shares one; the first of a burst goes out at once.
+/// Shortest time between two notifications from one process. NOTIFY serialises the commits of a whole database, so a burst of commits
+/// shares one. The first of a burst is sent at once.
 const GAP: Duration = Duration::from_millis(10);
 
-/// Spreads the word that there is work.
+/// Tells executors that there is work.
 pub(crate) struct WakeUp {
     executors: Mutex<Vec<Weak<dyn LocalExecutor>>>,
     remote: Arc<Remote>,
     store: Arc<dyn JobStore>,
-    /// For who waits here for the end of a job.
-    pub(crate) bells: Arc<Bells>,
+    /// Waiters for the end of a job, in this process.
+    pub(crate) job_waiters: Arc<JobWaiters>,
 }
 
 #[derive(Default)]
 struct Remote {
     pending: Mutex<Pending>,
     signal: Notify,
-    /// What was pending has been sent.
+    /// Signals that the pending hints have been sent.
     sent: Notify,
 }
 
 #[derive(Default)]
 struct Pending {
     hints: HashSet<Hint>,
-    /// The task that sends them is running.
+    /// The sending task is running.
     started: bool,
-    /// Some have been taken and are on their way.
+    /// Hints have been taken and are being sent.
     sending: bool,
-    /// Nobody will add to them any more.
+    /// No more hints will be added.
     closed: bool,
 }
 
 impl WakeUp {
     pub(crate) fn new(store: Arc<dyn JobStore>) -> Self {
-        Self { executors: Mutex::default(), remote: Arc::default(), store, bells: Arc::default() }
+        Self { executors: Mutex::default(), remote: Arc::default(), store, job_waiters: Arc::default() }
     }
 
-    /// Makes an executor hear of commits in this process, for as long as it lives.
+    /// Registers an executor for hints about commits in this process, for as long as it lives.
     pub(crate) fn register(&self, executor: Weak<dyn LocalExecutor>) {
         let mut executors = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
         executors.retain(|known| known.strong_count() > 0);
@@ -60,13 +60,13 @@ impl WakeUp {
         executors.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// An executor in this process that takes jobs straight from a commit.
-    pub(super) fn offer(&self) -> Option<Box<dyn Offer>> {
-        self.executors().iter().find_map(|executor| executor.offer())
+    /// Returns a handoff of an executor in this process that takes jobs straight from a commit.
+    pub(super) fn handoff(&self) -> Option<Box<dyn LocalHandoff>> {
+        self.executors().iter().find_map(|executor| executor.handoff())
     }
 
-    /// Tells everybody, without waiting.
-    pub(crate) fn tell(&self, hints: impl IntoIterator<Item = Hint>) {
+    /// Notifies all executors, without waiting.
+    pub(crate) fn notify(&self, hints: impl IntoIterator<Item = Hint>) {
         let hints: Vec<Hint> = hints.into_iter().collect();
         if hints.is_empty() {
             return;
@@ -93,12 +93,12 @@ impl WakeUp {
 }
 
 impl WakeUp {
-    /// Waits until everything told so far has been sent to other processes, or could not be.
+    /// Waits until all hints so far have been sent to other processes, or have failed.
     pub(super) async fn sent(&self) {
         loop {
             let sent = self.remote.sent.notified();
             tokio::pin!(sent);
-            // Listens from here on, so that an end between the look and the wait is not missed.
+            // Listens from here on, so that an end between the check and the wait is not missed.
             sent.as_mut().enable();
             {
                 let pending = self.remote.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +118,7 @@ impl Drop for WakeUp {
     }
 }
 
-/// Sends hints from a connection of the engine. One that fails is dropped: it is only a hint, and polling finds the jobs.
+/// Sends hints through the engine's own connection. A hint that fails is dropped: polling finds the jobs.
 async fn send_hints(remote: Arc<Remote>, store: Arc<dyn JobStore>) {
     loop {
         let (hints, closed): (Vec<Hint>, bool) = {
@@ -141,17 +141,17 @@ async fn send_hints(remote: Arc<Remote>, store: Arc<dyn JobStore>) {
     }
 }
 
-/// Who has to hear of these messages: each queue once, those who admit, and those who wait for a time.
+/// Returns the hints for these messages: each queue once, plus admission, timers and expiry where needed.
 pub(crate) fn hints<'m>(messages: impl IntoIterator<Item = &'m JobMessage>) -> Vec<Hint> {
     let mut hints = Vec::new();
     for message in messages {
-        // What is delivered needs no wake-up.
-        let ready = message.hold.is_zero().then(|| match message.due {
-            Due::Now if message.is_blocked_at_first() => Hint::Gate,
+        // A delivered message needs no wake-up.
+        let ready = message.hidden_for.is_zero().then(|| match message.due {
+            Due::Now if message.is_blocked_at_first() => Hint::Admission,
             Due::Now => Hint::Queue(message.queue.clone()),
             Due::In(_) | Due::At(_) => Hint::Timer,
         });
-        let expiry = message.terms.ttl.map(|_| Hint::Expiry);
+        let expiry = message.options.ttl.map(|_| Hint::Expiry);
         for hint in ready.into_iter().chain(expiry) {
             if !hints.contains(&hint) {
                 hints.push(hint);

@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::job::{AttemptError, JobId, NodeId, Payload, Terms};
+use crate::job::{AttemptError, JobId, JobOptions, NodeId, Payload};
 
-/// Where a job is in its life. Each state but `Running` is a table of its own.
+/// The state of a job. Each state is a table of its own, except `Running`, and on PostgreSQL `Blocked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// In `job`, claimable.
     Waiting,
-    /// In `blocked_job`: its group or a limit is taken, or what it belongs to is paused.
+    /// Blocked on a key: its group or a limit is taken, or a rule pauses it. In `job` on PostgreSQL, in `blocked_job` on SQLite.
     Blocked,
     /// In `job`, owned by a node.
     Running,
-    /// In `external_job`: in the hands of an external worker.
+    /// In `external_job`: handed out to an external worker.
     External,
     /// In `timer_job`: due later, or between two attempts.
     Timer,
@@ -29,11 +29,11 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// All, in the order of a job's life.
+    /// All states, in the order of a job's life.
     pub const ALL: [Self; 7] =
         [Self::Waiting, Self::Blocked, Self::Running, Self::External, Self::Timer, Self::Suspended, Self::Dead];
 
-    /// The word used in output and filters.
+    /// Returns the word used in output and filters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -64,13 +64,13 @@ impl FromStr for JobState {
     }
 }
 
-/// Which part of a listing.
+/// One page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// At most this many.
+    /// How many jobs it has at most.
     pub limit: usize,
-    /// Only jobs with a greater `seq`: that of the last row of the page before.
+    /// The `seq` of the last job of the page before: only jobs after it are listed.
     pub after: Option<i64>,
 }
 
@@ -81,19 +81,19 @@ impl Default for Page {
 }
 
 impl Page {
-    /// The first so many.
+    /// Lists the first `limit` jobs.
     pub fn new(limit: usize) -> Self {
         Self { limit, after: None }
     }
 
-    /// At most this many.
+    /// Lists at most this many jobs.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Only jobs with a greater `seq`: that of the last row of the page before.
+    /// Lists only jobs with a greater `seq`: give that of the last job of the page before.
     #[must_use]
     pub fn after(mut self, after: impl Into<Option<i64>>) -> Self {
         self.after = after.into();
@@ -101,30 +101,30 @@ impl Page {
     }
 }
 
-/// One line about a job.
+/// A summary of a job, as in a list.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobSummary {
-    /// Identity.
+    /// Its id.
     pub id: JobId,
-    /// Order.
+    /// Its number in the order of jobs.
     pub seq: i64,
-    /// Where it is in its life.
+    /// Its state.
     pub state: JobState,
-    /// What is to be done.
+    /// Its kind.
     pub kind: String,
-    /// Where it waits.
+    /// Its queue.
     pub queue: String,
-    /// Higher first.
+    /// Its priority: higher first.
     pub priority: i16,
     /// Attempts spent, the running one included.
     pub attempt: u32,
-    /// Attempts it has.
+    /// How many attempts it has altogether.
     pub max_attempts: u32,
     /// When it was flushed.
     pub created_at: Timestamp,
     /// When it may run again (timers only).
     pub due_at: Option<Timestamp>,
-    /// Who runs it, and since when.
+    /// The node that runs it.
     pub owner: Option<NodeId>,
     /// When its owner claimed it.
     pub claimed_at: Option<Timestamp>,
@@ -135,49 +135,48 @@ pub struct JobSummary {
 /// Everything about a job.
 #[derive(Clone, Debug)]
 pub struct JobDetail {
-    /// The line about it.
+    /// Its summary.
     pub summary: JobSummary,
     /// The current fencing token.
     pub version: i64,
     /// Errors of its attempts, oldest first; the newest ten are kept.
     pub errors: Vec<AttemptError>,
-    /// Strings beside the payload.
+    /// Its headers.
     pub headers: BTreeMap<String, String>,
-    /// What it carries.
+    /// Its payload.
     pub payload: Payload,
-    /// What it asks for beside a place in its queue.
-    pub terms: Terms,
-    /// What it waits for, if it is blocked: the key of a group (`g:`), or of a limit by queue (`q:`), kind (`k:`), tenant (`t:`) or limit
-    /// key (`l:`).
-    pub gate: Option<String>,
+    /// Its options, such as group, tenant and time to live.
+    pub options: JobOptions,
+    /// The key it is blocked on, if it is: of a group (`g:`), or of a limit by queue (`q:`), kind (`k:`), tenant (`t:`) or limit key (`l:`).
+    pub blocked_on: Option<String>,
     /// When it became a dead letter, and why.
     pub dead: Option<(Timestamp, String)>,
 }
 
-/// How many jobs an operation touched, by the state they were in.
+/// How many jobs an operation affected, by the state they were in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Steered(pub BTreeMap<JobState, u64>);
+pub struct AffectedJobs(pub BTreeMap<JobState, u64>);
 
-impl Steered {
-    /// Adds what another step of the same operation touched.
+impl AffectedJobs {
+    /// Adds the jobs that another step of the same operation affected.
     pub(crate) fn add(&mut self, other: &Self) {
         for (state, count) in &other.0 {
             *self.0.entry(*state).or_default() += count;
         }
     }
 
-    /// Altogether.
+    /// Returns how many jobs it affected in all states.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-/// How a system stands.
+/// The state of a system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StatusReport {
-    /// Queues that hold something.
+    /// Queues that have jobs.
     pub queues: Vec<QueueStatus>,
-    /// Nodes that are alive, or dead and not yet cleared.
+    /// Nodes that are alive, or dead and not yet forgotten.
     pub nodes: Vec<NodeStatus>,
 }
 
@@ -186,19 +185,19 @@ pub struct StatusReport {
 pub struct QueueStatus {
     /// Its name.
     pub queue: String,
-    /// Claimable.
+    /// Claimable jobs.
     pub waiting: u64,
-    /// Waiting for their group or a limit.
+    /// Jobs that are blocked on their group or a limit.
     pub blocked: u64,
-    /// Owned.
+    /// Jobs that a node owns.
     pub running: u64,
-    /// In the hands of external workers.
+    /// Jobs handed out to external workers.
     pub external: u64,
-    /// Due later.
+    /// Jobs that are due later.
     pub timer: u64,
-    /// Of those, overdue: more than a moment means that no executor promotes timers.
+    /// Timers that are overdue. If there are some for longer than a few seconds, no executor promotes timers.
     pub overdue: u64,
-    /// Suspended.
+    /// Suspended jobs.
     pub suspended: u64,
     /// Dead letters.
     pub dead: u64,
@@ -213,18 +212,18 @@ pub struct NodeStatus {
     pub id: NodeId,
     /// Its name.
     pub name: String,
-    /// Where it runs.
+    /// Its host.
     pub host: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// When it started.
     pub started_at: Timestamp,
     /// Seconds until its lease ends; negative = it ended.
     pub lease_seconds_left: f64,
-    /// Declared dead; its jobs are being released.
+    /// Whether it was declared dead; its jobs are being released then.
     pub dead: bool,
-    /// Jobs it owns.
+    /// How many jobs it owns.
     pub running: u64,
-    /// How it stands with the broker; `None` = it has none.
+    /// The state of its broker connection; `None` = it has no broker.
     pub broker: Option<String>,
 }

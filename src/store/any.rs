@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{GroupTurn, Inserted, JobStore, JobWriter, NewResult, Postgres, Preclaim, Removed, Store, UnitOfWork};
+use super::{GroupClaim, Inserted, JobStore, JobWriter, NewResult, Postgres, Preclaim, Removed, Store, UnitOfWork};
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, JobMessage, NodeId};
@@ -8,8 +8,8 @@ use crate::{PgTransaction, PgTransactionRef};
 #[cfg(feature = "sqlite")]
 use crate::{Sqlite, SqliteTransaction};
 
-/// A store that is chosen when the program runs, by the URL in its configuration. For programs that mostly send and run
-/// commands; whoever writes through the transaction has to look which one it is.
+/// A store that is chosen at run time, by the URL in the configuration. It suits programs that mostly send and run commands: code that
+/// writes through the transaction has to check which store it is.
 #[derive(Clone, Debug)]
 pub enum AnyStore {
     /// A PostgreSQL server.
@@ -23,7 +23,7 @@ impl AnyStore {
     /// Connects to the server or opens the file that the URL names.
     ///
     /// # Errors
-    /// When the configuration can't be used, or the database can't be reached.
+    /// When the configuration is invalid, or the database can't be reached.
     pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
         match config.backend()? {
             Backend::Postgres(_) => Postgres::connect(config).await.map(Self::Postgres),
@@ -36,7 +36,7 @@ impl AnyStore {
         }
     }
 
-    /// Whether it is the embedded database, which nobody else brings up to date.
+    /// Returns whether it is the embedded database, whose schema no other program migrates.
     pub fn is_embedded(&self) -> bool {
         !matches!(self, Self::Postgres(_))
     }
@@ -66,9 +66,9 @@ impl Store for AnyStore {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one lives in a context at a time, and the large one is the common one")]
 pub enum AnyTransaction {
-    /// Of a PostgreSQL server.
+    /// A transaction of a PostgreSQL server.
     Postgres(PgTransaction),
-    /// Of an embedded database.
+    /// A transaction of an embedded database.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteTransaction),
 }
@@ -76,9 +76,9 @@ pub enum AnyTransaction {
 /// A transaction of an [`AnyStore`] that is lent to a [message service](crate::MessageService).
 #[derive(Debug)]
 pub enum AnyTransactionRef<'t> {
-    /// Of a PostgreSQL server.
+    /// A transaction of a PostgreSQL server.
     Postgres(PgTransactionRef<'t>),
-    /// Of an embedded database.
+    /// A transaction of an embedded database.
     #[cfg(feature = "sqlite")]
     Sqlite(&'t mut SqliteTransaction),
 }
@@ -116,13 +116,13 @@ impl UnitOfWork for AnyTransaction {
         &mut self,
         node: NodeId,
         fence: Fence,
-        turn: &GroupTurn,
+        claim_next: &GroupClaim,
         claim: ClaimNumber,
     ) -> Result<Removed> {
         match self {
-            Self::Postgres(transaction) => transaction.remove_and_lease(node, fence, turn, claim).await,
+            Self::Postgres(transaction) => transaction.remove_and_lease(node, fence, claim_next, claim).await,
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(transaction) => transaction.remove_and_lease(node, fence, turn, claim).await,
+            Self::Sqlite(transaction) => transaction.remove_and_lease(node, fence, claim_next, claim).await,
         }
     }
 

@@ -1,134 +1,136 @@
-//! What a claim asks for, and where it begins.
+//! What a claim asks for, where it starts, and what it returns.
 
 use std::time::Duration;
 
 use super::rules::Scope;
 use crate::job::{ClaimNumber, Job, JobId, NodeId};
 
-/// Where the next scan of a queue may start among the rows of one rank: everything before it was taken, gone or not ours when
-/// it was last looked at.
+/// Where the next scan of a queue may start among the rows of one rank. When the rows before it were last scanned, all of them were
+/// taken, gone, or not for this claimer.
 ///
-/// A scan that starts at its marks does not walk the same dead prefix again and again. It can miss rows that became claimable
-/// before a mark (released, promoted, committed late), so a look at that part is due now and then.
+/// A scan that starts at its cursors does not walk the same dead rows again and again. It can miss rows before a cursor that became
+/// claimable since (released, promoted, committed late), so the rows before it must be scanned now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ScanMark {
-    /// `-priority` of the last row taken.
+pub struct ScanCursor {
+    /// `-priority` of the last row that was taken.
     pub rank: i16,
-    /// `seq` of the last row taken.
+    /// `seq` of the last row that was taken.
     pub seq: i64,
 }
 
-/// How the processes that drain a queue together keep out of each other's way: each takes rows from the front that they share, and
-/// moves it on before it begins.
+/// Keeps processes that drain a queue together out of each other's way: a claim starts at the cursor that they share, and moves it on before it
+/// reads a row.
 ///
-/// What was set aside like this and not taken lies before the front: whoever set it aside comes back for it, and otherwise a
-/// look at what was passed over finds it.
+/// Rows that a claim reserved in this way but did not take lie before the shared cursor. The process that reserved them comes back for them;
+/// otherwise a later scan of skipped rows finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScanFront {
-    /// The rank that is being drained. It has a mark.
+pub struct SharedCursor {
+    /// The rank that is being drained. One of the cursors is for it.
     pub rank: i16,
-    /// How many numbers the front is moved on by: those of about as many rows as are asked for. At least 0.
+    /// How far the shared cursor is moved on, in numbers (`seq`): about as many as the rows asked for are spread over. At least 0.
     pub span: i64,
-    /// Rows after the mark up to this `seq` were set aside for this process before, and not all of them were taken.
-    pub ours_until: Option<i64>,
+    /// The `seq` up to which rows after the cursor were reserved for this process before, and not all of them taken.
+    pub reserved_until: Option<i64>,
 }
 
-/// Which part of a queue a claim looks at. The order is that of the ranks (`-priority`), and of the numbers (`seq`) within each.
+/// The part of a queue that a claim scans. Rows are ordered by rank (`-priority`), and by number (`seq`) within each rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScanPart<'a> {
-    /// Everything.
+pub enum ScanRange<'a> {
+    /// The whole queue.
     #[default]
     All,
-    /// Of the rank of each mark, only rows after it need be looked at; of other ranks, all. A store may look at more.
+    /// The rows after each cursor in the cursor's rank, and all rows of other ranks. A store may scan more.
     After {
-        /// Best rank first, one for a rank.
-        marks: &'a [ScanMark],
-        /// Of one of these ranks: start where claims of other processes have been, and tell them how far this one is going to come. A
-        /// store may leave this aside.
-        front: Option<ScanFront>,
+        /// Best rank first, at most one for each rank.
+        cursors: &'a [ScanCursor],
+        /// For one of these ranks: start where the claims of other processes have got to, and move the cursor on for them. A store may
+        /// ignore this.
+        shared_cursor: Option<SharedCursor>,
     },
-    /// Nothing that comes after this place in the order.
-    UpTo(ScanMark),
+    /// The rows up to this one, in the order of the queue.
+    UpTo(ScanCursor),
 }
 
-impl<'a> ScanPart<'a> {
-    /// After these marks; nothing is shared.
+impl<'a> ScanRange<'a> {
+    /// Scans after these cursors, without a shared one.
     #[must_use]
-    pub fn after(marks: &'a [ScanMark]) -> Self {
-        Self::After { marks, front: None }
+    pub fn after(cursors: &'a [ScanCursor]) -> Self {
+        Self::After { cursors, shared_cursor: None }
     }
 }
 
-/// What a dispatcher asks for.
+/// A dispatcher's request for jobs.
 ///
 /// ```
-/// use jobwright::store::{ClaimRequest, ScanPart};
+/// use jobwright::store::{ClaimRequest, ScanRange};
 /// use jobwright::{ClaimNumber, NodeId};
 ///
 /// let kinds = ["send-invoice".to_owned()];
 /// let request = ClaimRequest::new(NodeId(7), ClaimNumber::new(1), "default", 100).kinds(&kinds);
-/// assert!(matches!(request.part, ScanPart::All) && !request.held_too);
+/// assert!(matches!(request.range, ScanRange::All) && !request.include_hidden);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClaimRequest<'a> {
-    /// Who claims.
+    /// The node that claims.
     pub node: NodeId,
-    /// What tells this claim from all others of that node.
+    /// The number of this claim: no other claim of that node has it.
     pub claim: ClaimNumber,
-    /// From which queue.
+    /// The queue to claim from.
     pub queue: &'a str,
-    /// Only jobs of these kinds: a node never takes what it can't run. `None` = any kind.
+    /// The kinds that the node runs: it never takes a job that it can't run. `None` = any kind.
     pub kinds: Option<&'a [String]>,
-    /// At most this many: the free slots.
+    /// How many jobs to take at most: the number of free slots.
     pub limit: usize,
-    /// Where.
-    pub part: ScanPart<'a>,
-    /// Also rows that are held for a delivery ([`JobMessage::hold`](crate::job::JobMessage::hold)): nothing is delivered at the moment.
-    pub held_too: bool,
-    /// Limits that the claim counts by itself ([`Admitted::counted`](super::Admitted::counted)), of this queue or of the one kind that is asked
-    /// for; empty: what is limited has to be admitted first. With these, `kinds` are named.
+    /// The part of the queue to scan.
+    pub range: ScanRange<'a>,
+    /// Whether to take rows that are hidden for a delivery too ([`JobMessage::hidden_for`](crate::job::JobMessage::hidden_for)), because
+    /// nothing is being delivered now.
+    pub include_hidden: bool,
+    /// Limits that the claim counts itself ([`Admitted::counted`](super::Admitted::counted)), of this queue or of the one kind that is asked
+    /// for. If there are any, `kinds` must be given. If there are none, limited jobs have to be admitted first.
     pub counted: &'a [Counted<'a>],
-    /// With limits that are counted: also jobs that were admitted, from anywhere in the queue. Who knows that none can be new spares the look for them, which
-    /// walks over all that were ever admitted while somebody holds a snapshot.
+    /// With counted limits: whether to take admitted jobs too, from anywhere in the queue. A claimer that knows of no newly admitted jobs saves
+    /// this scan, which walks over every job ever admitted while any session holds a snapshot.
     pub admitted_too: bool,
 }
 
-/// A limit that a claim counts by itself.
+/// A limit that a claim counts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {
     /// [`Queue`](Scope::Queue) or [`Kind`](Scope::Kind).
     pub scope: Scope,
-    /// Which queue or kind.
+    /// The name of the queue or kind.
     pub name: &'a str,
-    /// How many jobs the claimer runs under it that were claimed like this. They may become fewer before the claim runs, but not more: claims of
-    /// one node under one limit take turns.
+    /// How many jobs the node runs under it that such claims took. They may become fewer before the claim runs, but not more: one node makes
+    /// one claim at a time under one limit.
     pub running: usize,
 }
 
-/// How many jobs a claim could take under the limits that it counted.
+/// What the limits that a claim counted allowed it to take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// So many that were not admitted, and no more than were asked for.
+    /// How many jobs that were not admitted it could take; at most as many as were asked for.
     pub jobs: usize,
-    /// Jobs may wait that could start if more were allowed.
+    /// Whether jobs may be waiting that could start if more were allowed.
     pub waits: bool,
-    /// A rate allows none; after so long it will.
+    /// Time until a rate allows more, if one allows none now.
     pub wait: Option<Duration>,
-    /// Others wait for the same at a gate, and got nothing by chance. What this claim left is theirs by a claim of nothing.
+    /// Whether jobs are blocked on the key of one of the limits and by chance got no permit. If this claim took less than it could, a claim
+    /// with `limit` 0 gives the rest to them.
     pub passed_over: bool,
-    /// A gate was opened for others that wait for the same: a round of admission is due.
-    pub opened: bool,
-    /// The database has written down what the claim said. It has not if somebody held one of the limits for too long, or a later claim of the node had
-    /// counted.
+    /// Whether the key of one of the limits was unblocked for jobs that are blocked on it: an admission pass is due.
+    pub unblocked: bool,
+    /// Whether the database wrote down the counts of this claim. It did not if another session locked one of the limits for too long, or if
+    /// a later claim of this node had counted already.
     pub written: bool,
-    /// Which of the limits, by their place, are to be counted anew, with what this claim took: they were set after what ran before, and that
-    /// holds places of its own.
-    pub anew: Vec<usize>,
+    /// Positions in [`ClaimRequest::counted`] of limits whose counts start again with what this claim took: they were set while earlier jobs
+    /// ran, and those jobs hold permits instead.
+    pub recount: Vec<usize>,
 }
 
 impl<'a> ClaimRequest<'a> {
-    /// At most `limit` jobs of any kind, from anywhere in the queue, without those that are held.
+    /// Asks for at most `limit` jobs of any kind, from anywhere in the queue, without hidden rows.
     pub fn new(node: NodeId, claim: ClaimNumber, queue: &'a str, limit: usize) -> Self {
         Self {
             node,
@@ -136,89 +138,89 @@ impl<'a> ClaimRequest<'a> {
             queue,
             kinds: None,
             limit,
-            part: ScanPart::All,
-            held_too: false,
+            range: ScanRange::All,
+            include_hidden: false,
             counted: &[],
             admitted_too: true,
         }
     }
 
-    /// Only of these kinds.
+    /// Takes only jobs of these kinds.
     #[must_use]
     pub fn kinds(mut self, kinds: &'a [String]) -> Self {
         self.kinds = Some(kinds);
         self
     }
 
-    /// Only in this part of the queue.
+    /// Scans only this range of the queue.
     #[must_use]
-    pub fn part(mut self, part: ScanPart<'a>) -> Self {
-        self.part = part;
+    pub fn range(mut self, range: ScanRange<'a>) -> Self {
+        self.range = range;
         self
     }
 
-    /// Without a look for jobs that were admitted.
+    /// Sets whether to take jobs that were admitted too.
     #[must_use]
     pub fn admitted_too(mut self, admitted_too: bool) -> Self {
         self.admitted_too = admitted_too;
         self
     }
 
-    /// Under these limits, which it counts by itself.
+    /// Counts these limits and stays within them.
     #[must_use]
     pub fn counted(mut self, counted: &'a [Counted<'a>]) -> Self {
         self.counted = counted;
         self
     }
 
-    /// Also those that are held, or not.
+    /// Sets whether to take hidden rows too.
     #[must_use]
-    pub fn held_too(mut self, held_too: bool) -> Self {
-        self.held_too = held_too;
+    pub fn include_hidden(mut self, include_hidden: bool) -> Self {
+        self.include_hidden = include_hidden;
         self
     }
 }
 
-/// A group that a node goes on with after one of its jobs, or after the last of those that it took: it holds the group by a *lease*, and runs the
-/// jobs that it takes one after the other.
+/// A claim of the next jobs of a group, made when a job of it ends, or the last of those that the node took. The node holds the group by a *lease*
+/// and runs the jobs one after the other.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct GroupTurn {
+pub struct GroupClaim {
     /// The group.
     pub group: String,
-    /// The queue that the next ones have to be of.
+    /// The queue that the next jobs must be in.
     pub queue: String,
-    /// Who holds the group until now: the job that ends, or the lease itself.
+    /// The current holder of the group: the job that ends, or the lease itself.
     pub holder: JobId,
-    /// The lease, by an id that nothing else has.
+    /// The id of the lease; nothing else has it.
     pub lease: JobId,
-    /// How many jobs of the group are wanted, at most; none: the group is given back.
+    /// How many jobs of the group are wanted, at most. 0: the group is released.
     pub wanted: usize,
-    /// Priority and number of the last one that was taken in this turn: the next ones come after it.
+    /// Priority and number (`seq`) of the last job that was taken in this run: the next ones come after it.
     pub after: Option<(i16, i64)>,
 }
 
-impl GroupTurn {
-    /// The turn after a job that held the group itself.
+impl GroupClaim {
+    /// Goes on after a job that held the group itself.
     pub fn after_job(group: impl Into<String>, queue: impl Into<String>, job: JobId, lease: JobId) -> Self {
         Self { group: group.into(), queue: queue.into(), holder: job, lease, wanted: 0, after: None }
     }
 
-    /// How many jobs of the group are wanted, at most.
+    /// Sets how many jobs of the group are wanted, at most.
     #[must_use]
     pub fn wanted(mut self, wanted: usize) -> Self {
         self.wanted = wanted;
         self
     }
 
-    /// The same turn when the lease holds the group, after these jobs were taken.
+    /// Notes that jobs were taken, `last` being the last of them: the lease holds the group from now on.
     pub fn taken(&mut self, last: &Job) {
         self.holder = self.lease;
         self.after = Some((last.priority, last.seq));
     }
 
-    /// Some that were taken wait again: the next ones may be before the last one.
-    pub fn from_the_front(&mut self) {
+    /// Starts from the beginning of the group again, because jobs that were taken have been released.
+    pub fn from_the_start(&mut self) {
         self.after = None;
     }
 }
@@ -228,29 +230,29 @@ impl GroupTurn {
 pub enum Removed {
     /// The claim is no longer current, and the transaction must be rolled back.
     NotOwned,
-    /// It is gone, and what it held is free.
+    /// The job is gone, and what it held is free.
     Gone,
-    /// It is gone, and its node holds its group.
+    /// The job is gone, and its node holds its group by a lease.
     Leased,
 }
 
-/// What became of jobs that were to hand their groups on.
+/// The result of [`complete_and_claim_next`](super::JobStore::complete_and_claim_next).
 #[derive(Clone, Debug, Default)]
-pub struct HandedOn {
-    /// Done, and gone.
+pub struct GroupsClaimed {
+    /// Jobs that were accepted and removed.
     pub accepted: Vec<JobId>,
-    /// The next ones of their groups, now owned by who claimed, best first. A group of which there is none is free, or held by who held it.
+    /// The next jobs of their groups, now owned by the node, best first. A group without one here is free, or its holder is the same as before.
     pub next: Vec<Job>,
 }
 
-/// What a claim took.
+/// The result of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Claimed {
-    /// Now owned by who claimed, best first.
+    /// The jobs it took, best first. The node owns them now.
     pub jobs: Vec<Job>,
-    /// What was set aside for this claim ([`ScanFront::span`]) begins after this `seq`. `None`: nothing was, because no front was given,
-    /// or the store knows none, or other rows were enough.
-    pub began: Option<i64>,
-    /// How many it could take, if it counted.
+    /// The `seq` after which the rows begin that were reserved for this claim ([`SharedCursor::span`]). `None`: none were reserved, because no
+    /// shared cursor was given, the store has none, or other rows were enough.
+    pub reserved_from: Option<i64>,
+    /// What the limits allowed, if the claim counted any.
     pub allowed: Option<Allowed>,
 }

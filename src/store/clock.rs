@@ -1,9 +1,9 @@
-//! What is left behind by a clock that was ahead and was set right.
+//! Repair of times that the database wrote while its clock was ahead.
 //!
-//! The database's clock decides when something is due. While it is ahead, moments are written that lie far in the future once it is right
-//! again: what they hold up would stay held up for as long as the clock had been ahead. None of them can be told by itself from one that
-//! somebody asked for, so each is judged by what it must not be: a moment at which something happened is never in the future, and a wait
-//! never ends later than it is long.
+//! The database's clock decides when something is due. While it is ahead, it writes times that lie far in the future once it is correct
+//! again. Whatever waits for such a time would wait for as long as the clock had been ahead. The time itself does not show whether it is
+//! wrong or was asked for. So each is judged by what can't be: nothing has happened in the future, and no wait ends later than its length
+//! from now.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 
-/// A hold that ends later than this counts as ended: twice the longest that anybody asks for, because the clock is read at different moments
-/// of a statement. The statements that claim have it as a number.
-pub const LONGEST_HOLD: Duration = Duration::from_secs(120);
+/// A head start that ends later than this from now counts as over. It is twice the longest head start, because a statement may read the clock at
+/// different times. The statements that claim have it as a number.
+pub const MAX_HIDDEN: Duration = Duration::from_secs(120);
 
-/// Of times to live and timers, only so many that end last are looked at: those of a clock that was far ahead are among them.
+/// How many times to live and timers are checked: those that end last, because a clock that was far ahead wrote some of these.
 pub(crate) const FARTHEST: usize = 1000;
 
-/// Rows of one kind that lie further ahead of the database's clock than they can.
+/// Rows whose times lie further ahead of the database's clock than they can; of one table and column.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Ahead {
-    /// Table and column: `rate_log.at`.
+pub struct SkewedRows {
+    /// The table and column, such as `rate_log.at`.
     pub what: String,
-    /// How many.
+    /// How many rows there are.
     pub rows: u64,
-    /// How far ahead of the clock the farthest is.
+    /// How far ahead of the clock the farthest of them is.
     pub farthest: Duration,
 }
 
 /// A store whose clock may have been wrong.
 #[async_trait]
-pub trait Clock: Send + Sync {
-    /// Sets right what holds up work and lies further ahead than it can: openings of gates, starts under a rate, leases of external workers,
-    /// times to live, and delays before another attempt. Schedules are the business of
-    /// [`set_right`](super::schedules::set_right). Returns what it found; nothing at all takes a look at a few rows of each.
-    async fn set_right(&self) -> Result<Vec<Ahead>>;
+pub trait ClockRepair: Send + Sync {
+    /// Repairs times that delay work and lie further ahead than they can: of unblocks, starts under a rate, leases of external workers,
+    /// times to live, and delays before another attempt. Schedules have their own
+    /// [`repair_clock`](super::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of each.
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>>;
 
-    /// Whatever lies ahead of the clock and should not, also where that holds up nothing. Reads everything: for `doctor`.
-    async fn ahead_of_clock(&self) -> Result<Vec<Ahead>>;
+    /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything: for `doctor`.
+    async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;
 }

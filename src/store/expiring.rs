@@ -1,4 +1,4 @@
-//! Jobs whose time to live is over.
+//! Expiry of jobs whose time to live is over.
 
 use std::time::Duration;
 
@@ -9,23 +9,25 @@ use crate::error::Result;
 /// Why a job became a dead letter when its time to live was over before it could start.
 pub(crate) const EXPIRED: &str = "expired";
 
-/// What a look at jobs with a time to live did.
+/// The result of an expiry of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expired {
-    /// Jobs that are dead letters now.
+    /// How many jobs became dead letters.
     pub jobs: u64,
-    /// When the next one expires, counted from now; zero if there is more to do at once, `None` if there is none.
+    /// Time until the next job expires; zero if there is more to do now, `None` if there is none.
     pub next: Option<Duration>,
 }
 
-/// Removes jobs whose time to live is over. No claim takes them any more, so when this happens decides only how long they are seen.
+/// Expires jobs whose time to live is over. Claims do not take them any more, so when this runs decides only how long they are shown as
+/// waiting.
 #[async_trait]
 pub trait Expiring: Send + Sync {
-    /// Makes dead letters, with the reason `expired`, of jobs that wait (for a node, for admission, or for their time) and whose time to
-    /// live is over: in one transaction, at most `limit` in each of these states. One that runs, or is in the hands of an external
-    /// worker, goes on. What it held (its group, its places under limits) is free again, but for the group of an
-    /// [`ordered`](crate::NewJob::ordered) one that held it already. A dead letter that is requeued lives as long again.
+    /// Makes jobs dead letters, with the reason `expired`, that wait (for a node, for admission, or for their due date) and whose time to
+    /// live is over: at most `limit` in each of these states, in one transaction. Running jobs and jobs handed out to external workers go on.
     ///
-    /// Keys of unique jobs that were held for a period are forgotten when that is over.
+    /// What an expired job held (its group, its permits) is released, except for the group of an [`ordered`](crate::NewJob::ordered) job
+    /// that held it already. The time to live of a dead letter that is requeued begins again.
+    ///
+    /// Also forgets keys of unique jobs that were held for a period, when that is over.
     async fn expire_jobs(&self, limit: usize) -> Result<Expired>;
 }

@@ -1,4 +1,4 @@
-//! Which jobs an operator means, and what is to be done to them.
+//! Filters that select jobs for operators, and the options of a retry.
 
 use std::time::Duration;
 
@@ -8,117 +8,117 @@ use serde::Serialize;
 use super::JobState;
 use crate::job::JobId;
 
-/// Which jobs. Every part given must match; an empty filter matches all.
+/// A filter of jobs. Every condition given must match; an empty filter matches all jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct JobFilter {
-    /// Only these.
+    /// Only these jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<JobId>>,
-    /// Only in one of these states.
+    /// Only jobs in one of these states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<Vec<JobState>>,
-    /// Only in this queue.
+    /// Only jobs in this queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// Only of this kind.
+    /// Only jobs of this kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Only of this tenant.
+    /// Only jobs of this tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Only of this exclusive group.
+    /// Only jobs of this exclusive group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Only with this limit key.
+    /// Only jobs with this limit key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_key: Option<String>,
-    /// Only jobs whose newest error contains this text, upper and lower case told apart.
+    /// Only jobs whose newest error contains this text, case-sensitively.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Only jobs that were sent in this time.
     #[serde(skip_serializing_if = "TimeRange::is_open")]
     pub created: TimeRange,
-    /// Only dead letters, and of these only those that became one in this time.
+    /// Only jobs that became dead letters in this time.
     #[serde(skip_serializing_if = "TimeRange::is_open")]
     pub dead: TimeRange,
 }
 
 impl JobFilter {
-    /// These jobs.
+    /// Matches these jobs.
     pub fn ids(ids: impl IntoIterator<Item = JobId>) -> Self {
         Self { ids: Some(ids.into_iter().collect()), ..Self::default() }
     }
 
-    /// Jobs in this state.
+    /// Matches jobs in this state.
     pub fn state(state: JobState) -> Self {
         Self { states: Some(vec![state]), ..Self::default() }
     }
 
-    /// Only these.
+    /// Matches only these jobs.
     #[must_use]
     pub fn with_ids(mut self, ids: impl Into<Option<Vec<JobId>>>) -> Self {
         self.ids = ids.into();
         self
     }
 
-    /// Only in one of these states.
+    /// Matches only jobs in one of these states.
     #[must_use]
     pub fn states(mut self, states: impl Into<Option<Vec<JobState>>>) -> Self {
         self.states = states.into();
         self
     }
 
-    /// Only in this queue.
+    /// Matches only jobs in this queue.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Only of this kind.
+    /// Matches only jobs of this kind.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
     }
 
-    /// Only of this tenant.
+    /// Matches only jobs of this tenant.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Some(tenant.into());
         self
     }
 
-    /// Only of this exclusive group.
+    /// Matches only jobs of this exclusive group.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Only with this limit key.
+    /// Matches only jobs with this limit key.
     #[must_use]
     pub fn limit_key(mut self, limit_key: impl Into<String>) -> Self {
         self.limit_key = Some(limit_key.into());
         self
     }
 
-    /// Only jobs whose newest error contains this text, upper and lower case told apart.
+    /// Matches only jobs whose newest error contains this text, case-sensitively.
     #[must_use]
     pub fn error(mut self, error: impl Into<String>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// Only jobs that were sent in this time.
+    /// Matches only jobs that were sent in this time.
     #[must_use]
     pub fn created(mut self, created: TimeRange) -> Self {
         self.created = created;
         self
     }
 
-    /// Only dead letters, and of these only those that became one in this time.
+    /// Matches only jobs that became dead letters in this time.
     #[must_use]
     pub fn dead(mut self, dead: TimeRange) -> Self {
         self.dead = dead;
@@ -126,19 +126,19 @@ impl JobFilter {
     }
 }
 
-/// A stretch of time, by the database's clock. Without ends it is all of it, and says nothing.
+/// A range of time, by the database's clock. Without ends it contains all times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TimeRange {
-    /// Then or later.
+    /// The start: this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Before then.
+    /// The end: before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
 impl TimeRange {
-    /// Whether it says anything.
+    /// Returns whether it has a start or an end.
     pub fn is_limited(&self) -> bool {
         self.since.is_some() || self.until.is_some()
     }
@@ -147,7 +147,7 @@ impl TimeRange {
         !self.is_limited()
     }
 
-    /// Whether a moment is in it.
+    /// Returns whether a time is in the range.
     pub fn contains(&self, moment: Timestamp) -> bool {
         self.since.is_none_or(|since| moment >= since) && self.until.is_none_or(|until| moment < until)
     }
@@ -157,32 +157,32 @@ impl TimeRange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryOptions {
-    /// Only count them.
+    /// Whether only to count the jobs.
     pub dry_run: bool,
-    /// At most this many, those that were sent first; `None` = all.
+    /// How many jobs to retry at most: those that were sent first. `None` = all.
     pub limit: Option<u64>,
-    /// Not all at once: their due dates are spread evenly over this time, in the order they were sent. A thousand jobs over 100 s
-    /// are ten a second. Zero = all at once.
+    /// The time over which their due dates are spread evenly, in the order the jobs were sent. A thousand jobs over 100 s are ten a
+    /// second. Zero = all at once.
     pub spread: Duration,
 }
 
 impl RetryOptions {
-    /// Only count them.
+    /// Sets whether only to count the jobs.
     #[must_use]
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// At most this many, those that were sent first; `None` = all.
+    /// Retries at most this many jobs, those that were sent first; `None` = all.
     #[must_use]
     pub fn limit(mut self, limit: impl Into<Option<u64>>) -> Self {
         self.limit = limit.into();
         self
     }
 
-    /// Not all at once: their due dates are spread evenly over this time, in the order they were sent. A thousand jobs over 100 s
-    /// are ten a second. Zero = all at once.
+    /// Spreads their due dates evenly over this time, in the order the jobs were sent. A thousand jobs over 100 s are ten a second.
+    /// Zero = all at once.
     #[must_use]
     pub fn spread(mut self, spread: Duration) -> Self {
         self.spread = spread;

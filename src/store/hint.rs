@@ -1,4 +1,4 @@
-//! What processes tell each other.
+//! Hints that processes send each other.
 
 use async_trait::async_trait;
 
@@ -9,15 +9,15 @@ use crate::error::Result;
 pub enum Hint {
     /// Jobs were added to the end of this queue.
     Queue(String),
-    /// Jobs became claimable anywhere in this queue: look from the start.
+    /// Jobs became claimable anywhere in this queue: scan from the start.
     Rescan(String),
-    /// Something may be admitted: a job of a group was sent, a slot was freed, a rule changed.
-    Gate,
-    /// A timer was set that may be due before the one waited for.
+    /// Jobs may be admitted: a job of a group was sent, a permit was released, or a rule changed.
+    Admission,
+    /// A timer was set that may be due before the next one known.
     Timer,
-    /// A job was sent that expires, maybe before the one waited for.
+    /// A job was sent that expires, maybe before the next one known.
     Expiry,
-    /// A schedule was put or resumed that may be due before the one waited for.
+    /// A schedule was put or resumed that may be due before the next one known.
     Schedule,
     /// Something changed; the store can't tell what.
     Any,
@@ -26,6 +26,6 @@ pub enum Hint {
 /// A stream of hints.
 #[async_trait]
 pub trait HintStream: Send {
-    /// The next hint. An error is final: listen again.
+    /// Waits for the next hint. An error is final: listen again.
     async fn next(&mut self) -> Result<Hint>;
 }

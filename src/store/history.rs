@@ -1,4 +1,4 @@
-//! What is remembered of jobs that ended, and their results.
+//! The history of jobs that ended, and their results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,29 +17,29 @@ use crate::job::{JobId, NodeId, Payload};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum HistoryOutcome {
     /// It succeeded.
     Done,
-    /// The attempt failed; another one follows.
+    /// The attempt failed, and another one follows.
     Failed,
-    /// The node that ran it was lost, or an external worker did not answer in time; another attempt follows.
+    /// The node that ran it was lost, or its external worker did not answer in time; another attempt follows.
     Lost,
     /// It became a dead letter.
     Dead,
-    /// Its time to live was over before it started: a dead letter too.
+    /// It became a dead letter because its time to live was over before it started.
     Expired,
-    /// It was removed by its handler or by an operator.
+    /// Its handler or an operator cancelled it.
     Cancelled,
     /// An operator removed it for good.
     Deleted,
 }
 
-impl Ending {
-    /// All of them.
+impl HistoryOutcome {
+    /// All outcomes.
     pub const ALL: [Self; 7] =
         [Self::Done, Self::Failed, Self::Lost, Self::Dead, Self::Expired, Self::Cancelled, Self::Deleted];
 
-    /// The word used in output and filters.
+    /// Returns the word used in output and filters.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -52,19 +52,19 @@ impl Ending {
         }
     }
 
-    /// Whether something went wrong: what is remembered with [`Keep::Failed`](crate::config::Keep::Failed).
+    /// Returns whether something went wrong. [`Keep::Failed`](crate::config::Keep::Failed) keeps only these outcomes.
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::Failed | Self::Lost | Self::Dead | Self::Expired)
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for HistoryOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-impl FromStr for Ending {
+impl FromStr for HistoryOutcome {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -75,20 +75,20 @@ impl FromStr for Ending {
     }
 }
 
-/// One end.
+/// The end of a job or an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryEntry {
-    /// Which job.
+    /// The job's id.
     pub id: JobId,
-    /// Its place in the order.
+    /// The job's number in the order of jobs.
     pub seq: i64,
-    /// What was to be done.
+    /// The job's kind.
     pub kind: String,
-    /// Where it waited.
+    /// The job's queue.
     pub queue: String,
     /// How it ended.
-    pub outcome: Ending,
-    /// The attempt that ended, or how many were spent.
+    pub outcome: HistoryOutcome,
+    /// The number of the attempt that ended, or how many attempts were spent.
     pub attempt: u32,
     /// When the job was flushed.
     pub created_at: Timestamp,
@@ -96,78 +96,78 @@ pub struct HistoryEntry {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// Who ran it; 0 = an external worker.
+    /// The node that ran it; 0 = an external worker.
     pub node: Option<NodeId>,
-    /// On whose behalf.
+    /// The tenant on whose behalf it ran.
     pub tenant: Option<String>,
-    /// What went wrong.
+    /// The error, if there was one.
     pub error: Option<String>,
 }
 
-/// Which ends. Every part given must match.
+/// A filter of the history. Every condition given must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryFilter {
-    /// Only of this job.
+    /// Only entries of this job.
     pub id: Option<JobId>,
-    /// Only in this queue.
+    /// Only entries of this queue.
     pub queue: Option<String>,
-    /// Only of this kind.
+    /// Only entries of this kind.
     pub kind: Option<String>,
-    /// Only these.
-    pub outcomes: Option<Vec<Ending>>,
-    /// Only those whose error contains this text.
+    /// Only entries with one of these outcomes.
+    pub outcomes: Option<Vec<HistoryOutcome>>,
+    /// Only entries whose error contains this text.
     pub error: Option<String>,
-    /// Only those of this time.
+    /// Only entries that ended in this time.
     pub ended: TimeRange,
-    /// The next page: only what comes behind a row with this `ended_at` and `seq`, the last one of the page before.
+    /// Only entries that follow one with this `ended_at` and `seq` in the list: the last entry of the page before.
     pub behind: Option<(Timestamp, i64)>,
 }
 
 impl HistoryFilter {
-    /// Only of this job.
+    /// Matches only entries of this job.
     #[must_use]
     pub fn id(mut self, id: impl Into<Option<JobId>>) -> Self {
         self.id = id.into();
         self
     }
 
-    /// Only in this queue.
+    /// Matches only entries of this queue.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Only of this kind.
+    /// Matches only entries of this kind.
     #[must_use]
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = Some(kind.into());
         self
     }
 
-    /// Only these.
+    /// Matches only entries with one of these outcomes.
     #[must_use]
-    pub fn outcomes(mut self, outcomes: impl Into<Option<Vec<Ending>>>) -> Self {
+    pub fn outcomes(mut self, outcomes: impl Into<Option<Vec<HistoryOutcome>>>) -> Self {
         self.outcomes = outcomes.into();
         self
     }
 
-    /// Only those whose error contains this text.
+    /// Matches only entries whose error contains this text.
     #[must_use]
     pub fn error(mut self, error: impl Into<String>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// Only those of this time.
+    /// Matches only entries that ended in this time.
     #[must_use]
     pub fn ended(mut self, ended: TimeRange) -> Self {
         self.ended = ended;
         self
     }
 
-    /// The next page: only what comes behind a row with this `ended_at` and `seq`, the last one of the page before.
+    /// Asks for the next page: give `ended_at` and `seq` of the last entry of the page before.
     #[must_use]
     pub fn behind(mut self, behind: impl Into<Option<(Timestamp, i64)>>) -> Self {
         self.behind = behind.into();
@@ -175,44 +175,44 @@ impl HistoryFilter {
     }
 }
 
-/// What a handler returned.
+/// The result of a job's handler.
 #[derive(Clone, Debug)]
 pub struct JobResult {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
     /// The job's kind.
     pub kind: String,
     /// The result, as JSON.
     pub payload: Payload,
-    /// When the job committed.
+    /// When the job was committed.
     pub created_at: Timestamp,
-    /// Until then it is kept.
+    /// Until when the result is kept.
     pub expires_at: Timestamp,
 }
 
-/// The past of jobs.
+/// Reads and prunes the history of jobs and their results.
 #[async_trait]
 pub trait History: Send + Sync {
-    /// What this store was told to keep, and for how long.
+    /// Returns what this store is configured to keep, and for how long.
     fn history_config(&self) -> HistoryConfig;
 
-    /// Ends that match, the newest first, at most `limit`. What is kept is decided where a job ends: by
-    /// [`HistoryConfig::keep`] of the process that ended it.
+    /// Returns entries that match, the newest first, at most `limit`. What is kept is decided by [`HistoryConfig::keep`] of the process
+    /// that ended the job.
     async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>>;
 
-    /// Forgets at most `limit` ends older than `age`, the oldest first. Returns how many.
+    /// Forgets at most `limit` entries of the history older than `age`, the oldest first. Returns how many.
     async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64>;
 
     /// Forgets at most `limit` entries of the audit older than `age`, the oldest first. Returns how many.
     async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64>;
 
-    /// Removes at most `limit` dead letters that died longer ago than `age`, the oldest first. Returns how many. The history gets no row for it: it
-    /// has one of their death.
+    /// Removes at most `limit` dead letters that died longer ago than `age`, the oldest first. Returns how many. Adds nothing to the history, which
+    /// has recorded their death.
     async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64>;
 
-    /// What a job's handler returned, unless it returned nothing, or its time is over.
+    /// Returns the result of a job's handler. `None`: there was none, or its retention is over.
     async fn result(&self, id: JobId) -> Result<Option<JobResult>>;
 
-    /// Forgets at most `limit` results whose time is over. Returns how many.
+    /// Forgets at most `limit` results whose retention is over. Returns how many.
     async fn prune_results(&self, limit: usize) -> Result<u64>;
 }

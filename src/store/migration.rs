@@ -1,4 +1,4 @@
-//! Schema changes: numbered SQL files, embedded, with a checksum, applied once and in order.
+//! Schema migrations: numbered SQL files that are embedded, have checksums, and are applied once and in order.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,25 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// One schema change as it is embedded in this build.
+/// A migration that is embedded in this build.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
-    /// Its number; the first is 1, without gaps.
+    /// Its number: 1 for the first, without gaps.
     pub version: i32,
     /// Its name.
     pub name: &'static str,
-    /// The SQL, with `{schema}` where the name of the schema goes.
+    /// The oldest schema version whose builds run on the schema with this change. A step that only adds names the first of its compatible
+    /// series, so executors of the previous release go on while the schema is upgraded.
+    pub min_compatible: i32,
+    /// The SQL, with `{schema}` in place of the schema's name.
     pub sql: &'static str,
+    /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
+    /// its own until it changes none. An interrupted step is repeated from its start, so its `sql` must be repeatable.
+    pub backfill: Option<&'static str>,
 }
 
 impl Migration {
-    /// SHA-256 of the text, as hex: finds files that were edited after they were applied.
+    /// Returns the SHA-256 of the text, as hex. It shows files that were edited after they were applied.
     pub fn checksum(&self) -> String {
         Sha256::digest(self.sql).iter().fold(String::new(), |mut hex, byte| {
             // Writing to a string can't fail.
@@ -29,7 +35,7 @@ impl Migration {
     }
 }
 
-/// How one schema change stands in a database.
+/// The status of a migration in a database.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MigrationStatus {
     /// Its number.
@@ -40,21 +46,24 @@ pub struct MigrationStatus {
     pub applied_at: Option<Timestamp>,
     /// Whether this build knows it.
     pub known: bool,
+    /// Whether this build runs on a schema with it.
+    pub compatible: bool,
 }
 
-/// What the database says was applied.
+/// A migration that the database has on record as applied.
 #[derive(Clone, Debug)]
 pub(crate) struct Applied {
     pub(crate) version: i32,
     pub(crate) name: String,
+    pub(crate) min_compatible: i32,
     pub(crate) checksum: String,
     pub(crate) at: Timestamp,
 }
 
-/// Compares what is applied with what this build has.
+/// Compares the applied migrations with those of this build.
 ///
 /// # Errors
-/// When an applied file differs from the embedded one.
+/// When the text of an applied migration differs from the embedded one.
 pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) -> Result<Vec<MigrationStatus>> {
     let mut all = Vec::new();
     for migration in embedded {
@@ -76,6 +85,7 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
             name: migration.name.to_owned(),
             applied_at: found.map(|row| row.at),
             known: true,
+            compatible: true,
         });
     }
     let newest = embedded.last().map_or(0, |migration| migration.version);
@@ -84,13 +94,14 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
         name: row.name.clone(),
         applied_at: Some(row.at),
         known: false,
+        compatible: row.min_compatible <= newest,
     }));
     Ok(all)
 }
 
-/// Refuses a schema that this build does not know: an old build must never touch a newer schema.
+/// Refuses a schema with a newer change that this build does not run on. A build never changes a newer schema.
 pub(crate) fn refuse_newer(status: &[MigrationStatus], place: &str) -> Result<()> {
-    match status.iter().rfind(|row| !row.known) {
+    match status.iter().rfind(|row| !row.compatible) {
         Some(newer) => Err(Error::new(
             ErrorKind::Schema,
             format!(
@@ -102,7 +113,7 @@ pub(crate) fn refuse_newer(status: &[MigrationStatus], place: &str) -> Result<()
     }
 }
 
-/// Refuses a schema that is newer, or not complete.
+/// Refuses a schema that is newer than this build, or not complete.
 pub(crate) fn check(status: &[MigrationStatus], place: &str) -> Result<()> {
     refuse_newer(status, place)?;
     match status.iter().find(|row| row.applied_at.is_none()) {

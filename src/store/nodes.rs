@@ -1,10 +1,10 @@
-//! Nodes, as a database knows them.
+//! Nodes, as a database sees them.
 
 use std::time::Duration;
 
 use crate::job::NodeId;
 
-/// How a node presents itself.
+/// What a node registers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
@@ -14,17 +14,17 @@ pub struct NodeInfo {
     pub host: String,
     /// Process id.
     pub pid: u32,
-    /// How long a heartbeat lasts. At least 1 s.
+    /// How long the node lives without a heartbeat. At least 1 s.
     pub lease: Duration,
 }
 
 impl NodeInfo {
-    /// A node of process `pid` on `host`.
+    /// Describes a node of process `pid` on `host`.
     pub fn new(name: impl Into<String>, host: impl Into<String>, pid: u32, lease: Duration) -> Self {
         Self { name: name.into(), host: host.into(), pid, lease }
     }
 
-    /// With another lease.
+    /// Sets another lease.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -32,44 +32,43 @@ impl NodeInfo {
     }
 }
 
-/// Which server answers, and since when.
+/// The server that answers, and since when it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerIdentity {
-    /// The server, and which of its histories: another one after a failover or a restore. What was committed on the one before it may have
-    /// forgotten.
+    /// The server and its timeline: another one after a failover or a restore. It may lack commits of the one before.
     pub history: String,
-    /// When it was started. One that crashed may have forgotten commits that did not wait for the disk.
+    /// When it was started. After a crash it may lack commits that did not wait for the disk.
     pub started: jiff::Timestamp,
 }
 
 /// A node's heartbeat, as a monitor sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pulse {
-    /// Whose.
+pub struct NodeHeartbeat {
+    /// The node.
     pub node: NodeId,
-    /// Its number: another one after each heartbeat.
-    pub beat: i64,
-    /// How long the node may be silent.
+    /// The number of the heartbeat: it changes with each one.
+    pub heartbeats: i64,
+    /// How long the node lives without a heartbeat.
     pub lease: Duration,
-    /// Its process is known to have ended: nobody need wait for its silence.
+    /// Whether its process is known to have ended, so that its lease need not expire first.
     pub ended: bool,
-    /// It was declared dead and is not forgotten yet.
+    /// Whether it was declared dead and is not forgotten yet.
     pub dead: bool,
 }
 
-/// What became of a dead node's job.
+/// What became of jobs that were released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Back to waiting.
+    /// Jobs that wait again.
     pub waiting: u64,
-    /// Out of attempts: dead letters now.
+    /// Jobs that are dead letters now.
     pub dead: u64,
-    /// Handlers of cancelled jobs that nobody will hear of any more: what they held is free.
+    /// Handlers of cancelled jobs whose end nothing will report any more; what they held is free.
     pub ended: u64,
 }
 
 impl Released {
-    /// How many rows were released altogether.
+    /// Returns how many jobs were released.
     pub fn total(self) -> u64 {
         self.waiting + self.dead
     }

@@ -1,9 +1,9 @@
-//! Whether a database can be reached, told once.
+//! Detection of database outages, each logged once.
 //!
-//! An outage hits everything that uses the database at the same moment: claims, timers, outcomes, the heart. Each of them goes on by itself,
-//! and none of them can tell an outage from its own bad luck. So whoever loses a connection, or gets no answer in time, says so here;
-//! one task then tries to connect until it can, and this logs that the database is down, and that it is back. Errors that belong to it are
-//! marked, and whoever logs them does it quietly (`warn_of!`).
+//! An outage hits everything that uses the database at once: claims, timers, outcomes, the heartbeat. Each of them retries alone and can't tell
+//! an outage from a failure of its own call. So every caller that loses a connection, or gets no answer in time, reports it here. One task
+//! then tries to connect until it can, and logs that the database is down and that it is back. Errors that belong to the outage are marked, and
+//! are logged at a lower level (`warn_of!`).
 //!
 //! ```text
 //!       lost, unanswered          can't connect
@@ -21,34 +21,34 @@ use tokio::runtime::Handle;
 
 use crate::backoff::Reconnect;
 
-/// Longest pause between two attempts to reach it.
+/// Longest pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tries to reach the database by a connection of its own; or says why it can't, without secrets.
+/// Tries to reach the database by a connection of its own. Its error says why it can't, without secrets.
 pub(crate) type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
-/// How many jobs somebody has in hand.
-pub(crate) type InHand = dyn Fn() -> usize + Send + Sync;
+/// Returns how many jobs a part of the process has in flight.
+pub(crate) type InFlightCount = dyn Fn() -> usize + Send + Sync;
 
-/// How a database stands for this process. Shared by all connections to it that belong together.
+/// Whether this process can reach a database. All connections of one store share it.
 pub struct Outage {
-    /// What and where, for people.
-    place: String,
+    /// The database and its location, for people.
+    label: String,
     state: Mutex<State>,
     probe: Option<Probe>,
-    hands: Mutex<Vec<Weak<InHand>>>,
-    /// Where it tries to connect: whoever finds out may be on a runtime that ends before the outage does.
+    in_flight_counts: Mutex<Vec<Weak<InFlightCount>>>,
+    /// The runtime on which it tries to connect: that of the caller that reports a failure may end before the outage does.
     runtime: Option<Handle>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Nobody looks: it was never reached.
+    /// Nothing is logged yet: the database was never reached.
     Unwatched,
     Up,
-    /// Something went wrong, and it is being found out whether that is an outage.
+    /// A call failed, and a task is finding out whether that is an outage.
     Doubted {
         since: Instant,
-        /// Connections were lost, for this reason.
+        /// Why connections were lost, if any were.
         lost: Option<String>,
     },
     Down {
@@ -57,13 +57,13 @@ enum State {
 }
 
 impl Outage {
-    /// Of a database that has not been reached yet: nothing is said about it until [`watch`](Self::watch).
-    pub(crate) fn new(place: String, probe: Option<Probe>) -> Arc<Self> {
+    /// Creates the state of a database that has not been reached yet. Nothing is logged about it until [`watch`](Self::watch).
+    pub(crate) fn new(label: String, probe: Option<Probe>) -> Arc<Self> {
         let (state, runtime) = (Mutex::new(State::Unwatched), Handle::try_current().ok());
-        Arc::new(Self { place, state, probe, hands: Mutex::default(), runtime })
+        Arc::new(Self { label, state, probe, in_flight_counts: Mutex::default(), runtime })
     }
 
-    /// It was reached: from now on an outage is told.
+    /// Notes that the database was reached: from now on outages are logged.
     pub(crate) fn watch(&self) {
         let mut state = self.state();
         if matches!(*state, State::Unwatched) {
@@ -71,19 +71,19 @@ impl Outage {
         }
     }
 
-    /// It can't be reached at the moment, and the log says so.
+    /// Returns whether the database can't be reached now. The log says so then.
     pub fn is_down(&self) -> bool {
         matches!(*self.state(), State::Down { .. })
     }
 
-    /// Has the number of jobs in hand told when the database is back, for as long as the caller keeps this.
-    pub(crate) fn count(&self, hands: &Arc<InHand>) {
-        let mut all = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Adds a count of jobs in flight, to be logged when the database is back, for as long as the caller keeps the `Arc`.
+    pub(crate) fn count(&self, in_flight_counts: &Arc<InFlightCount>) {
+        let mut all = self.in_flight_counts.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|each| each.strong_count() > 0);
-        all.push(Arc::downgrade(hands));
+        all.push(Arc::downgrade(in_flight_counts));
     }
 
-    /// A connection was lost, or could not be made. That is told here, whatever comes of it.
+    /// Reports that a connection was lost or could not be made. The outcome is logged here, whatever it is.
     pub(crate) fn lost(self: &Arc<Self>, why: &str) {
         let mut state = self.state();
         match &mut *state {
@@ -97,8 +97,8 @@ impl Outage {
         }
     }
 
-    /// No answer came in time. `true`: others have met the same, and it is or will be told what it means. Otherwise the caller should say
-    /// it, because it may be about his call alone.
+    /// Reports that no answer came in time. `true`: other callers have met the same, and the outcome is or will be logged here. Otherwise the
+    /// caller should log it, because its call alone may be affected.
     pub(crate) fn unanswered(self: &Arc<Self>) -> bool {
         let mut state = self.state();
         match *state {
@@ -113,7 +113,7 @@ impl Outage {
         }
     }
 
-    /// Something else failed that an outage brings with it. `true`: there is one.
+    /// Returns whether there is, or may be, an outage that explains another failure.
     pub(crate) fn explains(&self) -> bool {
         matches!(*self.state(), State::Doubted { .. } | State::Down { .. })
     }
@@ -122,7 +122,7 @@ impl Outage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries until it can be reached. There is one such task for each doubt.
+    /// Starts a task that tries until the database can be reached. There is one such task for each time that it is doubted.
     fn find_out(self: &Arc<Self>) {
         let (Some(runtime), true) = (&self.runtime, self.probe.is_some()) else {
             *self.state() = State::Up;
@@ -131,7 +131,7 @@ impl Outage {
         let weak = Arc::downgrade(self);
         runtime.spawn(async move {
             let mut delays = Reconnect::new(PAUSE);
-            // Whoever has no use for the database any more has none for its state.
+            // When nothing uses the database any more, nothing needs its state.
             while let Some(attempt) = weak.upgrade().and_then(|outage| outage.probe.as_ref().map(|probe| probe())) {
                 let reached = attempt.await;
                 let Some(outage) = weak.upgrade() else { return };
@@ -150,30 +150,30 @@ impl Outage {
         if let State::Doubted { since, .. } = *state {
             *state = State::Down { since };
             drop(state);
-            tracing::warn!("the database {} is down ({why}): what needs it waits until it is back", self.place);
+            tracing::warn!("the database {} is down ({why}): what needs it waits until it is back", self.label);
         }
     }
 
     fn reached(&self) {
         let before = std::mem::replace(&mut *self.state(), State::Up);
-        let place = &self.place;
+        let label = &self.label;
         match before {
             State::Down { since } => {
                 let (after, kept) = (since.elapsed().as_secs_f64(), self.kept());
-                tracing::info!("the database {place} is back after {after:.1} s{kept}");
+                tracing::info!("the database {label} is back after {after:.1} s{kept}");
             }
             State::Doubted { lost: Some(why), .. } => {
-                tracing::warn!("connections to the database {place} were lost ({why}); it can be reached");
+                tracing::warn!("connections to the database {label} were lost ({why}); it can be reached");
             }
             _ => {}
         }
     }
 
     fn kept(&self) -> String {
-        let hands: Vec<_> = self.hands.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let hands: Vec<_> = hands.iter().filter_map(Weak::upgrade).collect();
-        match hands.iter().map(|count| count()).sum::<usize>() {
-            _ if hands.is_empty() => String::new(),
+        let in_flight_counts: Vec<_> = self.in_flight_counts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let in_flight_counts: Vec<_> = in_flight_counts.iter().filter_map(Weak::upgrade).collect();
+        match in_flight_counts.iter().map(|count| count()).sum::<usize>() {
+            _ if in_flight_counts.is_empty() => String::new(),
             0 => "; no job is in hand".to_owned(),
             1 => "; 1 job in hand kept".to_owned(),
             n => format!("; {n} jobs in hand kept"),
@@ -183,6 +183,6 @@ impl Outage {
 
 impl fmt::Debug for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outage").field("place", &self.place).field("state", &*self.state()).finish_non_exhaustive()
+        f.debug_struct("Outage").field("place", &self.label).field("state", &*self.state()).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What an installation asks of its jobs: pauses, limits, rates, shares, aging.
+//! Rules of an installation for its jobs: pauses, limits, rates, shares, aging.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::unreadable::{RowFault, is_news};
+use super::unreadable::{UnreadableRow, is_news};
 use crate::error::{Error, Result};
 
-/// What a rule goes by.
+/// What a rule selects jobs by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -28,10 +28,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 5] = [Self::Queue, Self::Kind, Self::Tenant, Self::Key, Self::Group];
 
-    /// The word used in output and commands.
+    /// Returns the word used in output and commands.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// What the keys of its gates and slots begin with.
+    /// Returns the prefix of keys of this scope (`blocked_on`, permits).
     pub(crate) const fn prefix(self) -> &'static str {
         match self {
             Self::Queue => "q:",
@@ -71,15 +71,15 @@ impl FromStr for Scope {
     }
 }
 
-/// The name of a rule for all that have none of their own. Its pause is one of all, whatever rules they have.
+/// The name of the rule for all names that have none of their own. Its pause covers all names, whatever rules they have.
 pub const EACH: &str = "*";
 
-/// At most so many starts within any period of that length, over all nodes.
+/// A limit on the starts within any period of a given length, over all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
-    /// How many; at least 1.
+    /// How many jobs may start; at least 1.
     pub starts: u32,
-    /// Within how long; 1 ms or more.
+    /// Length of the period; at least 1 ms.
     pub period: Duration,
 }
 
@@ -101,29 +101,29 @@ impl FromStr for Rate {
     }
 }
 
-/// Whose shares of a limited queue are weighed.
+/// Who has the shares of a limited queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShareBy {
-    /// Tenants'; jobs without a tenant share one place.
+    /// Tenants; jobs without a tenant have one share together.
     Tenant,
-    /// Kinds'.
+    /// Kinds.
     Kind,
 }
 
-/// How the places of a limited queue are divided among those who want them: whoever has the fewest for his weight is next, whatever
-/// the others' priority and number. Within a share, priority and order decide.
+/// How the permits of a limited queue are divided among tenants or kinds. The share with the fewest permits for its weight is next, whatever
+/// the priority and number of jobs in other shares. Within a share, priority and order decide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
-    /// Whose.
+    /// Who has the shares.
     pub by: ShareBy,
-    /// Weights of those that do not have weight 1; at least 1 each.
+    /// Weights of shares whose weight is not 1; at least 1 each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub weights: BTreeMap<String, u32>,
 }
 
-/// What holds for all jobs of a queue, kind, tenant, limit key or group, over all nodes. It takes effect at once, also for jobs that wait
-/// already; jobs that run count, and go on.
+/// A rule for all jobs of a queue, kind, tenant, limit key or group, over all nodes. It takes effect at once, also for jobs that wait already.
+/// Jobs that run already count, and go on.
 ///
 /// ```
 /// use jobwright::store::{Rule, Scope};
@@ -135,87 +135,87 @@ pub struct Shares {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What it goes by.
+    /// What it selects jobs by.
     pub scope: Scope,
-    /// Which one; [`EACH`] for all that have no rule of their own, each by itself.
+    /// The name of the queue, kind, etc.; [`EACH`] for all that have no rule of their own, each counted separately.
     pub name: String,
-    /// Nothing starts.
+    /// Whether jobs are kept from starting.
     pub paused: bool,
-    /// How many may run at the same time.
+    /// How many jobs may run at the same time.
     pub running: Option<u32>,
-    /// How many may start.
+    /// How many jobs may start within a period.
     pub rate: Option<Rate>,
-    /// After each so much waiting a job counts as one priority higher, so that nothing starves. Queues only; 1 s or more.
+    /// The waiting time after which a job counts as one priority higher each time, so that no job starves. Queues only; at least 1 s.
     pub aging: Option<Duration>,
-    /// How many may wait before senders are told that it is full. Queues only.
+    /// How many jobs may wait before the queue is full for senders. Queues only.
     pub depth: Option<u64>,
-    /// How its places are divided. Queues only, with `running`.
+    /// How its permits are divided. Queues only, with `running`.
     pub shares: Option<Shares>,
 }
 
 impl Rule {
-    /// One that asks for nothing yet.
+    /// Creates a rule that sets nothing yet.
     pub fn new(scope: Scope, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { scope, name, paused: false, running: None, rate: None, aging: None, depth: None, shares: None }
     }
 
-    /// Lets nothing start.
+    /// Sets whether jobs are kept from starting.
     #[must_use]
     pub fn paused(mut self, paused: bool) -> Self {
         self.paused = paused;
         self
     }
 
-    /// How many may run at the same time; 0 pauses.
+    /// Sets how many jobs may run at the same time; 0 pauses.
     #[must_use]
     pub fn running(mut self, running: impl Into<Option<u32>>) -> Self {
         self.running = running.into();
         self
     }
 
-    /// How many may start within any such period.
+    /// Sets how many jobs may start within any such period.
     #[must_use]
     pub fn rate(mut self, starts: u32, period: Duration) -> Self {
         self.rate = Some(Rate { starts, period });
         self
     }
 
-    /// Sets after how much waiting a job counts as one priority higher.
+    /// Sets the waiting time after which a job counts as one priority higher.
     #[must_use]
     pub fn aging(mut self, aging: impl Into<Option<Duration>>) -> Self {
         self.aging = aging.into();
         self
     }
 
-    /// Sets how many may wait.
+    /// Sets how many jobs may wait.
     #[must_use]
     pub fn depth(mut self, depth: impl Into<Option<u64>>) -> Self {
         self.depth = depth.into();
         self
     }
 
-    /// Divides the places by weight.
+    /// Divides the permits by weight.
     #[must_use]
     pub fn shares(mut self, by: ShareBy, weights: impl IntoIterator<Item = (String, u32)>) -> Self {
         self.shares = Some(Shares { by, weights: weights.into_iter().collect() });
         self
     }
 
-    /// Whether it asks for nothing: then it need not be kept.
+    /// Returns whether the rule sets nothing, so that it need not be kept.
     pub fn is_empty(&self) -> bool {
         *self == Self::new(self.scope, self.name.clone())
     }
 
-    /// Whether a job may have to wait for it.
+    /// Returns whether a job may have to wait because of it.
     pub(crate) fn limits(&self) -> bool {
         self.paused || self.running.is_some() || self.rate.is_some()
     }
 
-    /// Checks what it asks for.
+    /// Checks the rule.
     ///
     /// # Errors
-    /// With what is wrong and what to write.
+    /// When the rule is invalid; the error says why and what to write instead.
     pub fn check(&self) -> Result<()> {
         let about = format!("the rule for {} {:?}", self.scope, self.name);
         let refuse = |why: &str| Err(Error::invalid(format!("{about}: {why}")));
@@ -249,10 +249,10 @@ impl Rule {
     }
 }
 
-/// What is to become of a rule.
+/// A change to a rule.
 pub type RuleEdit = Box<dyn FnOnce(&mut Rule) + Send>;
 
-/// Changes a rule as it is asked for, and checks what it has become.
+/// Applies a change to a rule, and checks the result.
 pub(crate) fn edited(mut rule: Rule, edit: RuleEdit) -> Result<Rule> {
     let (scope, name) = (rule.scope, rule.name.clone());
     edit(&mut rule);
@@ -261,14 +261,14 @@ pub(crate) fn edited(mut rule: Rule, edit: RuleEdit) -> Result<Rule> {
     Ok(rule)
 }
 
-/// The rule of this scope and name among these, or one that asks for nothing.
+/// Returns the rule with this scope and name, or one that sets nothing.
 pub(crate) fn named(rules: Vec<Rule>, scope: Scope, name: &str) -> Rule {
     let mut rules = rules.into_iter();
     rules.find(|rule| rule.scope == scope && rule.name == name).unwrap_or_else(|| Rule::new(scope, name))
 }
 
-/// Says what can't be read of rules, once.
-pub(crate) fn tell(faults: &[RowFault]) {
+/// Logs what can't be read of rules, once for each change.
+pub(crate) fn log_faults(faults: &[UnreadableRow]) {
     for fault in faults.iter().filter(|fault| is_news("rule", fault, 0)) {
         tracing::error!(
             rule = fault.name,
@@ -278,20 +278,20 @@ pub(crate) fn tell(faults: &[RowFault]) {
     }
 }
 
-/// Keeps rules.
+/// Stores rules.
 #[async_trait]
 pub trait Rules: Send + Sync {
-    /// Sets a rule; one that asks for nothing is removed. What waits is looked at again. Jobs that run already take their places, even
-    /// if there are more of them than the rule allows. A job that was started inside a transaction which has been open for longer than
+    /// Sets a rule; removes it if it sets nothing. Waiting jobs are checked again. Jobs that run already get permits, even if there are more of
+    /// them than the rule allows. A job that was started inside a transaction which has been open for longer than
     /// `database.call_timeout` is not counted.
     ///
     /// # Errors
-    /// When the rule makes no sense; then nothing changed.
+    /// When the rule is invalid; then nothing changed.
     async fn put_rule(&self, rule: &Rule) -> Result<()> {
         self.put_rule_by(rule, None).await
     }
 
-    /// The same by an operator, who is named in the audit.
+    /// Sets a rule on behalf of an operator, who is named in the audit.
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
@@ -301,16 +301,16 @@ pub trait Rules: Send + Sync {
         self.change_rule(rule.scope, &rule.name, Box::new(move |old| *old = new), by).await.map(drop)
     }
 
-    /// Sets what is to be changed of a rule, or of one that asks for nothing yet, and returns what it is then. Nobody changes it between
-    /// the look and the change. `edit` runs while all admission waits, so it must not take long; scope and name stay what they are.
+    /// Changes a rule, or a new one that sets nothing yet, and returns the result. No other change comes between reading and writing it.
+    /// `edit` runs while all admission waits, so it must not take long. Scope and name stay as they are.
     ///
     /// # Errors
     /// As [`put_rule`](Self::put_rule).
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule>;
 
-    /// All rules, by scope and name. Where the shares of one can't be read, the rest of it holds, and its places are not divided.
+    /// Returns all rules, by scope and name. If the shares of a rule can't be read, the rest of it holds, and its permits are not divided.
     async fn rules(&self) -> Result<Vec<Rule>>;
 
-    /// Rules of which something can't be read.
-    async fn rule_faults(&self) -> Result<Vec<RowFault>>;
+    /// Returns rules of which something can't be read.
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>>;
 }

@@ -6,30 +6,30 @@ use crate::job::Fence;
 pub(crate) const ERROR_MAX: usize = 1024;
 /// Longest detail kept, in bytes.
 pub(crate) const DETAIL_MAX: usize = 4096;
-/// How many attempts' errors a job keeps: the newest.
+/// How many errors a job keeps: those of its newest attempts.
 pub(crate) const ERRORS_KEPT: usize = 10;
 
 /// An outcome other than success, for one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settlement {
-    /// Which claim.
+    /// The fence of the claim.
     pub fence: Fence,
-    /// What is to become of the job.
+    /// What becomes of the job.
     pub verdict: Verdict,
-    /// What went wrong: kept on the job's record, cut to 1 KiB.
+    /// The error message, kept on the job's record and cut to 1 KiB.
     pub error: Option<String>,
-    /// Text that helps to find the cause, cut to 4 KiB.
+    /// More text that helps to find the cause, cut to 4 KiB.
     pub detail: Option<String>,
 }
 
 impl Settlement {
-    /// Without an error.
+    /// Creates an outcome without an error.
     pub fn new(fence: Fence, verdict: Verdict) -> Self {
         Self { fence, verdict, error: None, detail: None }
     }
 
-    /// Adds what went wrong. Both texts are cut to what is kept, and NUL characters replaced.
+    /// Adds an error. Both texts are cut to the lengths that are kept, and NUL characters are replaced.
     #[must_use]
     pub fn error(mut self, error: &str, detail: Option<&str>) -> Self {
         self.error = Some(clip(error, ERROR_MAX));
@@ -42,11 +42,11 @@ impl Settlement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Run it again after this long, or make it a dead letter if its attempts are spent.
+    /// Run it again after this delay, or make it a dead letter if its attempts are spent.
     Retry(Duration),
-    /// Run it again after this long; the attempt is given back.
+    /// Run it again after this delay, and give the attempt back.
     Snooze(Duration),
-    /// Back to waiting at once; the attempt is given back. For what was claimed but not finished.
+    /// Make it wait again at once, and give the attempt back. For jobs that were claimed but not finished.
     Release,
     /// Remove it.
     Cancel,
@@ -63,7 +63,7 @@ pub fn clip(text: &str, max: usize) -> String {
     }
     let mut kept = text[..end].replace('\0', "\u{fffd}");
     if end < text.len() {
-        // Room for the mark, so that the result stays within the limit.
+        // Leaves space for the ellipsis, so that the result stays within the limit.
         while kept.len() > max.saturating_sub('…'.len_utf8()) {
             kept.pop();
         }

@@ -1,10 +1,10 @@
-//! What the tests of a store need and nobody else: not part of the API.
+//! Functions that only tests of a store need; not part of the API.
 
 use jiff::Timestamp;
 
 use super::schedules::{Firing, ScheduleInfo};
 use crate::error::Result;
-use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, RowPlace, ScheduleSpec};
+use crate::job::{Job, JobMessage, Limits, NewJob, NewSchedule, RowLocation, ScheduleSpec};
 
 /// Checks a job message as a context would.
 ///
@@ -22,16 +22,16 @@ pub fn schedule(schedule: NewSchedule) -> Result<ScheduleSpec> {
     schedule.validate(Limits::default())
 }
 
-/// What a node that has read this schedule at `now` is about to do, with at most so many jobs; `None`: nothing.
+/// Returns what a node does that has read this schedule at `now`, with at most `most` jobs. `None`: the schedule is not due.
 pub fn firing(info: &ScheduleInfo, now: Timestamp, most: usize) -> Option<Firing> {
     let due = info.next_at.filter(|at| *at <= now)?;
     Some(Firing::plan(info, due, now, (most, usize::MAX)))
 }
 
-/// What a claim of this message hands out: for a store outside this crate.
+/// Returns the job that a claim of this message returns, for a store outside this crate.
 pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at: Timestamp) -> Job {
-    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, terms, .. } = message;
-    let admitted = terms.group.is_some();
+    let JobMessage { id, kind, queue, priority, max_attempts, payload, headers, options, .. } = message;
+    let admitted = options.group.is_some();
     Job {
         id,
         seq,
@@ -43,19 +43,42 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
         max_attempts,
         payload,
         headers,
-        terms,
+        options,
         admitted,
         created_at,
-        place: RowPlace::default(),
+        location: RowLocation::default(),
     }
 }
 
-/// A statement of the PostgreSQL store as it is sent, for tests that look at its plan.
+/// Applies these schema changes behind those of this build, as a later build would.
+///
+/// # Errors
+/// As for [`migrate`](super::JobStore::migrate).
+pub async fn migrate_postgres(
+    store: &super::Postgres,
+    more: &[super::Migration],
+) -> Result<Vec<super::MigrationStatus>> {
+    store.migrate_with(more).await
+}
+
+/// Does the same with an embedded database.
+///
+/// # Errors
+/// As for [`migrate`](super::JobStore::migrate).
+#[cfg(feature = "sqlite")]
+pub async fn migrate_sqlite(
+    store: &super::sqlite::Sqlite,
+    more: &[super::Migration],
+) -> Result<Vec<super::MigrationStatus>> {
+    store.migrate_with(more).await
+}
+
+/// Returns a statement of the PostgreSQL store as it is sent, for tests that check its plan.
 pub fn postgres_statement(sql: &str, schema: &str) -> String {
     super::postgres::rendered(sql, schema)
 }
 
-/// All statements of the PostgreSQL store as they are sent, with their names and the types of their parameters.
+/// Returns all statements of the PostgreSQL store as they are sent, with their names and the types of their parameters.
 pub fn postgres_statements(schema: &str, keep: crate::config::Keep) -> Vec<(String, String, Vec<String>)> {
     super::postgres::all_statements(schema, keep)
 }

@@ -1,51 +1,51 @@
-//! Unique jobs: what a flush asks for, and what its answers mean. How keys are held is said in docs/adr/0031-unique.md.
+//! Unique jobs: the keys that a flush asks for, and what the answers mean. docs/adr/0031-unique.md describes how keys are held.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{JobId, JobMessage, UniqueConflict, UniqueTerm};
+use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
 
-/// What becomes of the unique messages of a flush.
+/// The unique messages of a flush that are not written.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Messages (by position) that are not to be written.
+    /// The positions of messages that are not to be written.
     pub(crate) skip: HashSet<usize>,
-    /// The same by id, each with the id of the job that holds its key.
-    pub(crate) kept: Vec<(JobId, JobId)>,
+    /// The ids of messages whose key is held, each with the id of the job that holds it.
+    pub(crate) duplicates: Vec<(JobId, JobId)>,
 }
 
 impl Taken {
     pub(crate) fn keep(&mut self, position: usize, id: JobId, holder: JobId) {
         self.skip.insert(position);
-        self.kept.push((id, holder));
+        self.duplicates.push((id, holder));
     }
 }
 
-/// The ids that their senders chose, in a flush with unique messages: their jobs may be there already.
+/// Returns the ids that senders chose, if the flush has unique messages: the jobs with these ids may exist already.
 pub(crate) fn given(messages: &[JobMessage]) -> Vec<JobId> {
-    if messages.iter().all(|message| message.terms.unique.is_none()) {
+    if messages.iter().all(|message| message.options.unique.is_none()) {
         return Vec::new();
     }
     messages.iter().filter(|message| message.id_given).map(|message| message.id).collect()
 }
 
-/// The messages of a flush that ask for keys, each key once: of several with the same key the first counts.
+/// The messages of a flush that ask for keys, each key once: of several messages with the same key, the first asks for it.
 #[derive(Debug, Default)]
 pub(crate) struct Asked<'a> {
-    /// Position, message, term.
-    pub(crate) firsts: Vec<(usize, &'a JobMessage, &'a UniqueTerm)>,
-    /// Position, id, and the position among the firsts of the one with the same key.
+    /// The first message with each key: its position, the message, its options.
+    pub(crate) firsts: Vec<(usize, &'a JobMessage, &'a UniqueOptions)>,
+    /// Other messages with such a key: position, id, and the index in `firsts` of the message with the same key.
     again: Vec<(usize, JobId, usize)>,
-    /// Positions of those that are there already. They must not be written after another one of the flush has replaced them.
+    /// Positions of messages whose jobs exist already. They must not be written after another message of the flush has replaced them.
     known: Vec<usize>,
 }
 
 impl<'a> Asked<'a> {
-    /// `None`: none is unique. Those whose ids are `known` are there already and ask for nothing: the same id twice is one job, and what
-    /// was sent with its key meanwhile stays.
+    /// Collects the keys that messages ask for. `None`: no message asks for one. Messages whose ids are `known` exist already and ask for
+    /// nothing: the same id twice is one job, and a job that was sent with its key meanwhile stays.
     ///
     /// # Errors
-    /// `Conflict` if two have the same key, and the later one is to be rejected then.
+    /// `Conflict` if two messages have the same key and the later one asks to be rejected then.
     pub(crate) fn new(messages: &'a [JobMessage], known: &HashSet<JobId>) -> Result<Option<Self>> {
         let mut asked = Self::default();
         let mut seen: HashMap<&str, usize> = HashMap::new();
@@ -54,25 +54,25 @@ impl<'a> Asked<'a> {
                 asked.known.push(position);
                 continue;
             }
-            let Some(term) = &message.terms.unique else { continue };
-            match seen.get(term.key.as_str()) {
+            let Some(options) = &message.options.unique else { continue };
+            match seen.get(options.key.as_str()) {
                 Some(&first) => {
                     let other = asked.firsts[first].1.id;
-                    if term.conflict == UniqueConflict::Reject && other != message.id {
+                    if options.conflict == UniqueConflict::Reject && other != message.id {
                         return Err(conflict(message, other));
                     }
                     asked.again.push((position, message.id, first));
                 }
                 None => {
-                    seen.insert(&term.key, asked.firsts.len());
-                    asked.firsts.push((position, message, term));
+                    seen.insert(&options.key, asked.firsts.len());
+                    asked.firsts.push((position, message, options));
                 }
             }
         }
         Ok((!asked.firsts.is_empty()).then_some(asked))
     }
 
-    /// With the answers for the firsts: who else holds the key of each; `None`: it has it.
+    /// Evaluates the answers for `firsts`: the job that holds the key of each; `None`: the message itself got it.
     pub(crate) fn taken(&self, holders: &[Option<JobId>]) -> Taken {
         let mut taken = Taken { skip: self.known.iter().copied().collect(), ..Taken::default() };
         for ((position, message, _), holder) in self.firsts.iter().zip(holders) {
@@ -88,7 +88,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The key of a message is held by another job.
+/// Creates the error for a message whose key another job holds.
 pub(crate) fn conflict(message: &JobMessage, holder: JobId) -> Error {
     Error::new(
         ErrorKind::Conflict,

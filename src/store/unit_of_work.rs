@@ -1,12 +1,12 @@
-//! What a context and an enlisted transaction ask of a database: to write messages, and to end with them.
+//! What contexts and enlisted transactions need from a database: to write messages, and to commit with them.
 
 use std::time::Duration;
 
-use super::{GroupTurn, Removed, Store};
+use super::{GroupClaim, Removed, Store};
 use crate::error::Result;
-use crate::job::{ClaimNumber, Fence, JobId, JobMessage, NodeId, RowPlace};
+use crate::job::{ClaimNumber, Fence, JobId, JobMessage, NodeId, RowLocation};
 
-/// An open transaction of a store, as message services get it: whoever began it, and will end it.
+/// An open transaction of a store as it is lent to message services, whoever began it and will end it.
 pub type TransactionRef<'t, S> = <<S as Store>::Transaction as UnitOfWork>::Ref<'t>;
 
 /// Writes messages into an open transaction.
@@ -19,12 +19,12 @@ pub trait JobWriter: Send {
     ) -> impl Future<Output = Result<Inserted>> + Send;
 }
 
-/// What a context does with its open transaction. Dropping it rolls back.
+/// The open transaction of a context. Dropping it rolls back.
 pub trait UnitOfWork: Send + 'static {
-    /// The transaction without its end: what it is lent as, and what one that somebody else owns looks like.
+    /// The transaction without commit and rollback: as it is lent, or as the application owns it.
     type Ref<'t>: JobWriter;
 
-    /// Lends it to who writes into it.
+    /// Lends the transaction to code that writes into it.
     fn lend(&mut self) -> Self::Ref<'_>;
 
     /// Inserts messages. See [`JobWriter::insert`].
@@ -40,19 +40,21 @@ pub trait UnitOfWork: Send + 'static {
     /// be rolled back.
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
 
-    /// The same for a job of an exclusive group, with which this node may go on: if others wait for the group, it holds that by a lease from the
-    /// commit on, as by [`hand_on`](super::JobStore::hand_on). A store without leases frees the group.
+    /// Removes the job likewise, and leases its exclusive group so that this node may go on with it. If other jobs wait for the group, the node
+    /// holds it by a lease from the commit on, as by [`complete_and_claim_next`](super::JobStore::complete_and_claim_next). A store without
+    /// leases releases the group.
     fn remove_and_lease(
         &mut self,
         node: NodeId,
         fence: Fence,
-        _turn: &GroupTurn,
+        _group: &GroupClaim,
         _claim: ClaimNumber,
     ) -> impl Future<Output = Result<Removed>> + Send {
         async move { Ok(if self.remove(node, fence).await? { Removed::Gone } else { Removed::NotOwned }) }
     }
 
-    /// The same for jobs whose handler took them together. `false`: not all claims are current. No job may be named twice.
+    /// Removes the jobs of a handler that runs batches. `false`: not all claims are current, and the transaction must be rolled back. No job may
+    /// be named twice.
     fn remove_all(&mut self, node: NodeId, fences: &[Fence]) -> impl Future<Output = Result<bool>> + Send {
         async move {
             for fence in fences {
@@ -64,70 +66,70 @@ pub trait UnitOfWork: Send + 'static {
         }
     }
 
-    /// Keeps the result of the job that was removed, for this long. See [`History::result`](super::History::result).
+    /// Stores the result of the job that was removed. See [`History::result`](super::History::result).
     fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
 
-    /// Commits and proves it: returns `Ok` only if the server really committed.
+    /// Commits. Returns `Ok` only if the server has proved that it committed.
     fn commit(self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Rolls back, waiting for it.
+    /// Rolls back, and waits until that is done.
     fn rollback(self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// What a handler returned, to be kept with the end of its job.
+/// A handler's result, to be stored when its job ends.
 #[derive(Clone, Debug)]
 pub struct NewResult {
-    /// Whose.
+    /// The job's id.
     pub id: JobId,
     /// The job's kind.
     pub kind: String,
     /// The result.
     pub payload: Box<serde_json::value::RawValue>,
-    /// For how long.
+    /// How long it is kept.
     pub retention: Duration,
 }
 
-/// Asks for messages to be inserted as already owned: the hot path of a process that has a free slot for them.
+/// A request to insert messages as already claimed: the hot path of a process that has free slots for them.
 #[derive(Clone, Debug)]
 pub struct Preclaim {
-    /// The owner. If it is not alive the rows are inserted as waiting.
+    /// The node that owns them. If it is not alive, the rows are inserted as waiting.
     pub node: NodeId,
-    /// What tells this claim from all others of that node.
+    /// The number of this claim: no other claim of that node has it.
     pub claim: ClaimNumber,
-    /// The messages (by position) for which a slot is reserved. Only jobs due now can be owned.
+    /// The positions of the messages for which a slot is reserved. Only jobs that are due now can be owned.
     pub positions: Vec<usize>,
 }
 
-/// What an insert did.
+/// The result of an insert.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// Rows written. Less than the number of messages when a given id existed already.
+    /// How many rows were written: fewer than there are messages if a given id existed already.
     pub rows: u64,
     /// The jobs that are now owned by the node of the [`Preclaim`].
     pub owned: Vec<OwnedInsert>,
-    /// Unique messages that were not written, because another job holds their key: their id, and that of the other.
-    pub kept: Vec<(JobId, JobId)>,
+    /// Unique messages that were not written because another job holds their key: the message's id, and that of the other job.
+    pub duplicates: Vec<(JobId, JobId)>,
 }
 
 impl Inserted {
-    /// What a further statement did.
+    /// Adds the result of another statement.
     pub(super) fn add(&mut self, more: Self) {
         self.rows += more.rows;
         self.owned.extend(more.owned);
-        self.kept.extend(more.kept);
+        self.duplicates.extend(more.duplicates);
     }
 }
 
-/// A job inserted as already owned, with what only the database knows about it. Its attempt is 1, its claim that of the
-/// [`Preclaim`].
+/// A job that was inserted as already owned, with what only the database knows about it. Its attempt is 1, and its claim is that of
+/// the [`Preclaim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedInsert {
-    /// Which.
+    /// The job's id.
     pub id: JobId,
-    /// Its place in the order.
+    /// Its number in the order of jobs.
     pub seq: i64,
-    /// When, by the database's clock.
+    /// When it was inserted, by the database's clock.
     pub created_at: jiff::Timestamp,
     /// Where its row is.
-    pub place: RowPlace,
+    pub location: RowLocation,
 }

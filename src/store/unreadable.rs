@@ -1,4 +1,4 @@
-//! What is said of rows that can't be read: somebody's own SQL wrote them, or a later build.
+//! Messages about rows that can't be read, because they were written by hand-made SQL or by a later build.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use super::clip;
 
-/// How the reason of such a dead letter begins.
+/// The start of the reason of such a dead letter.
 pub(crate) const BEGINNING: &str = "can't be read: ";
-/// Longer explanations quote what was found.
+/// Longest explanation, in bytes: an error may quote the whole content that it can't read.
 const LONGEST: usize = 500;
 
-/// The reason, with what is behind the error.
+/// Returns the reason: the error with its causes.
 pub(crate) fn reason(error: &dyn Error) -> String {
     let mut why = error.to_string();
     let mut cause = error.source();
@@ -25,26 +25,26 @@ pub(crate) fn reason(error: &dyn Error) -> String {
     format!("{BEGINNING}{}", clip(&why, LONGEST))
 }
 
-/// A schedule or a rule that can't be read as it is kept.
+/// A schedule or a rule that can't be read as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowFault {
-    /// Its name; of a rule with its scope in front.
+pub struct UnreadableRow {
+    /// Its name; for a rule, after its scope.
     pub name: String,
     /// What can't be read, for people.
     pub why: String,
 }
 
-/// By table and name: which version it was, and what was said of it.
-type Told = BTreeMap<(&'static str, String), (i64, String)>;
+/// By table and name: the version of the row, and what was logged about it.
+type Logged = BTreeMap<(&'static str, String), (i64, String)>;
 
-/// What was told last of each.
-static TOLD: Mutex<Told> = Mutex::new(BTreeMap::new());
-/// More than a log should say; then it may say some again.
+/// What was last logged about each row.
+static LOGGED: Mutex<Logged> = Mutex::new(BTreeMap::new());
+/// How many rows are remembered. When there are more, all are forgotten, and some may be logged again.
 const MOST: usize = 1000;
 
-/// Whether the log has yet to say this: such rows are met at each look, and it says so once for each change of them.
-pub(crate) fn is_news(table: &'static str, fault: &RowFault, version: i64) -> bool {
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+/// Returns whether this has not been logged yet. Such rows are met at each read, and are logged once for each change.
+pub(crate) fn is_news(table: &'static str, fault: &UnreadableRow, version: i64) -> bool {
+    let mut told = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
     if told.len() >= MOST {
         told.clear();
     }

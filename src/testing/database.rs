@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::place::Place;
+use super::location::TestLocation;
 use super::{Inline, Runner, Stored};
 use crate::codec::Codec;
 use crate::config::DatabaseConfig;
@@ -51,62 +51,62 @@ impl sealed::Travel for AnyStore {
     }
 }
 
-/// A database of a test's own: a schema on a PostgreSQL server, or a file. Tests with one each run side by side. Dropped, all of it
-/// is removed, and on PostgreSQL its connections are ended; what killed tests left behind is removed a day later.
+/// A test's own database: a schema on a PostgreSQL server, or a file. Tests with one each run in parallel. Dropping it removes everything
+/// in it, and on PostgreSQL ends its connections. Databases that killed tests left behind are removed a day later.
 pub struct TestDatabase<S: Store = Postgres> {
     messages: MessageServices<S>,
     config: DatabaseConfig,
-    // The last field: dropped when our connections are.
-    _place: Place,
+    // The last field, so that it is dropped after the connections.
+    _place: TestLocation,
 }
 
 impl TestDatabase<Postgres> {
-    /// A new schema on the server of this URL, with the tables of jobwright. Connections made by [`config`](Self::config) find
-    /// unqualified names there first, then in `public`: the application's own tables belong to the test if they are created over
-    /// them. The role must be allowed to create schemas; the URL must not go through a pooler.
+    /// Creates a schema with jobwright's tables on the server of this URL. Connections made with [`config`](Self::config) look up
+    /// unqualified names there first, then in `public`. So the application's own tables belong to the test if such a connection creates
+    /// them. The role must be allowed to create schemas, and the URL must not go through a pooler.
     ///
     /// # Errors
     /// When the server can't be reached, or refuses.
     pub async fn postgres(url: &str) -> Result<Self> {
-        let (place, config) = Place::schema(url).await?;
+        let (location, config) = TestLocation::schema(url).await?;
         let messages = MessageServices::postgres(&config).await?;
         messages.migrate().await?;
-        Ok(Self { messages, config, _place: place })
+        Ok(Self { messages, config, _place: location })
     }
 }
 
 #[cfg(feature = "sqlite")]
 impl TestDatabase<crate::Sqlite> {
-    /// A new file in the directory for temporary files, with the tables of jobwright.
+    /// Creates a file with jobwright's tables in the directory for temporary files.
     ///
     /// # Errors
-    /// When it can't be made.
+    /// When the file can't be created.
     pub async fn sqlite() -> Result<Self> {
-        let (place, config) = Place::directory()?;
+        let (location, config) = TestLocation::directory()?;
         let messages = MessageServices::sqlite(&config).await?;
-        Ok(Self { messages, config, _place: place })
+        Ok(Self { messages, config, _place: location })
     }
 }
 
 impl<S: TestStore> TestDatabase<S> {
-    /// The message services on it.
+    /// Returns the message services on it.
     pub fn messages(&self) -> &MessageServices<S> {
         &self.messages
     }
 
-    /// Its jobs are kept as this codec makes them, as with [`MessageServices::with_codec`]. What is asserted about is plain.
+    /// Stores jobs as encoded by this codec, as with [`MessageServices::with_codec`]. Assertions see plain jobs.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec) -> Self {
         self.messages = self.messages.with_codec(codec);
         self
     }
 
-    /// How to connect to it: for the application's own pool, or for a second process.
+    /// Returns the configuration to connect to it, for the application's own pool or a second process.
     pub fn config(&self) -> &DatabaseConfig {
         &self.config
     }
 
-    /// Something that runs jobs when it is told to, with the handlers that `setup` adds.
+    /// Creates a runner, which runs jobs on demand with the handlers that `setup` adds.
     ///
     /// # Errors
     /// As [`Runner::new`].
@@ -114,7 +114,7 @@ impl<S: TestStore> TestDatabase<S> {
         Runner::new(setup(CommandExecutor::builder(self.messages.clone()))).await
     }
 
-    /// Message services whose commits run their jobs at once, with the handlers that `setup` adds.
+    /// Creates message services whose commits run their jobs at once, with the handlers that `setup` adds.
     ///
     /// # Errors
     /// As [`Inline::new`].
@@ -122,8 +122,8 @@ impl<S: TestStore> TestDatabase<S> {
         Inline::new(&self.messages, setup).await
     }
 
-    /// All jobs in it, in whatever state, in the order of sending: for [`assert_sent`](super::assert_sent) after a commit. Jobs that
-    /// are done are gone.
+    /// Returns all its jobs, in whatever state, in the order they were sent: for [`assert_sent`](super::assert_sent) after a commit. Jobs
+    /// that are done are not included.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -145,27 +145,27 @@ impl<S: TestStore> TestDatabase<S> {
         }
     }
 
-    /// Lets this much time pass for jobs that are due later, and for rates: due dates are moved, and executors that run here look at
+    /// Lets this much time pass for jobs that are due later, and for rates. Due dates are moved, and executors that run here check them at
     /// once. Leases, times to live, and the clocks of handlers stay as they are.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn travel(&self, by: Duration) -> Result<()> {
         self.messages.store().travel(by).await?;
-        self.messages.shared.wakeup.tell([Hint::Any]);
+        self.messages.shared.wakeup.notify([Hint::Any]);
         Ok(())
     }
 }
 
-/// A stored job as it was sent.
+/// Converts a stored job back to the message that was sent.
 fn message(detail: JobDetail) -> Result<JobMessage> {
-    let JobDetail { summary, headers, payload, terms, .. } = detail;
+    let JobDetail { summary, headers, payload, options, .. } = detail;
     let mut job = NewJob::new(summary.kind, payload)
         .id(summary.id)
         .queue(summary.queue)
         .priority(summary.priority)
         .max_attempts(summary.max_attempts);
-    job.terms = terms;
+    job.options = options;
     let job = match summary.due_at {
         Some(at) => job.at(at),
         None => job,

@@ -1,4 +1,4 @@
-//! Jobs in a line, for people who read why a test failed.
+//! Jobs in a run, described for people who read why a test failed.
 
 use std::fmt::Write as _;
 
@@ -19,8 +19,8 @@ pub(super) fn message(message: &JobMessage) -> String {
     if message.priority != 0 {
         let _ = write!(text, ", priority {}", message.priority);
     }
-    let terms = &message.terms;
-    for (name, value) in [("group", &terms.group), ("tenant", &terms.tenant), ("limit key", &terms.limit_key)] {
+    let options = &message.options;
+    for (name, value) in [("group", &options.group), ("tenant", &options.tenant), ("limit key", &options.limit_key)] {
         if let Some(value) = value {
             let _ = write!(text, ", {name} {value:?}");
         }

@@ -2,24 +2,25 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{Ran, Runner, Summary};
+use super::{JobRun, Runner, Summary};
 use crate::error::{Error, Result};
 use crate::executor::{CommandExecutor, ExecutorBuilder};
-use crate::message::{Handoff, MessageService, MessageServices, Written};
+use crate::message::{CommitReceipt, MessageService, MessageServices, Written};
 use crate::store::Store;
 
 tokio::task_local! {
-    /// This task runs jobs.
+    /// Set in a task that runs jobs.
     static INSIDE: ();
 }
 
-/// Jobs that run at once: every commit through [`messages`](Self::messages) returns after the jobs it sent, and those these sent,
-/// have run. For tests of code that sends jobs and is then asked for what they did.
+/// Jobs that run at once: every commit through [`messages`](Self::messages) returns after the jobs it sent, and the jobs that these sent,
+/// have run. It is for tests of code that sends jobs and then needs their effects.
 ///
-/// Jobs run as ever, after the commit and by their own claims; a failing one fails its job, not the commit. What happened is in
-/// the summary of [`finish`](Self::finish). Jobs that are due later do not run; what is sent through an
-/// [enlisted](MessageServices::enlist) transaction runs when [`Handoff::settled`] is awaited, otherwise with the next commit or at the end. A handler that waits for another *task* which
-/// commits through the same services waits until its timeout: both are the test's one runner.
+/// Jobs run as usual, after the commit and by their own claims; a failing handler fails its job, not the commit. The summary of
+/// [`finish`](Self::finish) says what happened. Jobs that are due later do not run. Jobs sent through an
+/// [enlisted](MessageServices::enlist) transaction run when [`CommitReceipt::settled`] is awaited, otherwise with the next commit or at the
+/// end. A handler that waits for another *task* which commits through the same services waits until its timeout, because both use the
+/// test's one runner.
 #[must_use = "failures are told by `finish`"]
 pub struct Inline<S: Store> {
     messages: MessageServices<S>,
@@ -30,12 +31,12 @@ struct Driver<S: Store>(Mutex<State<S>>);
 
 struct State<S: Store> {
     runner: Runner<S>,
-    ran: Vec<Ran>,
+    ran: Vec<JobRun>,
     error: Option<Error>,
 }
 
 impl<S: Store> Inline<S> {
-    /// Runs what is committed by the handlers that `setup` adds.
+    /// Creates it for handlers that `setup` adds.
     ///
     /// # Errors
     /// As [`Runner::new`].
@@ -50,12 +51,12 @@ impl<S: Store> Inline<S> {
         Ok(Self { messages, driver })
     }
 
-    /// What the code under test gets.
+    /// Returns the message services for the code under test.
     pub fn messages(&self) -> &MessageServices<S> {
         &self.messages
     }
 
-    /// Runs what is left, and tells of all that ran.
+    /// Runs the remaining jobs, and returns a summary of all that ran.
     ///
     /// # Errors
     /// As [`Runner::drain`], also if a drain after a commit failed.
@@ -86,7 +87,7 @@ impl<S: Store> MessageService<S> for Running<S> {
         Some(&mut *self.inner)
     }
 
-    fn committed(&mut self, written: Written) -> Handoff {
+    fn committed(&mut self, written: Written) -> CommitReceipt {
         let driver = self.driver.clone();
         self.inner.committed(written).then(async move { driver.run().await })
     }
@@ -94,7 +95,7 @@ impl<S: Store> MessageService<S> for Running<S> {
 
 impl<S: Store> Driver<S> {
     async fn run(&self) {
-        // A commit inside a handler: who runs the handler goes on with what it sent.
+        // For a commit inside a handler, the caller of the handler runs the jobs it sent.
         if INSIDE.try_with(|()| ()).is_ok() {
             return;
         }

@@ -1,12 +1,12 @@
-//! A test kit for programs that use jobwright: what was sent, and what becomes of it, without an executor in the background.
+//! A test kit for programs that use jobwright: it checks which jobs were sent, and runs them without an executor in the background.
 //!
 //! | for | see |
 //! |---|---|
-//! | a database of its own for each test, removed at its end | [`TestDatabase`] |
+//! | a separate database for each test, removed at its end | [`TestDatabase`] |
 //! | what a piece of code sends, before anything is stored | [`assert_sent`] |
 //! | what is stored | [`TestDatabase::sent`] |
-//! | running jobs step by step, by the code that always runs them | [`Runner`] |
-//! | a handler inside the test's own transaction, of which nothing is left | [`Runner::work_in`] |
+//! | running jobs step by step, with the executor's own code | [`Runner`] |
+//! | running a handler inside the test's own transaction, without a trace | [`Runner::work_in`] |
 //! | code under test whose commits run the jobs at once | [`Inline`] |
 //! | time | [`TestDatabase::travel`], [`Runner::drain_through`] |
 //!
@@ -34,7 +34,7 @@
 mod database;
 mod describe;
 mod inline;
-mod place;
+mod location;
 mod runner;
 mod sent;
 mod summary;
@@ -43,4 +43,4 @@ pub use self::database::{TestDatabase, TestStore};
 pub use self::inline::Inline;
 pub use self::runner::Runner;
 pub use self::sent::{Pending, Sent, Stored, assert_sent};
-pub use self::summary::{End, Ran, Summary};
+pub use self::summary::{JobRun, RunOutcome, Summary};

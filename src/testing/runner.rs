@@ -3,76 +3,77 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Ran, Summary, TestStore};
+use super::{JobRun, Summary, TestStore};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::executor::ExecutorBuilder;
-use crate::executor::by_hand::ByHand;
+use crate::executor::manual::ManualExecutor;
 use crate::job::{IntoJob, Job, JobError, JobId, NewJob, Outcome};
 use crate::message::{MessageService, MessageServices};
 use crate::store::{JobFilter, JobState, Page, Store};
 
-/// How long a chain of jobs that send each other may be.
+/// Longest allowed chain of jobs that send each other.
 const DEPTH: usize = 100;
-/// Attempts of one drain.
+/// Most attempts in one drain.
 const MOST: usize = 10_000;
-/// Jobs that a summary lists as left.
+/// Most remaining jobs that a summary lists.
 const LEFT: usize = 1000;
 
-/// Runs jobs when it is told to, one after the other, in the calling task: by the handlers, middleware, claims and records of the
-/// executor that the builder would start, without its background tasks.
+/// Runs jobs on demand, one after the other, in the calling task. It uses the handlers, middleware, claims and records of the executor that
+/// the builder would start, without its background tasks.
 ///
-/// Queues are worked on in the order of their names, one job at a time. Retries are real: a job that failed is due again after
-/// its delay, see [`drain_through`](Self::drain_through).
+/// It works through the queues in the order of their names, one job at a time. Retries are real: a job that failed is due again after its
+/// delay. See [`drain_through`](Self::drain_through).
 pub struct Runner<S: Store> {
-    hand: ByHand<S>,
+    hand: ManualExecutor<S>,
     family: Arc<Family>,
     depth: usize,
     most: usize,
 }
 
 impl<S: Store> Runner<S> {
-    /// Runs what this executor would run: give it the builder that the program starts its own with. Works on the database of
-    /// the builder's message services, next to any executor there; a [`TestDatabase`](super::TestDatabase) has nobody else.
+    /// Creates a runner that runs what this executor would run: pass the builder that the program starts its executor with. It works on the
+    /// database of the builder's message services, next to any executor there. A [`TestDatabase`](super::TestDatabase) has no other.
     ///
     /// # Errors
     /// As [`ExecutorBuilder::start`].
     pub async fn new(builder: ExecutorBuilder<S>) -> Result<Self> {
         let family = Arc::new(Family::default());
         let notes = family.clone();
-        let hand = ByHand::new(builder, move |inner| Noting { inner, family: notes.clone() }).await?;
+        let hand = ManualExecutor::new(builder, move |inner| Noting { inner, family: notes.clone() }).await?;
         Ok(Self { hand, family, depth: DEPTH, most: MOST })
     }
 
-    /// Sets how many jobs may have sent each other in a row before a drain gives up: default 100.
+    /// Sets how many jobs may have sent each other in a row before a drain gives up. Default 100.
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Sets how many attempts one drain runs before it gives up: default 10,000.
+    /// Sets how many attempts one drain runs before it gives up. Default 10,000.
     #[must_use]
     pub fn most(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// Runs the next job that waits or is due, alone even if its kind is run in batches. `None`: there is none for this executor.
+    /// Runs the next job that is waiting or due, on its own even if its kind is run in batches. `None` means that this executor has no such
+    /// job.
     ///
     /// # Errors
-    /// When the database does not answer. How the job ended is in [`Ran::end`].
-    pub async fn work_one(&mut self) -> Result<Option<Ran>> {
+    /// When the database does not answer. [`JobRun::end`] says how the job ended.
+    pub async fn work_one(&mut self) -> Result<Option<JobRun>> {
         self.hand.prepare().await?;
         let ran = self.hand.step(false).await?;
-        Ok(ran.into_iter().next().map(|(job, recorded)| Ran::new(job, recorded)))
+        Ok(ran.into_iter().next().map(|(job, recorded)| JobRun::new(job, recorded)))
     }
 
-    /// Runs everything that waits or is due, and what that sends, until nothing is left. Handlers' failures are no error here:
-    /// they are in the summary.
+    /// Runs every job that is waiting or due, and the jobs that these send, until none is left. A handler's failure is no error here: it is
+    /// in the summary.
     ///
     /// # Errors
-    /// When jobs keep sending jobs, or keep coming back, beyond the limits; when the database does not answer.
+    /// When jobs keep sending jobs, or keep coming back, beyond the limits; or when the database does not answer.
     pub async fn drain(&mut self) -> Result<Summary> {
         let mut summary = Summary::default();
         self.run(&mut summary).await?;
@@ -88,7 +89,7 @@ impl<S: Store> Runner<S> {
                 return Ok(());
             }
             let deepest = ran.iter().map(|(job, _)| self.family.line(job)).max_by_key(Vec::len).unwrap_or_default();
-            summary.ran.extend(ran.into_iter().map(|(job, recorded)| Ran::new(job, recorded)));
+            summary.ran.extend(ran.into_iter().map(|(job, recorded)| JobRun::new(job, recorded)));
             if deepest.len() > self.depth {
                 return Err(Error::invalid(format!(
                     "jobs keep sending jobs: {} were sent by each other in a row, the last of them {}; set `depth` if that is meant",
@@ -106,7 +107,7 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// What is left.
+    /// Lists the remaining jobs.
     async fn look(&self, summary: &mut Summary) -> Result<()> {
         let jobs = self.hand.messages().jobs();
         let page = Page { limit: LEFT, after: None };
@@ -116,22 +117,22 @@ impl<S: Store> Runner<S> {
         Ok(())
     }
 
-    /// Runs the handler of a job that is sent nowhere, inside a context of the test: with middleware, timeout and panics as ever,
-    /// with what the handler writes and sends going into `cx`. Nothing is committed or rolled back, whatever the outcome: look at
-    /// what is in the transaction and [pending](Context::pending), then drop the context, and nothing is left.
+    /// Runs the handler of a job that is not sent, inside a context of the test. Middleware, timeouts and panics work as usual, and the
+    /// handler's writes and messages go into `cx`. Nothing is committed or rolled back, whatever the outcome. Check the transaction and the
+    /// [pending](Context::pending) messages, then drop the context, and nothing is left.
     ///
     /// # Errors
-    /// What the handler failed with; also when there is none for it, or the job is refused.
+    /// The handler's error; also when there is no handler for the job, or the job is refused.
     pub async fn work_in(&mut self, cx: &mut Context<S>, job: impl IntoJob<S>) -> Result<Outcome, JobError> {
         self.hand.handle(cx, job.into_job()).await?
     }
 
-    /// The message services that handlers run with.
+    /// Returns the message services that handlers run with.
     pub fn messages(&self) -> &MessageServices<S> {
         self.hand.messages()
     }
 
-    /// Leaves the database: gives back what a cancelled call may have left claimed. Not needed where the database goes away.
+    /// Leaves the database and releases jobs that a cancelled call may have left claimed. Not needed if the database is removed.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -141,8 +142,8 @@ impl<S: Store> Runner<S> {
 }
 
 impl<S: TestStore> Runner<S> {
-    /// Drains, and then again and again with the clock moved to the next timer, as long as that is within `ahead`: what would
-    /// happen in that time, retries and delayed jobs included. Afterwards all of it has passed.
+    /// Drains repeatedly and moves the clock to the next timer each time, while that is within `ahead`. So it runs what would happen in
+    /// that time, including retries and delayed jobs. Afterwards all of that time has passed.
     ///
     /// # Errors
     /// As [`drain`](Self::drain).
@@ -152,7 +153,7 @@ impl<S: TestStore> Runner<S> {
         loop {
             self.run(&mut summary).await?;
             let next = self.hand.prepare().await?;
-            // A little more: the clock of the database has gone on a little by itself, and timers count in microseconds.
+            // A little more, because the database's clock has advanced meanwhile, and timers count in microseconds.
             let Some(step) = next.map(|next| next + Duration::from_millis(1)).filter(|step| *step <= left) else {
                 break;
             };
@@ -166,7 +167,7 @@ impl<S: TestStore> Runner<S> {
     }
 }
 
-/// Notes who sends what.
+/// Records which job sends which.
 struct Noting<S: Store> {
     inner: Box<dyn MessageService<S>>,
     family: Arc<Family>,
@@ -190,7 +191,7 @@ impl<S: Store> MessageService<S> for Noting<S> {
     }
 }
 
-/// Which job was sent by which.
+/// The sender of each job.
 #[derive(Default)]
 struct Family(Mutex<HashMap<JobId, (JobId, String)>>);
 
@@ -201,7 +202,7 @@ impl Family {
         known.entry(id).or_insert_with(|| (sender.id, sender.kind.clone()));
     }
 
-    /// The kinds of those that sent each other, and its own at the end.
+    /// Returns the kinds of the job's ancestors in order, with its own at the end.
     fn line(&self, job: &Job) -> Vec<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = vec![job.kind.clone()];
@@ -222,7 +223,7 @@ fn tail(line: &[String]) -> String {
     format!("{}{}", if from > 0 { "… → " } else { "" }, line[from..].join(" → "))
 }
 
-fn counts(ran: &[Ran]) -> String {
+fn counts(ran: &[JobRun]) -> String {
     let mut counts = BTreeMap::new();
     for ran in ran {
         *counts.entry(ran.job.kind.as_str()).or_insert(0_usize) += 1;

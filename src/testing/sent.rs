@@ -11,12 +11,12 @@ use crate::job::{Due, JobMessage};
 use crate::message::Enlisted;
 use crate::store::Store;
 
-/// What has collected messages: a context, that of a handler, an enlisted transaction, or [what is stored](Stored).
+/// A source of collected messages: a context, a handler's context, an enlisted transaction, or the [stored jobs](Stored).
 pub trait Pending {
-    /// The store its commands run on.
+    /// The store that its commands run on.
     type Store: Store;
 
-    /// The messages, in the order of sending.
+    /// Returns the messages, in the order they were sent.
     fn messages(&self) -> &[JobMessage];
 }
 
@@ -52,7 +52,7 @@ impl<S: Store, T: ?Sized> Pending for Enlisted<'_, S, T> {
     }
 }
 
-/// The jobs that are in a test's database, in whatever state: see [`TestDatabase::sent`](super::TestDatabase::sent).
+/// The jobs in a test's database, in whatever state. See [`TestDatabase::sent`](super::TestDatabase::sent).
 #[derive(Clone, Debug)]
 pub struct Stored<S: Store> {
     pub(super) messages: Vec<JobMessage>,
@@ -67,8 +67,8 @@ impl<S: Store> Pending for Stored<S> {
     }
 }
 
-/// Begins a statement about what was sent; [`once`](Sent::once), [`times`](Sent::times) or [`never`](Sent::never) ends it. A
-/// statement that is not true panics, and says what was sent and what was wrong with each.
+/// Begins an assertion about sent messages; [`once`](Sent::once), [`times`](Sent::times) or [`never`](Sent::never) ends it. A failing
+/// assertion panics, and shows what was sent and why each message did not match.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -90,10 +90,10 @@ pub fn assert_sent<P: Pending>(pending: &P) -> Sent<'_, P::Store> {
     Sent { messages: pending.messages(), conditions: Vec::new(), store: PhantomData }
 }
 
-/// `Err`: why this message is not meant.
+/// Returns `Err` with the reason why a message does not match.
 type Condition<'a> = Box<dyn Fn(&JobMessage) -> Result<(), String> + 'a>;
 
-/// A statement about what was sent. Each condition narrows it.
+/// An assertion about sent messages. Each condition narrows it.
 #[must_use = "nothing is checked before `once`, `times` or `never`"]
 pub struct Sent<'a, S: Store> {
     messages: &'a [JobMessage],
@@ -107,7 +107,7 @@ impl<'a, S: Store> Sent<'a, S> {
         self
     }
 
-    /// Of this kind.
+    /// Matches messages of this kind.
     pub fn kind(self, kind: &'a str) -> Self {
         self.when(
             format!("of kind {kind:?}"),
@@ -117,21 +117,21 @@ impl<'a, S: Store> Sent<'a, S> {
         )
     }
 
-    /// In this queue.
+    /// Matches messages in this queue.
     pub fn queue(self, queue: &'a str) -> Self {
         self.when(format!("in queue {queue:?}"), move |job| {
             if job.queue == queue { Ok(()) } else { Err(format!("its queue is {:?}", job.queue)) }
         })
     }
 
-    /// Of this priority.
+    /// Matches messages of this priority.
     pub fn priority(self, priority: i16) -> Self {
         self.when(format!("of priority {priority}"), move |job| {
             if job.priority == priority { Ok(()) } else { Err(format!("its priority is {}", job.priority)) }
         })
     }
 
-    /// With this header.
+    /// Matches messages with this header.
     pub fn header(self, name: &'a str, value: &'a str) -> Self {
         self.when(format!("with header {name}={value:?}"), move |job| match job.headers.get(name) {
             Some(found) if found == value => Ok(()),
@@ -140,17 +140,17 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
-    /// In this exclusive group.
+    /// Matches messages in this exclusive group.
     pub fn group(self, group: &'a str) -> Self {
-        self.when(format!("in group {group:?}"), move |job| same("group", job.terms.group.as_deref(), group))
+        self.when(format!("in group {group:?}"), move |job| same("group", job.options.group.as_deref(), group))
     }
 
-    /// Of this tenant.
+    /// Matches messages of this tenant.
     pub fn tenant(self, tenant: &'a str) -> Self {
-        self.when(format!("of tenant {tenant:?}"), move |job| same("tenant", job.terms.tenant.as_deref(), tenant))
+        self.when(format!("of tenant {tenant:?}"), move |job| same("tenant", job.options.tenant.as_deref(), tenant))
     }
 
-    /// Due when it was sent.
+    /// Matches messages that were due when they were sent.
     pub fn due_now(self) -> Self {
         self.when("due at once".to_owned(), |job| match job.due {
             Due::Now => Ok(()),
@@ -159,14 +159,14 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
-    /// Due later than when it was sent.
+    /// Matches messages that were due later than they were sent.
     pub fn due_later(self) -> Self {
         self.when("due later".to_owned(), |job| {
             if job.due == Due::Now { Err("it is due at once".to_owned()) } else { Ok(()) }
         })
     }
 
-    /// With exactly this payload, compared as JSON.
+    /// Matches messages with exactly this payload, compared as JSON.
     pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
         let wanted = serde_json::to_value(value).map_err(|error| error.to_string());
         self.when(format!("with payload {}", shown(&wanted)), move |job| {
@@ -176,7 +176,7 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
-    /// With a payload that has at least these fields, at any depth, compared as JSON.
+    /// Matches messages whose payload has at least these fields, at any depth, compared as JSON.
     pub fn json_with<T: Serialize + ?Sized>(self, part: &T) -> Self {
         let wanted = serde_json::to_value(part).map_err(|error| error.to_string());
         self.when(format!("with {} in its payload", shown(&wanted)), move |job| {
@@ -186,7 +186,7 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
-    /// A command for which `holds` does. A payload that can't be read as one is not meant.
+    /// Matches commands that satisfy `holds`. A payload that can't be decoded as the command does not match.
     pub fn command<C: Command<S>>(self, holds: impl Fn(&C) -> bool + 'a) -> Self {
         self.when(format!("that is a {:?} as asked for", C::KIND), move |job| {
             if job.kind != C::KIND {
@@ -197,25 +197,25 @@ impl<'a, S: Store> Sent<'a, S> {
         })
     }
 
-    /// For which `holds` does; `says` is how the condition is called when it fails.
+    /// Matches messages that satisfy `holds`; `says` describes the condition when it fails.
     pub fn matching(self, says: &str, holds: impl Fn(&JobMessage) -> bool + 'a) -> Self {
         let not = format!("not {says}");
         self.when(says.to_owned(), move |job| if holds(job) { Ok(()) } else { Err(not.clone()) })
     }
 
-    /// Exactly one was sent. Returns it.
+    /// Asserts that exactly one message was sent. Returns it.
     ///
     /// # Panics
-    /// When it was not.
+    /// When none or more than one was sent.
     #[track_caller]
     pub fn once(self) -> &'a JobMessage {
         self.times(1)[0]
     }
 
-    /// Exactly so many were sent. Returns them.
+    /// Asserts that exactly this many messages were sent. Returns them.
     ///
     /// # Panics
-    /// When it were more or less.
+    /// When more or fewer were sent.
     #[track_caller]
     pub fn times(self, times: usize) -> Vec<&'a JobMessage> {
         let meant: Vec<_> = self.messages.iter().filter(|job| self.not(job).is_none()).collect();
@@ -223,7 +223,7 @@ impl<'a, S: Store> Sent<'a, S> {
         meant
     }
 
-    /// None was sent.
+    /// Asserts that no message was sent.
     ///
     /// # Panics
     /// When one was.
@@ -232,7 +232,7 @@ impl<'a, S: Store> Sent<'a, S> {
         self.times(0);
     }
 
-    /// Why a message is not meant.
+    /// Returns the reason why a message does not match.
     fn not(&self, job: &JobMessage) -> Option<String> {
         self.conditions.iter().find_map(|(_, condition)| condition(job).err())
     }
@@ -274,7 +274,7 @@ fn decoded<T: serde::de::DeserializeOwned>(job: &JobMessage) -> Result<T, String
     job.payload.decode().map_err(|error| format!("its payload can't be read: {error}"))
 }
 
-/// Where `found` lacks something of `wanted`.
+/// Returns where `found` lacks something of `wanted`.
 fn difference(found: &Value, wanted: &Value, at: &str) -> Option<String> {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted.iter().find_map(|(name, wanted)| {

@@ -3,129 +3,129 @@ use std::fmt;
 use std::time::Duration;
 
 use super::describe;
-use crate::executor::by_hand::Recorded;
+use crate::executor::manual::AttemptRecord;
 use crate::job::{Job, JobId};
 use crate::store::{JobState, JobSummary, Verdict};
 
 /// One attempt that a [`Runner`](super::Runner) ran.
 #[derive(Clone, Debug)]
-pub struct Ran {
-    /// The job, as its handler got it.
+pub struct JobRun {
+    /// The job, as its handler received it.
     pub job: Job,
-    /// What was recorded.
-    pub end: End,
+    /// The recorded outcome.
+    pub end: RunOutcome,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
-    /// Done: removed, and what its handler wrote and sent is committed.
+pub enum RunOutcome {
+    /// Done: the job was removed, and its handler's writes and messages are committed.
     Done,
-    /// Failed, and tried again after this long.
+    /// Failed, and retried after this delay.
     Failed {
-        /// What is on the job's record.
+        /// The error on the job's record.
         error: String,
         /// The delay of the next attempt.
         again: Duration,
     },
     /// A dead letter, for this reason.
     Dead(String),
-    /// Not now: again after this long.
+    /// Snoozed: tried again after this long.
     Snoozed(Duration),
     /// Removed as no longer wanted.
     Cancelled,
-    /// Given back at no attempt: another job of its batch failed.
+    /// Given back without spending an attempt, because another job of its batch failed.
     GivenBack,
-    /// The outcome was refused, because the job was removed or taken by others meanwhile. Nothing was committed.
+    /// The outcome was refused, because the job was removed or claimed by another node meanwhile. Nothing was committed.
     Refused,
 }
 
-impl Ran {
-    pub(super) fn new(job: Job, recorded: Recorded) -> Self {
+impl JobRun {
+    pub(super) fn new(job: Job, recorded: AttemptRecord) -> Self {
         let end = match recorded {
-            Recorded::Done => End::Done,
-            Recorded::Refused => End::Refused,
-            Recorded::Settled(settled) => {
+            AttemptRecord::Done => RunOutcome::Done,
+            AttemptRecord::Refused => RunOutcome::Refused,
+            AttemptRecord::Settled(settled) => {
                 let error = settled.error.unwrap_or_default();
                 match settled.verdict {
-                    Verdict::Retry(_) if job.attempt >= job.max_attempts => End::Dead(error),
-                    Verdict::Retry(again) => End::Failed { error, again },
-                    Verdict::Snooze(delay) => End::Snoozed(delay),
-                    Verdict::Release => End::GivenBack,
-                    Verdict::Cancel => End::Cancelled,
-                    Verdict::Dead => End::Dead(error),
+                    Verdict::Retry(_) if job.attempt >= job.max_attempts => RunOutcome::Dead(error),
+                    Verdict::Retry(again) => RunOutcome::Failed { error, again },
+                    Verdict::Snooze(delay) => RunOutcome::Snoozed(delay),
+                    Verdict::Release => RunOutcome::GivenBack,
+                    Verdict::Cancel => RunOutcome::Cancelled,
+                    Verdict::Dead => RunOutcome::Dead(error),
                 }
             }
         };
         Self { job, end }
     }
 
-    /// Whether it is done.
+    /// Whether the job is done.
     pub fn is_done(&self) -> bool {
-        self.end == End::Done
+        self.end == RunOutcome::Done
     }
 }
 
-impl fmt::Display for Ran {
+impl fmt::Display for JobRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Job { kind, attempt, max_attempts, payload, .. } = &self.job;
         write!(f, "{kind} (attempt {attempt} of {max_attempts}): ")?;
         match &self.end {
-            End::Done => write!(f, "done")?,
-            End::Failed { error, again } => write!(f, "FAILED, again after {again:?}: {error}")?,
-            End::Dead(error) => write!(f, "DEAD: {error}")?,
-            End::Snoozed(delay) => write!(f, "snoozed for {delay:?}")?,
-            End::Cancelled => write!(f, "cancelled")?,
-            End::GivenBack => write!(f, "given back, because another job of its batch failed")?,
-            End::Refused => write!(f, "REFUSED: it was no longer owned")?,
+            RunOutcome::Done => write!(f, "done")?,
+            RunOutcome::Failed { error, again } => write!(f, "FAILED, again after {again:?}: {error}")?,
+            RunOutcome::Dead(error) => write!(f, "DEAD: {error}")?,
+            RunOutcome::Snoozed(delay) => write!(f, "snoozed for {delay:?}")?,
+            RunOutcome::Cancelled => write!(f, "cancelled")?,
+            RunOutcome::GivenBack => write!(f, "given back, because another job of its batch failed")?,
+            RunOutcome::Refused => write!(f, "REFUSED: it was no longer owned")?,
         }
         write!(f, "\n      {}", describe::payload(payload))
     }
 }
 
-/// What a drain did. As text it lists all of it.
+/// What a drain did. Its text form lists all of it.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a drain tells of failures only here: `expect_done` says that there must be none"]
 pub struct Summary {
     /// All attempts, in their order.
-    pub ran: Vec<Ran>,
-    /// Jobs that wait and were not run: of queues or kinds that the executor does not know, paused, or blocked by a limit or their
-    /// group.
+    pub ran: Vec<JobRun>,
+    /// Jobs that were waiting but did not run: their queue or kind is unknown to the executor, or they are paused, or blocked by a limit or
+    /// their group.
     pub waiting: Vec<JobSummary>,
     /// Jobs that are due later.
     pub timers: Vec<JobSummary>,
 }
 
 impl Summary {
-    /// How many jobs are done.
+    /// Returns how many jobs are done.
     pub fn done(&self) -> usize {
         self.ran.iter().filter(|ran| ran.is_done()).count()
     }
 
-    /// The attempts of this kind.
-    pub fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Ran> {
+    /// Returns the attempts of this kind.
+    pub fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a JobRun> {
         self.ran.iter().filter(move |ran| ran.job.kind == kind)
     }
 
-    /// Every job that ran is done, whatever attempts it took, and nothing waits that the executor does not know. (What is due later may, but not a job
-    /// whose attempts failed: [`drain_through`](super::Runner::drain_through) runs its next ones.)
+    /// Asserts that every job that ran is done, whatever attempts it took, and that no waiting job was left. (Jobs due later may remain,
+    /// but not a job whose attempts failed: [`drain_through`](super::Runner::drain_through) runs its next attempts.)
     ///
     /// # Panics
-    /// When that is not so, with a list of all there was.
+    /// When that is not so, with a list of everything.
     #[track_caller]
     pub fn expect_done(&self) -> &Self {
-        // By the last attempt of each: a handler may send a job of the same id again.
-        let last: HashMap<JobId, &Ran> = self.ran.iter().map(|ran| (ran.job.id, ran)).collect();
+        // By the last attempt of each job: a handler may send a job of the same id again.
+        let last: HashMap<JobId, &JobRun> = self.ran.iter().map(|ran| (ran.job.id, ran)).collect();
         let bad = last.values().filter(|ran| !ran.is_done()).count();
         assert!(bad == 0, "{bad} of {} jobs did not end with `Done`:\n{self}", last.len());
         self.expect_nothing_waits()
     }
 
-    /// As [`expect_done`](Self::expect_done), and no attempt failed on the way.
+    /// Asserts the same as [`expect_done`](Self::expect_done), and that no attempt failed on the way.
     ///
     /// # Panics
-    /// When that is not so, with a list of all there was.
+    /// When that is not so, with a list of everything.
     #[track_caller]
     pub fn expect_first_try(&self) -> &Self {
         let bad = self.ran.iter().filter(|ran| !ran.is_done()).count();

@@ -8,7 +8,7 @@ use jobwright::broker::testing::{self, Published};
 use crate::support::eventually;
 use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{Place, SOON, messages, receive, up};
+use crate::{SOON, TestSite, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_blocked_connection() {
@@ -17,7 +17,7 @@ async fn faults_a_blocked_connection() {
     }
     let logs = Logs::capture();
     let server = PrivateRabbit::start();
-    let place = Place::at(server.url());
+    let place = TestSite::at(server.url());
     let queue = place.queue("a", &[]).await;
     let broker = up(&place.config().confirm_timeout(Duration::from_secs(2))).await;
     assert_eq!(testing::publish(&broker, messages(&queue, 5)).await, [Published::Acked; 5]);
@@ -25,16 +25,16 @@ async fn faults_a_blocked_connection() {
     let first = receive(&mut subscription, 2).await;
 
     server.alarm();
-    // The broker says so to whoever publishes. What was under way is unknown at its deadline.
+    // The broker notifies publishers. Messages in flight are in doubt at their deadline.
     let started = Instant::now();
     eventually(SOON, async || testing::publish(&broker, messages(&queue, 1)).await != [Published::Acked]).await;
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     eventually(SOON, async || matches!(broker.mode(), BrokerMode::Blocked(_))).await;
-    // Nothing is sent, and nobody waits.
+    // Nothing is sent, and the publisher does not wait.
     let started = Instant::now();
     assert_eq!(testing::publish(&broker, messages(&queue, 3)).await, [Published::NotSent; 3]);
     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
-    // What comes in is not held up, nor are answers.
+    // Incoming messages and acks are not blocked.
     subscription.acks().ack(first.iter().map(|message| message.tag));
     receive(&mut subscription, 2).await;
 

@@ -1,4 +1,4 @@
-//! The network between us and the server.
+//! Faults of the network between client and server.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use jobwright::{Broker, BrokerConfig, BrokerMode};
 
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
-use crate::{Place, SOON, message, messages, receive, up};
+use crate::{SOON, TestSite, message, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_confirms_that_get_lost_are_unknown_in_time() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;
     let config = place.config_via(proxy.address).confirm_timeout(Duration::from_secs(1));
@@ -23,14 +23,14 @@ async fn faults_confirms_that_get_lost_are_unknown_in_time() {
     assert_eq!(testing::publish(&broker, batch).await, [Published::Unknown; 10]);
     let took = started.elapsed();
     assert!(took > Duration::from_millis(900) && took < Duration::from_secs(3), "{took:?}");
-    // The broker has them; and publishing goes on when the connection was found out, or a new one made.
+    // The broker has them. Publishing goes on when the dead connection is detected, or a new one made.
     eventually(SOON, async || testing::publish(&broker, messages(&queue, 1)).await == [Published::Acked]).await;
     assert_eq!(broker.stats().unconfirmed, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_stalled_network_delays_no_caller_beyond_the_deadline() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;
     let config = place.config_via(proxy.address).confirm_timeout(Duration::from_secs(1));
@@ -47,7 +47,7 @@ async fn faults_a_stalled_network_delays_no_caller_beyond_the_deadline() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let proxy = Proxy::start(place.upstream()).await;
     let broker = up(&place.config_via(proxy.address)).await;
@@ -62,7 +62,7 @@ async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
     tokio::time::timeout(SOON, changes.changed()).await.unwrap().unwrap();
     broker.up_within(SOON).await.unwrap();
     eventually(SOON, async || broker.stats().redelivered == 20).await;
-    // Answers to the old ones mean nothing.
+    // Acks of the old deliveries mean nothing.
     subscription.acks().ack(first.iter().map(|message| message.tag));
     let again = receive(&mut subscription, 20).await;
     assert!(again.iter().all(|message| message.redelivered && message.tag.generation != first[0].tag.generation));
@@ -77,7 +77,7 @@ async fn faults_a_cut_connection_redelivers_what_was_not_acked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_half_open_connection_is_noticed_by_its_heartbeats() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let proxy = Proxy::start(place.upstream()).await;
     let config = place.config_via(proxy.address).heartbeat(Duration::from_secs(2));
     let broker = up(&config).await;
@@ -95,7 +95,7 @@ async fn faults_a_half_open_connection_is_noticed_by_its_heartbeats() {
 async fn faults_a_mute_peer_leaks_no_threads() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("amqp://u:secret@{}/", listener.local_addr().unwrap());
-    // What it accepts is kept open, and nothing is said.
+    // Accepted connections are kept open, and get no data.
     let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let mute = tokio::spawn({
         let kept = kept.clone();
@@ -115,7 +115,7 @@ async fn faults_a_mute_peer_leaks_no_threads() {
     mute.abort();
 }
 
-/// Threads of the client library.
+/// Counts the threads of the client library.
 fn io_threads() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap();
     names

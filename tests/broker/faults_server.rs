@@ -6,7 +6,7 @@ use jobwright::{Broker, BrokerMode};
 use crate::support::eventually;
 use crate::support::logs::Logs;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{Place, SOON, deliveries, messages, receive};
+use crate::{SOON, TestSite, deliveries, messages, receive};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_a_broker_that_comes_and_goes() {
@@ -15,9 +15,9 @@ async fn faults_a_broker_that_comes_and_goes() {
     }
     let logs = Logs::capture();
     let mut server = PrivateRabbit::new();
-    let place = Place::at(server.url());
+    let place = TestSite::at(server.url());
 
-    // Absent at the start: down, said once.
+    // Absent at the start: down, logged once.
     let broker = Broker::start(&place.config()).unwrap();
     eventually(SOON, async || logs.changes() == ["down"]).await;
     server.run();
@@ -34,7 +34,7 @@ async fn faults_a_broker_that_comes_and_goes() {
             testing::publish(&broker, vec![crate::message(&queue, first)]).await == [Published::Acked]
         })
         .await;
-        // An earlier one may be delivered again.
+        // An earlier message may be delivered again.
         loop {
             let got = receive(&mut subscription, 1).await;
             acks.ack([got[0].tag]);
@@ -45,7 +45,7 @@ async fn faults_a_broker_that_comes_and_goes() {
     };
     works("started").await;
 
-    // In good order.
+    // A clean stop.
     server.stop_app();
     eventually(SOON, async || matches!(broker.mode(), BrokerMode::Down { .. })).await;
     assert_eq!(testing::publish(&broker, messages(&queue, 1)).await, [Published::NotSent]);
@@ -53,14 +53,14 @@ async fn faults_a_broker_that_comes_and_goes() {
     broker.up_within(SOON).await.unwrap();
     works("started again").await;
 
-    // Without a goodbye.
+    // A kill.
     server.kill();
     eventually(SOON, async || matches!(broker.mode(), BrokerMode::Down { .. })).await;
     server.run();
     broker.up_within(SOON).await.unwrap();
     works("risen").await;
 
-    // Everything gone: queues are declared again.
+    // Everything is gone: queues are declared again.
     server.wipe();
     broker.up_within(SOON).await.unwrap();
     works("wiped").await;

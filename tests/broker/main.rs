@@ -1,5 +1,5 @@
-//! The broker's connections against real servers: what is published, received and declared, and what happens when the
-//! server, the network or a queue goes away.
+//! The broker's connections against real servers: publishing, receiving and declaring, and what happens when the server, the network or a queue
+//! fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -17,24 +17,24 @@ mod topology;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobwright::broker::testing::{self, Incoming, Lane, Outgoing, Published, Subscription};
+use jobwright::broker::testing::{self, Incoming, Outgoing, Published, QueueRole, Subscription};
 use jobwright::{Broker, BrokerConfig};
 use lapin::options::{ExchangeDeleteOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Connection, ConnectionProperties};
 
-/// For what has to happen soon, on a machine that may be busy.
+/// For things that have to happen soon, on a machine that may be busy.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A prefix on a broker that belongs to one test: what was made under it is deleted with this value.
-struct Place {
+/// A prefix on a broker that belongs to one test: everything declared under it is deleted when this value is dropped.
+struct TestSite {
     url: String,
     prefix: String,
     extra: std::sync::Mutex<Vec<String>>,
 }
 
-impl Place {
-    /// On the shared broker.
+impl TestSite {
+    /// Creates a site on the shared broker.
     fn shared() -> Option<Self> {
         Some(Self::at(support::amqp_url()?))
     }
@@ -50,12 +50,12 @@ impl Place {
             .heartbeat(Duration::from_secs(5))
     }
 
-    /// The address of the broker without the rest.
+    /// Returns the address of the broker alone.
     fn upstream(&self) -> String {
         self.url.split_once('@').unwrap().1.split('/').next().unwrap().to_owned()
     }
 
-    /// The same by way of a proxy.
+    /// Returns the configuration for a proxy's address.
     fn config_via(&self, address: impl std::fmt::Display) -> BrokerConfig {
         let url = self.url.replace(&self.upstream(), &address.to_string());
         self.config().with_url(url)
@@ -69,7 +69,7 @@ impl Place {
         Connection::connect(&self.url, ConnectionProperties::default()).await.unwrap()
     }
 
-    /// A queue outside of the topology, with arguments.
+    /// Declares a queue outside of the topology, with arguments.
     async fn queue(&self, name: &str, arguments: &[(&str, AMQPValue)]) -> String {
         let name = format!("{}.{name}", self.prefix);
         self.extra.lock().unwrap().push(name.clone());
@@ -102,14 +102,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestSite {
     fn drop(&mut self) {
         let lanes = ["q".to_owned()];
         let mut names: Vec<_> =
             Broker::plan(&self.config(), &lanes, &lanes).into_iter().map(|item| item.name).collect();
         names.append(&mut self.extra.lock().unwrap());
         let url = self.url.clone();
-        // A test's runtime may be of one thread, which is here.
+        // The test's runtime may have a single thread, which is this one.
         let _ = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { tokio::time::timeout(SOON, Self::clear(&url, &names)).await })
@@ -124,7 +124,7 @@ async fn up(config: &BrokerConfig) -> Arc<Broker> {
     broker
 }
 
-/// A mandatory message straight to a queue.
+/// Returns a mandatory message straight to a queue.
 fn message(queue: &str, id: &str) -> Outgoing {
     Outgoing {
         exchange: String::new(),
@@ -160,6 +160,6 @@ async fn waiting(broker: &Broker, queue: &str) -> Option<u32> {
     testing::depth(broker, queue).await.unwrap().map(|depth| depth.messages)
 }
 
-fn deliveries() -> Lane {
-    Lane::Deliveries("q".to_owned())
+fn deliveries() -> QueueRole {
+    QueueRole::Deliveries("q".to_owned())
 }

@@ -5,11 +5,11 @@ use jobwright::broker::testing::{self, Outgoing, Published};
 use lapin::types::AMQPValue;
 
 use crate::support::eventually;
-use crate::{Place, SOON, message, messages, outcomes, up, waiting};
+use crate::{SOON, TestSite, message, messages, outcomes, up, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_is_confirmed_in_the_callers_order() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let all = testing::publish(&broker, messages(&queue, 5000)).await;
@@ -22,7 +22,7 @@ async fn everything_is_confirmed_in_the_callers_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_get_their_own_answers() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let callers: Vec<_> = (0..200)
@@ -44,7 +44,7 @@ async fn many_callers_get_their_own_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unroutable_messages_are_matched_to_the_right_ones() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let long = testing::publish(&broker, vec![message(&"x".repeat(300), "long"), message(&queue, "short")]).await;
@@ -54,7 +54,7 @@ async fn unroutable_messages_are_matched_to_the_right_ones() {
             .map(|n| {
                 let mut message = message(if n % 7 == 3 { "nowhere" } else { &queue }, &format!("{round}-{n}"));
                 if n % 2 == 0 {
-                    // It gets one for the matching.
+                    // It gets an id, which identifies it if it is returned.
                     message.properties = lapin::BasicProperties::default();
                 }
                 message
@@ -69,7 +69,7 @@ async fn unroutable_messages_are_matched_to_the_right_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_refuses_the_right_messages() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let limits =
         [("x-max-length", AMQPValue::LongLongInt(10)), ("x-overflow", AMQPValue::LongString("reject-publish".into()))];
     let small = place.queue("small", &limits).await;
@@ -86,7 +86,7 @@ async fn a_full_queue_refuses_the_right_messages() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_channel_that_the_broker_closes_costs_neither_connection_nor_the_next_publish() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let mode = broker.mode();
@@ -95,7 +95,7 @@ async fn a_channel_that_the_broker_closes_costs_neither_connection_nor_the_next_
         let all = testing::publish(&broker, vec![missing.clone()]).await;
         assert!(all == [Published::Unknown] || all == [Published::NotSent], "{all:?}");
     }
-    // Precondition failed: an expiration that is no number.
+    // Precondition failed: an expiration that is not a number.
     let mut bad = message(&queue, "bad");
     bad.properties = bad.properties.with_expiration("soon".into());
     eventually(SOON, async || testing::publish(&broker, vec![bad.clone()]).await == [Published::Unknown]).await;
@@ -115,7 +115,7 @@ async fn without_a_broker_nothing_is_sent() {
 
 #[tokio::test]
 async fn tls_to_a_plain_port_is_refused_clearly() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let config = place.config().with_url(place.url.replace("amqp://", "amqps://"));
     let broker = jobwright::Broker::start(&config).unwrap();
     let error = broker.up_within(Duration::from_secs(3)).await.unwrap_err().to_string();
@@ -123,14 +123,14 @@ async fn tls_to_a_plain_port_is_refused_clearly() {
     assert!(!error.contains("guest:guest"), "{error}");
 }
 
-/// Ours against the bare client that does the same: `cargo nextest run --test broker --run-ignored only throughput`.
+/// Compares our publisher with a bare client: `cargo nextest run --test broker --run-ignored only throughput`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn throughput() {
     use futures_util::future::join_all;
     use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
     const COUNT: usize = 20_000;
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = up(&place.config()).await;
     let client = place.client().await;

@@ -3,11 +3,11 @@ use std::time::Duration;
 use jobwright::broker::testing::{self, Published, Tag};
 
 use crate::support::eventually;
-use crate::{Place, SOON, deliveries, message, messages, receive, waiting};
+use crate::{SOON, TestSite, deliveries, message, messages, receive, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prefetch_bounds_what_is_not_acked() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     testing::publish(&broker, messages(&queue, 100)).await;
@@ -24,21 +24,21 @@ async fn prefetch_bounds_what_is_not_acked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acks_in_any_order_answer_for_exactly_what_was_named() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     testing::publish(&broker, messages(&queue, 500)).await;
     let mut subscription = testing::subscribe(&broker, &queue, 500);
     let all = receive(&mut subscription, 500).await;
     let acks = subscription.acks();
-    // From behind, and never every tenth; then one of these goes back.
+    // In reverse, leaving out every tenth; then one of these is given back.
     for message in all.iter().rev().filter(|message| message.tag.tag % 10 != 0) {
         acks.ack([message.tag]);
     }
     acks.requeue(all[9].tag);
     let again = receive(&mut subscription, 1).await;
     assert!(again[0].redelivered && again[0].body == all[9].body);
-    // Answers still go out after the subscription; what has none goes back.
+    // Acks still go out after the subscription ends; messages without one go back.
     drop(subscription);
     acks.ack([again[0].tag, all[19].tag]);
     eventually(SOON, async || waiting(&broker, &queue).await == Some(48)).await;
@@ -46,7 +46,7 @@ async fn acks_in_any_order_answer_for_exactly_what_was_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_for_another_channel_do_nothing() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     testing::publish(&broker, messages(&queue, 3)).await;
@@ -58,7 +58,7 @@ async fn answers_for_another_channel_do_nothing() {
     acks.ack([Tag { tag: 99, ..all[0].tag }]);
     acks.ack([all[0].tag, all[0].tag]);
     acks.ack([all[0].tag]);
-    // The channel lives: it delivers, and what was not acked comes back when it is gone.
+    // The channel still delivers, and unacked messages come back after it is closed.
     testing::publish(&broker, vec![message(&queue, "last")]).await;
     assert_eq!(receive(&mut subscription, 1).await[0].body, b"last");
     drop((subscription, acks));
@@ -67,10 +67,10 @@ async fn answers_for_another_channel_do_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_queue_is_declared_and_consumed_again() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     let queue = broker.names().deliveries("q");
-    // It is not there yet, either.
+    // The queue does not exist yet.
     let mut subscription = testing::subscribe(&broker, &queue, 10);
     for round in 0..2 {
         eventually(SOON, async || testing::publish(&broker, messages(&queue, 1)).await == [Published::Acked]).await;
@@ -85,7 +85,7 @@ async fn a_deleted_queue_is_declared_and_consumed_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_right_to_declare_a_subscription_waits_for_its_queue() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let config = place.config().declare(false);
     let broker = crate::up(&config).await;
     let queue = broker.names().deliveries("q");
@@ -100,7 +100,7 @@ async fn without_the_right_to_declare_a_subscription_waits_for_its_queue() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_handle_ends_what_it_started() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let mut subscription = testing::subscribe(&broker, &queue, 10);
@@ -113,7 +113,7 @@ async fn the_last_handle_ends_what_it_started() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_waits_for_confirms() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let queue = place.queue("a", &[]).await;
     let broker = place.broker().await;
     let publishing = {

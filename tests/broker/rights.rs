@@ -1,4 +1,4 @@
-//! Who may do what, and what is said to who may not.
+//! Rights of broker users, and the errors when they are missing.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jobwright::broker::testing::{self, Published};
 use jobwright::{Broker, BrokerConfig};
 
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::{Place, deliveries, messages, receive, up};
+use crate::{TestSite, deliveries, messages, receive, up};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn faults_of_rights_are_said_clearly() {
@@ -33,7 +33,7 @@ async fn faults_of_rights_are_said_clearly() {
     }
 
     // The owner declares; the worker, without any right to configure, works.
-    let owners = Place::at(server.url_as("owner", "geheim", "shop"));
+    let owners = TestSite::at(server.url_as("owner", "geheim", "shop"));
     let config = owners.config();
     let queues = ["q".to_owned()];
     let as_worker = |declare| config.clone().with_url(server.url_as("worker", "geheim", "shop")).declare(declare);

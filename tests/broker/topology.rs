@@ -2,7 +2,7 @@ use jobwright::Broker;
 use jobwright::broker::testing;
 use jobwright::broker::{TopologyItem, TopologyState};
 
-use crate::{Place, deliveries, up};
+use crate::{TestSite, deliveries, up};
 
 fn queues() -> Vec<String> {
     vec!["q".to_owned()]
@@ -14,7 +14,7 @@ fn all(items: &[TopologyItem], state: &TopologyState) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     let plan = Broker::plan(&place.config(), &queues(), &queues());
     assert!(all(&plan, &TopologyState::Planned));
@@ -34,7 +34,7 @@ async fn apply_declares_what_is_missing_and_check_says_how_it_stands() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quorum_queues_are_declared_too() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let config = place.config().queue_type(jobwright::QueueType::Quorum);
     let broker = up(&config).await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
@@ -45,7 +45,7 @@ async fn quorum_queues_are_declared_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_arrive_whatever_their_key() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let mut message = crate::message("any.key", "poison");
@@ -57,19 +57,19 @@ async fn dead_letters_arrive_whatever_their_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_queue_is_named_with_what_to_do() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let broker = up(&place.config().declare(false)).await;
     let error = testing::ensure(&broker, &deliveries()).await.unwrap_err();
     assert_eq!(error.code(), "JW-BROKER");
     assert!(error.to_string().contains("jobwright broker apply"), "{error}");
-    // Asked again and again, and found once it is there.
+    // Retried, and found once it exists.
     testing::ensure(&*place.broker().await, &deliveries()).await.unwrap();
     testing::ensure(&broker, &deliveries()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_return_makes_us_look_again() {
-    let Some(place) = Place::shared() else { return };
+    let Some(place) = TestSite::shared() else { return };
     let broker = place.broker().await;
     testing::ensure(&broker, &deliveries()).await.unwrap();
     let queue = broker.names().deliveries("q");

@@ -1,9 +1,9 @@
-//! `claim`: which rows, in which order, for whom.
+//! `claim`: which rows, in which order, for which node.
 
-use jobwright::store::{ClaimRequest, JobState, ScanMark, ScanPart, Verdict};
+use jobwright::store::{ClaimRequest, JobState, ScanCursor, ScanRange, Verdict};
 use jobwright::{Job, NewJob, NodeId};
 
-use crate::support::jobs::{LATER, NOBODY, claim_number, ids, job, jobs, mark};
+use crate::support::jobs::{LATER, NOBODY, claim_number, cursor, ids, job, jobs};
 use crate::support::{Jobs, TestDb};
 
 pub(crate) async fn by_priority_then_order<T: TestDb>(db: &T) {
@@ -67,7 +67,7 @@ pub(crate) async fn only_given_kinds<T: TestDb>(db: &T) {
     assert_eq!(take(&["c", "b", "b"]).await, [sent[1], sent[2]]);
 }
 
-/// Jobs of kinds nobody here can run must not use up the limit.
+/// Jobs of kinds that no handler here can run must not use up the limit.
 pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all((0..50).map(|_| NewJob::json("foreign", &1).priority(5))).await;
@@ -80,12 +80,12 @@ pub(crate) async fn other_kinds_are_not_in_the_way<T: TestDb>(db: &T) {
     assert_eq!(ids(&claimed), ours);
 }
 
-async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanMark]) -> Vec<Job> {
-    take_part(store, node, limit, ScanPart::after(after)).await
+async fn take_after(store: &Jobs, node: NodeId, limit: usize, after: &[ScanCursor]) -> Vec<Job> {
+    take_range(store, node, limit, ScanRange::after(after)).await
 }
 
-async fn take_part(store: &Jobs, node: NodeId, limit: usize, part: ScanPart<'_>) -> Vec<Job> {
-    let request = ClaimRequest::new(node, claim_number(), "default", limit).part(part);
+async fn take_range(store: &Jobs, node: NodeId, limit: usize, range: ScanRange<'_>) -> Vec<Job> {
+    let request = ClaimRequest::new(node, claim_number(), "default", limit).range(range);
     let mut claimed = store.claim(&request).await.unwrap().jobs;
     claimed.sort_by_key(|job| (-job.priority, job.seq));
     claimed
@@ -96,18 +96,18 @@ pub(crate) async fn from_the_mark_on<T: TestDb>(db: &T) {
     let sent = store.send_all(jobs(6)).await;
     let node = store.node().await;
     let first = take_after(&store, node, 2, &[]).await;
-    let second = take_after(&store, node, 2, &[mark(&first[1])]).await;
+    let second = take_after(&store, node, 2, &[cursor(&first[1])]).await;
     assert_eq!(ids(&second), sent[2..4]);
-    // What came back before the mark is missed from the mark, and found by a full look.
+    // A row that came back in front of the cursor is missed from the cursor on, and found by a scan from the start.
     assert!(store.settle_one(node, first[0].fence(), Verdict::Release).await);
     assert!(store.settle_one(node, second[1].fence(), Verdict::Release).await);
-    let third = take_after(&store, node, 10, &[mark(&second[1])]).await;
-    assert_eq!(ids(&third), sent[4..], "the marked row itself lies before the mark");
-    assert_eq!(take_after(&store, node, 10, &[mark(&third[1])]).await.len(), 0);
+    let third = take_after(&store, node, 10, &[cursor(&second[1])]).await;
+    assert_eq!(ids(&third), sent[4..], "the marked row itself lies before the cursor");
+    assert_eq!(take_after(&store, node, 10, &[cursor(&third[1])]).await.len(), 0);
     assert_eq!(ids(&take_after(&store, node, 10, &[]).await), [sent[0], sent[3]]);
 }
 
-/// A mark is one of its rank: what is better or worse is looked at whole.
+/// A cursor applies to its own rank: better and worse ranks are scanned whole.
 pub(crate) async fn the_mark_knows_priorities<T: TestDb>(db: &T) {
     let store = db.jobs();
     let high = store.send_all(jobs(2).into_iter().map(|job| job.priority(5))).await;
@@ -117,21 +117,21 @@ pub(crate) async fn the_mark_knows_priorities<T: TestDb>(db: &T) {
     assert_eq!(ids(&first), [high[0]]);
     let urgent = store.send(job().priority(6)).await;
     let last = store.send(job().priority(5)).await;
-    let rest = take_after(&store, node, 10, &[mark(&first[0])]).await;
+    let rest = take_after(&store, node, 10, &[cursor(&first[0])]).await;
     assert_eq!(ids(&rest), [urgent, high[1], last, low[0], low[1]]);
     assert_eq!(take_after(&store, node, 10, &[]).await.len(), 0);
 }
 
-/// A store may look at more than it must, but never misses what comes after the mark of its rank, or of a rank that has none.
+/// A store may scan more than it must, but never misses rows behind the cursor of their rank, or of a rank without a cursor.
 pub(crate) async fn from_the_marks_of_several_ranks<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let of = async |priority: i16| store.send(job().priority(priority)).await;
-    let (mut marks, mut before) = (Vec::new(), Vec::new());
+    let (mut cursors, mut before) = (Vec::new(), Vec::new());
     for priority in [7, 0, -7] {
         of(priority).await;
         let claimed = store.take_one(node).await;
-        marks.push(mark(&claimed));
+        cursors.push(cursor(&claimed));
         before.push(claimed);
     }
     let mut expected = Vec::new();
@@ -139,16 +139,16 @@ pub(crate) async fn from_the_marks_of_several_ranks<T: TestDb>(db: &T) {
         expected.push(of(priority).await);
     }
     // The limit holds for all ranks together, best first.
-    assert_eq!(ids(&take_after(&store, node, 3, &marks).await), expected[..3]);
-    assert_eq!(ids(&take_after(&store, node, 1, &marks).await), expected[3..4]);
-    assert_eq!(ids(&take_after(&store, node, 10, &marks).await), expected[4..]);
+    assert_eq!(ids(&take_after(&store, node, 3, &cursors).await), expected[..3]);
+    assert_eq!(ids(&take_after(&store, node, 1, &cursors).await), expected[3..4]);
+    assert_eq!(ids(&take_after(&store, node, 10, &cursors).await), expected[4..]);
     for job in &before {
         assert!(store.settle_one(node, job.fence(), Verdict::Release).await);
     }
     assert_eq!(take_after(&store, node, 10, &[]).await.len(), 3);
 }
 
-/// What was passed over: better ranks, and what lies before a place of its own. Nothing else, however much is asked for.
+/// Claims the rows that were passed over: better ranks, and rows of the same rank up to a given `seq`. No others are claimed, whatever the limit.
 pub(crate) async fn up_to_the_mark<T: TestDb>(db: &T) {
     let store = db.jobs();
     let of = async |priority: i16| store.send(job().priority(priority)).await;
@@ -158,13 +158,13 @@ pub(crate) async fn up_to_the_mark<T: TestDb>(db: &T) {
     }
     let seq = store.detail(sent[2]).await.summary.seq;
     let node = store.node().await;
-    let up_to = |seq: i64| ScanPart::UpTo(ScanMark { rank: 0, seq });
-    // The last number belongs to it.
-    assert_eq!(ids(&take_part(&store, node, 2, up_to(seq)).await), [sent[6], sent[1]]);
-    assert_eq!(ids(&take_part(&store, node, 10, up_to(seq)).await), [sent[0], sent[2]]);
-    assert_eq!(take_part(&store, node, 10, up_to(seq)).await.len(), 0);
-    assert_eq!(ids(&take_part(&store, node, 10, up_to(i64::MAX)).await), [sent[3], sent[5]]);
-    assert_eq!(ids(&take_part(&store, node, 10, ScanPart::All).await), [sent[4]]);
+    let up_to = |seq: i64| ScanRange::UpTo(ScanCursor { rank: 0, seq });
+    // The range includes its last number.
+    assert_eq!(ids(&take_range(&store, node, 2, up_to(seq)).await), [sent[6], sent[1]]);
+    assert_eq!(ids(&take_range(&store, node, 10, up_to(seq)).await), [sent[0], sent[2]]);
+    assert_eq!(take_range(&store, node, 10, up_to(seq)).await.len(), 0);
+    assert_eq!(ids(&take_range(&store, node, 10, up_to(i64::MAX)).await), [sent[3], sent[5]]);
+    assert_eq!(ids(&take_range(&store, node, 10, ScanRange::All).await), [sent[4]]);
 }
 
 pub(crate) async fn nothing_for_who_is_not_alive<T: TestDb>(db: &T) {

@@ -1,9 +1,9 @@
-//! A clock of the database that was ahead and is set right leaves nothing behind that lasts.
+//! A database clock that was ahead and is repaired leaves no lasting effects.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::schedules::{ScheduleInfo, put, resume, set_right};
+use jobwright::store::schedules::{ScheduleInfo, put, repair_clock, resume};
 use jobwright::store::{Extension, JobState, Rule, Scope, Verdict, testing};
 use jobwright::{Misfire, NewJob, NewSchedule, Schedule, Unique};
 
@@ -20,20 +20,20 @@ async fn daily(store: &Jobs, misfire: Misfire) {
     put(&*store.0, &testing::schedule(new).unwrap(), None, None).await.unwrap();
 }
 
-/// How far ahead its next occurrence is.
+/// Returns how far ahead the schedule's next occurrence is.
 fn ahead(schedule: &ScheduleInfo) -> Duration {
     schedule.next_at.unwrap().duration_since(Timestamp::now()).try_into().unwrap_or_default()
 }
 
 async fn right(store: &Jobs) -> Vec<(String, u64)> {
-    store.set_right().await.unwrap().into_iter().map(|ahead| (ahead.what, ahead.rows)).collect()
+    store.repair_clock().await.unwrap().into_iter().map(|ahead| (ahead.what, ahead.rows)).collect()
 }
 
 fn found(what: &str, rows: u64) -> Vec<(String, u64)> {
     vec![(what.to_owned(), rows)]
 }
 
-/// Whatever lies in the future because somebody asked for it stays there.
+/// Times that were requested to lie in the future stay there.
 pub(crate) async fn all_is_well_with_a_right_clock<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -54,11 +54,11 @@ pub(crate) async fn all_is_well_with_a_right_clock<T: SqlDb>(db: &T) {
     assert_eq!(out.len(), 1);
     store.send(job().unique(Unique::key("a").for_period(YEAR))).await;
     assert_eq!(right(&store).await, []);
-    assert_eq!(set_right(&*store.0).await.unwrap(), Vec::<String>::new());
-    assert_eq!(store.ahead_of_clock().await.unwrap(), []);
+    assert_eq!(repair_clock(&*store.0).await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.clock_skew().await.unwrap(), []);
 }
 
-/// Its next occurrence is the next one there is, and the last one that fired is not fired again.
+/// The schedule gets its true next occurrence, and the last one that fired does not fire again.
 pub(crate) async fn a_schedule_is_computed_again<T: SqlDb>(db: &T) {
     let store = db.jobs();
     daily(&store, Misfire::Once).await;
@@ -67,13 +67,13 @@ pub(crate) async fn a_schedule_is_computed_again<T: SqlDb>(db: &T) {
     assert_eq!(fire(&store).await.jobs, 1);
     db.write_ahead(YEAR).await;
     assert!(ahead(&read(&store, "s").await) > YEAR.saturating_sub(HOUR));
-    assert_eq!(set_right(&*store.0).await.unwrap(), ["s"]);
+    assert_eq!(repair_clock(&*store.0).await.unwrap(), ["s"]);
     let again = read(&store, "s").await;
     assert_eq!((again.next_at, again.fired), (next, 1));
-    assert_eq!(set_right(&*store.0).await.unwrap(), Vec::<String>::new(), "once");
+    assert_eq!(repair_clock(&*store.0).await.unwrap(), Vec::<String>::new(), "once");
     assert_eq!(fire(&store).await.schedules, 0, "nothing is due");
 
-    // The occurrence to come has happened: it was set ahead by less than a day.
+    // The coming occurrence has fired already: the clock was ahead by less than a day.
     let fired = next.unwrap();
     let info = ScheduleInfo {
         last_at: next,
@@ -88,7 +88,7 @@ pub(crate) async fn a_schedule_is_computed_again<T: SqlDb>(db: &T) {
     );
 }
 
-/// Where each occurrence has a job of its own, those that have had theirs are known.
+/// With a job for each occurrence, it is known which occurrences have fired.
 pub(crate) async fn each_occurrence_that_counts_happens_once<T: SqlDb>(db: &T) {
     let store = db.jobs();
     daily(&store, Misfire::All).await;
@@ -96,21 +96,21 @@ pub(crate) async fn each_occurrence_that_counts_happens_once<T: SqlDb>(db: &T) {
     assert_eq!(fire(&store).await.jobs, 1);
     db.write_ahead(YEAR).await;
     let before = read(&store, "s").await;
-    // What comes after the last one that fired.
-    set_right(&*store.0).await.unwrap();
+    // The one after the last that fired.
+    repair_clock(&*store.0).await.unwrap();
     let after = read(&store, "s").await;
     assert!(after.next_at <= before.next_at && after.next_at > before.last_at, "{after:?}");
     let sent = moments(&store).await.len();
     assert_eq!(fire(&store).await.schedules, 0);
     assert_eq!(moments(&store).await.len(), sent);
-    // Whoever wants it sooner says so.
+    // An operator who wants it sooner pauses and resumes the schedule.
     let (name, jobs) = ("s", &*store.0);
     jobwright::store::schedules::pause(jobs, name, None).await.unwrap();
     resume(jobs, name, None).await.unwrap();
     assert!(ahead(&read(&store, "s").await) <= 24 * HOUR);
 }
 
-/// An interval counts from when it was put, which is not in the future.
+/// An interval counts from when the schedule was put, which is not in the future.
 pub(crate) async fn a_schedule_put_by_a_wrong_clock<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let new = NewSchedule::new("s", Schedule::new("1h").unwrap(), job());
@@ -119,7 +119,7 @@ pub(crate) async fn a_schedule_put_by_a_wrong_clock<T: SqlDb>(db: &T) {
     let asked = NewSchedule::new("asked", Schedule::new(&format!("R/{start}/PT1H")).unwrap(), job());
     put(&*store.0, &testing::schedule(asked).unwrap(), None, None).await.unwrap();
     db.write_ahead(YEAR).await;
-    assert_eq!(set_right(&*store.0).await.unwrap(), ["asked", "s"]);
+    assert_eq!(repair_clock(&*store.0).await.unwrap(), ["asked", "s"]);
     let again = read(&store, "s").await;
     assert!(ahead(&again) <= HOUR && again.anchor <= Timestamp::now(), "{again:?}");
     assert_eq!(read(&store, "asked").await.next_at.unwrap().as_second(), start.as_second(), "it begins then");
@@ -129,7 +129,7 @@ pub(crate) async fn a_schedule_put_by_a_wrong_clock<T: SqlDb>(db: &T) {
     assert!(ahead(&next) <= HOUR, "{next:?}");
 }
 
-/// Starts in the future count as now: after a period more may start.
+/// Starts in the future count as now: after a period more jobs may start.
 pub(crate) async fn a_rate_goes_on<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -141,7 +141,7 @@ pub(crate) async fn a_rate_goes_on<T: SqlDb>(db: &T) {
     assert_eq!(store.admit_all().await, 0);
     assert_eq!(
         right(&store).await,
-        [("opening.opens_at".to_owned(), 1), ("rate_log.at".to_owned(), 1)],
+        [("unblock.unblock_at".to_owned(), 1), ("rate_log.at".to_owned(), 1)],
         "the gate opens now, and what started counts as now"
     );
     assert_eq!(store.admit_all().await, 0, "a rate is never broken");
@@ -167,7 +167,7 @@ pub(crate) async fn a_lease_of_an_external_worker_ends<T: SqlDb>(db: &T) {
     assert_eq!(right(&store).await, []);
 }
 
-/// One that was extended while the clock was ahead ends no later than the longest there is.
+/// A lease that was extended while the clock was ahead ends no later than the longest possible lease.
 pub(crate) async fn an_extended_lease_ends<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let out = external(&store, HOUR).await;
@@ -194,7 +194,7 @@ pub(crate) async fn a_time_to_live_ends<T: SqlDb>(db: &T) {
     assert_eq!(store.expire_jobs(10).await.unwrap().jobs, 3);
 }
 
-/// The delay before another attempt is counted from the failure, which is not in the future.
+/// The delay before the next attempt counts from the failure, which is not in the future.
 pub(crate) async fn another_attempt_is_made<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -210,7 +210,7 @@ pub(crate) async fn another_attempt_is_made<T: SqlDb>(db: &T) {
     assert_eq!(store.take_one(node).await.id, id);
 }
 
-/// Nobody can tell whether it is what was asked for, so it is.
+/// A requested date can't be told from a wrong one, so it stays.
 pub(crate) async fn a_timer_that_was_asked_for_stays<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -226,14 +226,14 @@ pub(crate) async fn a_hold_ends<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let mut held = message(job());
-    held.hold = Duration::from_secs(60);
+    held.hidden_for = Duration::from_secs(60);
     store.insert(&[held], None).await.unwrap();
     assert!(store.take(node, 10).await.is_empty());
     db.write_ahead(YEAR).await;
     assert_eq!(store.take(node, 10).await.len(), 1);
 }
 
-/// It was taken now, and is held for as long as was asked for then, whoever asks for it meanwhile.
+/// The key counts as taken now, and is held for the period requested then, whatever later senders request.
 pub(crate) async fn a_key_is_free_after_its_period<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let period = Duration::from_secs(60);
@@ -241,7 +241,7 @@ pub(crate) async fn a_key_is_free_after_its_period<T: SqlDb>(db: &T) {
         let message = message(job().unique(Unique::key("a").for_period(period)));
         store.insert(&[message], None).await.unwrap().rows
     };
-    // The first of them takes a key that nobody had, the second one that was free again.
+    // The first send takes a key that was never held, the second one that became free.
     for _ in 0..2 {
         assert_eq!(send(period).await, 1);
         db.write_ahead(YEAR).await;
@@ -257,7 +257,7 @@ pub(crate) async fn a_key_is_free_after_its_period<T: SqlDb>(db: &T) {
     assert_eq!(send(period).await, 1);
 }
 
-/// By the same rule, when it turns out that nobody has waited for so long.
+/// The priority is computed again by the same rule, once it turns out that the job has not waited that long.
 pub(crate) async fn what_was_raised_is_put_back<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for limit in [None, Some(0)] {
@@ -274,14 +274,14 @@ pub(crate) async fn what_was_raised_is_put_back<T: SqlDb>(db: &T) {
         assert_eq!(store.age_jobs(100).await.unwrap(), 1);
         assert_eq!(priority().await, 7);
         assert_eq!(store.age_jobs(100).await.unwrap(), 0);
-        // Sent by a clock that is ahead: not younger than new.
+        // Sent by a clock that is ahead: its age counts as zero, not as negative.
         db.write_ahead(60 * HOUR).await;
         assert_eq!((store.age_jobs(100).await.unwrap(), priority().await), (0, 7));
         db.clear().await;
     }
 }
 
-/// Where there is no higher priority, no more is taken back than was added.
+/// A priority that was raised to the maximum is lowered by no more than was added.
 pub(crate) async fn what_is_raised_as_far_as_it_goes<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Queue, "default").aging(Duration::from_secs(60))).await.unwrap();
@@ -294,14 +294,14 @@ pub(crate) async fn what_is_raised_as_far_as_it_goes<T: SqlDb>(db: &T) {
     assert_eq!((store.age_jobs(100).await.unwrap(), priority().await), (1, 7));
 }
 
-/// By table and column, how many and how far.
+/// Skewed rows are reported by table and column: how many, and how far ahead.
 pub(crate) async fn what_lies_ahead_is_told<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.send_all(jobs(3)).await;
     store.take(node, 1).await;
     db.write_ahead(YEAR).await;
-    let told = store.ahead_of_clock().await.unwrap();
+    let told = store.clock_skew().await.unwrap();
     let kinds: Vec<(&str, u64)> = told.iter().map(|ahead| (ahead.what.as_str(), ahead.rows)).collect();
     assert_eq!(kinds, [("job.claimed_at", 1), ("job.created_at", 3)]);
     assert!(told.iter().all(|ahead| ahead.farthest > YEAR.saturating_sub(HOUR) && ahead.farthest <= YEAR), "{told:?}");

@@ -1,4 +1,4 @@
-//! Many at once: nothing twice, nothing lost, nothing stuck.
+//! Concurrent calls: nothing twice, nothing lost, nothing stuck.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::support::jobs::{fences, ids, job, jobs, messages, node_info, set};
 use crate::support::{TestDb, eventually};
 
-/// Two handles with connections of their own, as two processes have them.
+/// Returns two handles with separate connections, as two processes have them.
 async fn two_processes<T: TestDb>(db: &T) -> [crate::support::Jobs; 2] {
     use jobwright::store::Store;
     [db.jobs(), crate::support::Jobs(db.reopen().await.jobs())]
@@ -30,7 +30,7 @@ pub(crate) async fn claimers_share_without_overlap<T: TestDb>(db: &T) {
             loop {
                 let claimed = store.take(node, 7).await;
                 all.extend(ids(&claimed));
-                // Rows that another claim holds at this moment are passed over; only when none waits it is over.
+                // Rows that another claim has locked are passed over, so the work is over only when no job waits.
                 if claimed.is_empty() && store.count(JobState::Waiting).await == 0 {
                     return all;
                 }
@@ -42,7 +42,7 @@ pub(crate) async fn claimers_share_without_overlap<T: TestDb>(db: &T) {
     assert_eq!(set(claimed), sent, "none left out");
 }
 
-/// Sending, claiming, finishing, failing and promoting at once, until all is done.
+/// Sends, claims, completes, fails and promotes at once, until all jobs are done.
 pub(crate) async fn everything_at_once<T: TestDb>(db: &T) {
     const SENDERS: usize = 2;
     const BATCHES: usize = 20;
@@ -68,7 +68,7 @@ pub(crate) async fn everything_at_once<T: TestDb>(db: &T) {
         workers.spawn(async move {
             let node = store.node().await;
             let mut done = Vec::new();
-            // Bounded: a store that loses a job would keep us here for ever.
+            // Bounded: with a store that loses a job the loop would never end.
             let start = std::time::Instant::now();
             while finished.load(Ordering::Relaxed) < TOTAL && start.elapsed() < Duration::from_secs(60) {
                 store.promote().await;
@@ -148,7 +148,7 @@ pub(crate) async fn monitors_share_without_overlap<T: TestDb>(db: &T) {
     }
 }
 
-/// Of many that report the same claim at once, one is heard.
+/// When many report an outcome of the same claim at once, one is accepted.
 pub(crate) async fn one_outcome_wins<T: TestDb>(db: &T) {
     let handles = two_processes(db).await;
     for _ in 0..10 {
@@ -170,7 +170,7 @@ pub(crate) async fn one_outcome_wins<T: TestDb>(db: &T) {
     }
 }
 
-/// Of many that send the same id at once, one inserts it.
+/// When many send the same id at once, one inserts it.
 pub(crate) async fn one_send_of_an_id_wins<T: TestDb>(db: &T) {
     let handles = two_processes(db).await;
     for round in 0..5 {
@@ -211,11 +211,11 @@ pub(crate) async fn overlapping_batches_do_not_collide<T: TestDb>(db: &T) {
     assert_eq!(handles[0].all().await.len(), 50);
 }
 
-/// A claim that meets the death of its node takes what is then released; one that begins after it takes nothing.
+/// A job that is claimed while its node is declared dead is released afterwards; a claim that begins later takes nothing.
 pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
     let handles = two_processes(db).await;
     let [store, reaper] = &handles;
-    // More than can be claimed meanwhile, so that those that come too late find something to take.
+    // More than can be claimed meanwhile, so that the late claims find something to take.
     store.send_all(jobs(1000)).await;
     for _ in 0..10 {
         let node = store.node().await;
@@ -235,7 +235,7 @@ pub(crate) async fn claims_meet_the_death_of_their_node<T: TestDb>(db: &T) {
         let mut released = reaper.release_lost(1000, None).await.unwrap().total();
         assert_eq!(claims.await.unwrap(), 0, "what begins after the death takes nothing");
         assert!(store.count(JobState::Waiting).await > 0, "there was something to take");
-        // What was under way when the first round looked.
+        // Jobs whose claims were in flight during the first release.
         released += reaper.release_lost(1000, None).await.unwrap().total();
         assert_eq!(released, took.load(Ordering::SeqCst) as u64, "whatever the dead node took was released");
         assert_eq!(store.count(JobState::Running).await, 0);

@@ -1,4 +1,4 @@
-//! Claims that count the limits of queues and kinds by themselves.
+//! Claims that count the limits of queues and kinds themselves.
 
 mod rules;
 
@@ -21,7 +21,7 @@ fn limit(scope: Scope, running: usize) -> Counted<'static> {
     Counted { scope, name, running }
 }
 
-/// A claim of `node`, which runs so many jobs under each of these limits.
+/// Claims for `node`, which runs this many jobs under each of these limits.
 async fn claim_as(store: &Jobs, node: NodeId, number: ClaimNumber, wanted: usize, limits: &[Counted<'_>]) -> Claimed {
     let kinds = ["kind".to_owned()];
     let request = ClaimRequest::new(node, number, "default", wanted).kinds(&kinds).counted(limits);
@@ -32,7 +32,7 @@ async fn claim(store: &Jobs, node: NodeId, wanted: usize, limits: &[Counted<'_>]
     claim_as(store, node, claim_number(), wanted, limits).await
 }
 
-/// How many it took, of its kind running so many.
+/// Returns how many jobs a claim takes while the node runs `running` of the kind.
 async fn taken(store: &Jobs, node: NodeId, wanted: usize, running: usize) -> usize {
     claim(store, node, wanted, &[limit(Scope::Kind, running)]).await.jobs.len()
 }
@@ -45,18 +45,18 @@ async fn of_kind(store: &Jobs, running: u32) {
     rule(store, Rule::new(Scope::Kind, "kind").running(running)).await;
 }
 
-/// A round of whoever counts: how many it admitted.
+/// Runs an admission pass of an executor whose claims count, and returns how many jobs it admitted.
 async fn round(store: &Jobs) -> u64 {
     let queues = ["default".to_owned()];
     store.admit(&AdmitRequest { limit: 100, queues: &queues, kinds: None, counting: true }).await.unwrap().jobs
 }
 
-/// Of limits and groups, without those of shares.
-async fn slots<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
-    db.client().await.query_one("select count(*) from slot where key not like 's:%'", &[]).await.unwrap().get(0)
+/// Counts the permits of limits and groups, without those of shares.
+async fn permits<const POOLED: bool>(db: &Pg<POOLED>) -> i64 {
+    db.client().await.query_one("select count(*) from permit where key not like 's:%'", &[]).await.unwrap().get(0)
 }
 
-/// Whoever is refused asks again when there is something to ask for, however much is in hand in front of it.
+/// A claim that got nothing reports whether more jobs wait, even when up to 199 jobs of other kinds are in front of them.
 pub(crate) async fn whether_any_waits<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -71,17 +71,17 @@ pub(crate) async fn whether_any_waits<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(waits(300).await, (0, 0, true));
     assert_eq!(waits(299).await, (1, 1, true));
     assert_eq!(waits(300).await, (0, 0, false));
-    // Behind so many of others nobody knows. It asks again, but others need not leave room for that.
+    // Behind this many other jobs it is unknown whether more wait. The node asks again, but the others need not reserve capacity for it.
     let others = |count: usize| (0..count).map(|_| NewJob::json("other", &()));
     store.send_all(others(199)).await;
     assert_eq!(waits(300).await, (0, 0, false));
     store.send_all(others(1)).await;
     assert_eq!(waits(300).await, (0, 0, true));
-    let wants = db.client().await.query_one("select max(wants) from usage", &[]).await.unwrap();
-    assert_eq!(wants.get::<_, i32>(0), 0);
+    let demand = db.client().await.query_one("select max(demand) from usage", &[]).await.unwrap();
+    assert_eq!(demand.get::<_, i32>(0), 0);
 }
 
-/// As many as all nodes together may run, in their order; nothing is admitted for it, and no job has a slot.
+/// All nodes together run as many as the limit allows, in order. No admission pass is involved, and no job gets a permit.
 pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (one, other) = (store.node().await, store.node().await);
@@ -90,7 +90,7 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     let first = claim(&store, one, 3, &[limit(Scope::Kind, 0)]).await;
     assert_eq!(
         first.allowed,
-        Some(Allowed { jobs: 3, anew: vec![0], waits: true, written: true, ..Allowed::default() })
+        Some(Allowed { jobs: 3, recount: vec![0], waits: true, written: true, ..Allowed::default() })
     );
     assert_eq!(ids(&first.jobs), sent[..3]);
     assert!(first.jobs.iter().all(|job| !job.admitted && job.attempt == 1));
@@ -104,13 +104,13 @@ pub(crate) async fn so_many_over_all_nodes<const POOLED: bool>(db: &Pg<POOLED>) 
     assert_eq!(taken(&store, other, 1, 2).await, 0, "nobody told of it");
     assert_eq!(taken(&store, one, 1, 1).await, 1, "two have ended, and one of them is made up for");
     assert_eq!(taken(&store, other, 8, 2).await, 1);
-    assert_eq!(slots(db).await, 0);
+    assert_eq!(permits(db).await, 0);
     store.send(job().exclusive("g")).await;
     assert_eq!(round(&store).await, 0, "five run, as a round sees too");
     sound(&store).await;
 }
 
-/// Whoever claims without counting leaves what is limited alone, and whoever counts what is limited by others.
+/// A claim that does not count leaves limited jobs alone, and one that counts leaves alone the jobs under other limits.
 pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -125,13 +125,13 @@ pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(taken(&store, node, 10, 0).await, 0, "the kind is paused");
     of_kind(&store, 5).await;
     assert_eq!(ids(&claim(&store, node, 10, &[limit(Scope::Kind, 0)]).await.jobs), [plain]);
-    // Beside a limit of another sort, whatever is limited needs a round.
+    // With a limit of another scope as well, limited jobs need an admission pass.
     let tenants = store.send(job().tenant("t").priority(3)).await;
     let other = store.send(job()).await;
     rule(&store, Rule::new(Scope::Tenant, "*").running(1)).await;
     assert_eq!(taken(&store, node, 10, 1).await, 0);
     assert_eq!(round(&store).await, 2);
-    // Who knows that none is new does not look for them.
+    // A node that knows of no new admitted jobs does not scan for them.
     let (kinds, limits) = (["kind".to_owned()], [limit(Scope::Kind, 1)]);
     let request =
         ClaimRequest::new(node, claim_number(), "default", 10).kinds(&kinds).counted(&limits).admitted_too(false);
@@ -142,7 +142,7 @@ pub(crate) async fn only_what_it_counts<const POOLED: bool>(db: &Pg<POOLED>) {
     sound(&store).await;
 }
 
-/// A queue's and a kind's at once: the smaller one decides, and both are counted.
+/// A queue and a kind both have limits: the smaller one decides, and both are counted.
 pub(crate) async fn two_limits_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (one, other) = (store.node().await, store.node().await);
@@ -156,7 +156,7 @@ pub(crate) async fn two_limits_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(claim(&store, other, 8, &both(0, 0)).await.jobs.len(), 1);
 }
 
-/// A claim that was given up runs after a newer one: what it was told of its node was true once.
+/// A claim that its process gave up runs after a newer one: the number of running jobs that it names is out of date.
 pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -168,7 +168,7 @@ pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLE
     assert_eq!((empty.jobs.len(), empty.allowed.map(|allowed| allowed.jobs)), (0, Some(0)));
     assert_eq!(taken(&store, node, 8, 2).await, 0, "and nothing that was counted is forgotten");
     assert_eq!(taken(&store, node, 8, 1).await, 1);
-    // As many as before run after the next one, and they are others.
+    // As many as before run after the next claim, but they are others.
     let late = claim_number();
     assert_eq!(taken(&store, node, 8, 1).await, 1);
     let empty = claim_as(&store, node, late, 8, &[limit(Scope::Kind, 1)]).await;
@@ -177,7 +177,7 @@ pub(crate) async fn a_late_claim_takes_nothing<const POOLED: bool>(db: &Pg<POOLE
     assert_eq!(taken(&store, store.node().await, 8, 0).await, 0);
 }
 
-/// As a process that is frozen within a round. Whoever counts takes nothing, says so, and does not wait for it.
+/// Another process is frozen during an admission pass. A claim that counts takes nothing, reports that, and does not wait.
 pub(crate) async fn somebody_holds_a_limit<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -185,7 +185,7 @@ pub(crate) async fn somebody_holds_a_limit<const POOLED: bool>(db: &Pg<POOLED>) 
     store.send_all(jobs(3)).await;
     assert_eq!(taken(&store, node, 1, 0).await, 1);
     let mut client = db.client().await;
-    // All keys have one lock.
+    // All keys share one lock.
     let one = "create or replace function lock_limits(locks bigint[]) returns void language sql set search_path = pg_catalog, pg_temp
                as $$ select pg_advisory_xact_lock(hashtext(current_database()), 7) $$";
     client.batch_execute(one).await.unwrap();
@@ -198,7 +198,7 @@ pub(crate) async fn somebody_holds_a_limit<const POOLED: bool>(db: &Pg<POOLED>) 
     assert_eq!(taken(&store, node, 8, 1).await, 2);
 }
 
-/// After the last number comes the first, and it is newer.
+/// Claim numbers wrap around: after the last one comes the first, and it is newer.
 pub(crate) async fn numbers_that_go_round<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -215,7 +215,7 @@ pub(crate) async fn numbers_that_go_round<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(with(last + 2, 2).await, 1);
 }
 
-/// A claim for nothing says what has ended.
+/// A claim of zero jobs reports which jobs have ended.
 pub(crate) async fn a_claim_for_nothing_tells<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (one, other) = (store.node().await, store.node().await);
@@ -226,7 +226,7 @@ pub(crate) async fn a_claim_for_nothing_tells<const POOLED: bool>(db: &Pg<POOLED
     assert_eq!(taken(&store, other, 8, 0).await, 1);
 }
 
-/// What a dead node ran counts until its last job is released: what keeps a row from that may be its handler's commit.
+/// The jobs of a dead node count until the last one is released: its handler's commit may still lock a row.
 pub(crate) async fn what_the_dead_ran_counts_until_it_is_released<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (dead, living) = (store.node().await, store.node().await);
@@ -246,7 +246,7 @@ pub(crate) async fn what_the_dead_ran_counts_until_it_is_released<const POOLED: 
     sound(&store).await;
 }
 
-/// A rate is of starts, and they are counted when they are made.
+/// A rate limits starts, and each start is counted when it happens.
 pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -264,7 +264,7 @@ pub(crate) async fn a_rate_counts_what_starts<const POOLED: bool>(db: &Pg<POOLED
     assert_eq!(log.get::<_, i64>(0), 5);
 }
 
-/// Who waits at the gate for the same limit gets some of it.
+/// Jobs of groups that wait for the same limit get a share of it.
 pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -276,13 +276,13 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     let first = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
     assert_eq!(ids(&first.jobs), [holder], "the others of groups stand behind the limit");
     assert_eq!(first.allowed.map(|allowed| allowed.jobs), Some(0));
-    // Only the claim itself opens the gate.
+    // Only the claim itself unblocks the key.
     db.raw("update {schema}.rule set running = 5").await;
     assert_eq!(round(&store).await, 0);
     let second = claim(&store, node, 8, &[limit(Scope::Kind, 0)]).await;
     assert_eq!(
         second.allowed,
-        Some(Allowed { jobs: 2, opened: true, waits: true, written: true, ..Allowed::default() }),
+        Some(Allowed { jobs: 2, unblocked: true, waits: true, written: true, ..Allowed::default() }),
         "half of what is free"
     );
     assert_eq!(round(&store).await, 2);
@@ -291,7 +291,7 @@ pub(crate) async fn others_wait_at_the_gate<const POOLED: bool>(db: &Pg<POOLED>)
     sound(&store).await;
 }
 
-/// Who takes none leaves all to those at the gate, and who may take the last says that they got nothing.
+/// A node that wants none leaves all to the blocked jobs. One that may take the last permit reports that the blocked jobs got nothing.
 pub(crate) async fn what_is_left_is_theirs<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -303,20 +303,20 @@ pub(crate) async fn what_is_left_is_theirs<const POOLED: bool>(db: &Pg<POOLED>) 
     store.finish(node, &held[0]).await;
     assert_eq!(store.state(blocked).await, Some(JobState::Blocked));
     let asked = async |wanted: usize| {
-        db.raw("delete from {schema}.opening").await;
+        db.raw("delete from {schema}.unblock").await;
         claim(&store, node, wanted, &[limit(Scope::Kind, 0)]).await.allowed.unwrap()
     };
     for _ in 0..10 {
         let nothing = asked(0).await;
-        assert!(nothing.opened && !nothing.passed_over, "{nothing:?}");
+        assert!(nothing.unblocked && !nothing.passed_over, "{nothing:?}");
         let some = asked(8).await;
-        assert_eq!((some.opened, some.passed_over), (some.jobs == 0, some.jobs == 1));
+        assert_eq!((some.unblocked, some.passed_over), (some.jobs == 0, some.jobs == 1));
     }
     asked(0).await;
     assert_eq!(round(&store).await, 1);
 }
 
-/// To each that wants some the same, when there are not enough.
+/// When there are not enough, each node with demand gets the same.
 pub(crate) async fn nobody_keeps_all<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     let (one, other) = (store.node().await, store.node().await);
@@ -331,7 +331,7 @@ pub(crate) async fn nobody_keeps_all<const POOLED: bool>(db: &Pg<POOLED>) {
     assert_eq!(taken(&store, one, 20, 2).await, 1);
 }
 
-/// Many claims at once, from many nodes, never start more than are allowed.
+/// Many claims from many nodes at once never start more than allowed.
 pub(crate) async fn many_claims_at_once<const POOLED: bool>(db: &Pg<POOLED>) {
     let store = db.jobs();
     of_kind(&store, 7).await;

@@ -1,14 +1,14 @@
-//! `claim_delivered`: rows that a broker names.
+//! `claim_delivered`: rows that a broker's message names.
 
 use jobwright::store::{JobState, Verdict};
 use jobwright::{Fence, JobId, NewJob};
 use tokio::task::JoinSet;
 
-use crate::holding::{held, send};
+use crate::hidden_rows::{held, send};
 use crate::support::jobs::{LATER, NOBODY, claim_number, fences, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, TestDb};
 
-/// What a delivery of a new row says.
+/// Returns the fences that a delivery of new rows names.
 fn fresh(ids: &[JobId]) -> Vec<Fence> {
     ids.iter().map(|id| Fence::new(*id, 0)).collect()
 }
@@ -29,14 +29,14 @@ pub(crate) async fn what_it_names_is_taken<T: TestDb>(db: &T) {
     assert_eq!(store.state(sent[0]).await, Some(JobState::Waiting), "what was not named waits");
 }
 
-pub(crate) async fn held_or_not<T: TestDb>(db: &T) {
+pub(crate) async fn hidden_or_not<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut sent = send(&store, &[held(job())]).await;
     sent.push(store.send(job()).await);
     let node = store.node().await;
     let taken = store.claim_delivered(node, claim_number(), &fresh(&sent), None).await.unwrap();
     assert_eq!(ids(&taken), sent);
-    // And not held any more when it waits again.
+    // The row is no longer hidden when it waits again.
     assert!(store.settle_one(node, taken[0].fence(), Verdict::Release).await);
     assert_eq!(ids(&store.take(node, 1).await), [sent[0]]);
 }
@@ -76,7 +76,7 @@ pub(crate) async fn only_by_the_living<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send(job()).await;
     let dead = store.node().await;
-    // It owns something, or it would be forgotten.
+    // It owns a job, or it would be forgotten.
     store.send_owned(job().queue("other"), dead).await;
     db.bury(dead).await;
     for node in [dead, NOBODY] {
@@ -110,7 +110,7 @@ pub(crate) async fn the_same_row_twice_in_a_batch<T: TestDb>(db: &T) {
     assert!(taken.iter().all(|job| job.version == taken[0].version && job.attempt == 1));
 }
 
-/// A redelivery of long ago beside the delivery that counts, in either order.
+/// An old redelivery comes together with the current delivery, in either order.
 pub(crate) async fn old_and_new_deliveries_in_a_batch<T: TestDb>(db: &T) {
     let store = db.jobs();
     for old_first in [true, false] {
@@ -126,7 +126,7 @@ pub(crate) async fn old_and_new_deliveries_in_a_batch<T: TestDb>(db: &T) {
     }
 }
 
-/// All get all deliveries: each row has one owner.
+/// Both nodes get all deliveries, and each row gets one owner.
 pub(crate) async fn two_nodes_share_without_overlap<T: TestDb>(db: &T) {
     use jobwright::store::Store;
     let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
@@ -150,7 +150,7 @@ pub(crate) async fn two_nodes_share_without_overlap<T: TestDb>(db: &T) {
     }
     let taken = tasks.join_all().await.concat();
     assert_eq!(taken.len(), set(taken.clone()).len(), "none twice");
-    // What two batches met over is passed over by one and taken by the other.
+    // A row that two batches claim at once is passed over by one and taken by the other.
     assert_eq!(set(taken), set(sent));
 }
 

@@ -1,4 +1,4 @@
-//! Jobs in the hands of external workers: handed out with a lease, fenced by version.
+//! Jobs handed out to external workers with a lease, fenced by version.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{Jobs, TestDb, eventually};
 /// A lease that is over when it starts.
 const OVER: Duration = Duration::ZERO;
 
-/// Hands out what waits in `default`.
+/// Hands out the waiting jobs of `default`.
 async fn hand_out(store: &Jobs, limit: usize, lease: Duration) -> Vec<Job> {
     store.hand_out("default", limit, lease, hand_out_number()).await.unwrap()
 }
@@ -34,7 +34,7 @@ async fn finish(store: &Jobs, fence: Fence) -> bool {
     !store.complete_external(&[done(fence, None)]).await.unwrap().ids.is_empty()
 }
 
-/// The reply that was left, and nothing else.
+/// Returns the only job left: the reply.
 async fn only_reply(store: &Jobs) -> Job {
     let node = store.node().await;
     let mut replies = store.take_from(REPLY_QUEUE, node, 10).await;
@@ -111,7 +111,7 @@ pub(crate) async fn a_reply_is_left<T: TestDb>(db: &T) {
     let out = handed(&store, job().priority(5).header("secret", "x").reply_to("answers", "c-1")).await;
     let result = Payload::json(&json!({ "sum": 42 })).unwrap();
     let completed = store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap();
-    assert_eq!((completed.ids, completed.replies, completed.opens), (vec![out.id], true, false));
+    assert_eq!((completed.ids, completed.replies, completed.unblocks), (vec![out.id], true, false));
     let reply = only_reply(&store).await;
     assert_ne!(reply.id, out.id);
     assert_eq!((reply.kind.as_str(), reply.priority), ("kind", 0));
@@ -148,7 +148,7 @@ pub(crate) async fn nobody_asked_no_reply<T: TestDb>(db: &T) {
     let out = handed(&store, job().header("correlationId", "alone")).await;
     let result = Payload::json(&1).unwrap();
     let completed = store.complete_external(&[done(out.fence(), Some(result))]).await.unwrap();
-    assert_eq!(completed, Completed { ids: vec![out.id], replies: false, opens: false });
+    assert_eq!(completed, Completed { ids: vec![out.id], replies: false, unblocks: false });
     assert_eq!(store.all().await.len(), 0);
 }
 
@@ -165,7 +165,7 @@ pub(crate) async fn only_the_current_hand_out_counts<T: TestDb>(db: &T) {
     assert_eq!(store.complete(node, &[second]).await.unwrap(), [], "no node owns it");
     assert_eq!(store.complete(NodeId(0), &[second]).await.unwrap(), []);
     assert!(!store.settle_one(NodeId(0), second, Verdict::Cancel).await);
-    // Old and current reports in one batch: each is judged by itself.
+    // Old and current reports in one batch are judged separately.
     assert_eq!(store.extend_external(&[longer(first), longer(second)]).await.unwrap(), [second.id]);
     let both = [Settlement::new(first, Verdict::Dead), Settlement::new(second, Verdict::Snooze(LATER))];
     assert_eq!(store.settle_external(&both).await.unwrap(), [second.id]);
@@ -279,7 +279,7 @@ pub(crate) async fn an_extended_lease_holds<T: TestDb>(db: &T) {
     assert_eq!(store.extend_external(&[longer]).await.unwrap(), [out[0].id], "late, but nobody took it away");
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().total() == 1).await;
     assert_eq!(store.state(out[0].id).await, Some(JobState::External));
-    // A shorter one is an extension too: from now on.
+    // A shorter lease is an extension too: it counts from now.
     let shorter = Extension { lease: Some(OVER), ..longer };
     assert_eq!(store.extend_external(&[shorter]).await.unwrap(), [out[0].id]);
     eventually(Duration::from_secs(10), async || store.expire_external(10).await.unwrap().total() == 1).await;
@@ -291,13 +291,13 @@ pub(crate) async fn an_extension_without_a_length<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job()).await;
     let extension = |lease| Extension { fence: out.fence(), lease };
-    // It has run out, and is as long again as it was.
+    // The lease has run out, and becomes as long again as it was.
     assert_eq!(store.extend_external(&[extension(Some(OVER)), extension(None)]).await.unwrap().last(), Some(&out.id));
     assert_eq!(store.expire_external(10).await.unwrap().total(), 0);
     assert!(finish(&store, out.fence()).await);
 }
 
-/// A foreign worker may ask for anything; it must not spoil the batch it is in.
+/// An external worker may request anything; it must not fail the batch it is in.
 pub(crate) async fn a_very_long_lease<T: TestDb>(db: &T) {
     let store = db.jobs();
     let out = handed(&store, job()).await;

@@ -10,23 +10,23 @@ use crate::support::{Jobs, TestDb};
 
 /// Every way to end an attempt.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+enum OutcomeKind {
     Complete,
     Settle(fn() -> Verdict),
 }
 
-const ENDINGS: [Ending; 7] = [
-    Ending::Complete,
-    Ending::Settle(|| Verdict::Retry(Duration::ZERO)),
-    Ending::Settle(|| Verdict::Retry(LATER)),
-    Ending::Settle(|| Verdict::Snooze(LATER)),
-    Ending::Settle(|| Verdict::Release),
-    Ending::Settle(|| Verdict::Cancel),
-    Ending::Settle(|| Verdict::Dead),
+const ENDINGS: [OutcomeKind; 7] = [
+    OutcomeKind::Complete,
+    OutcomeKind::Settle(|| Verdict::Retry(Duration::ZERO)),
+    OutcomeKind::Settle(|| Verdict::Retry(LATER)),
+    OutcomeKind::Settle(|| Verdict::Snooze(LATER)),
+    OutcomeKind::Settle(|| Verdict::Release),
+    OutcomeKind::Settle(|| Verdict::Cancel),
+    OutcomeKind::Settle(|| Verdict::Dead),
 ];
 
-impl Ending {
-    /// Whether it was accepted.
+impl OutcomeKind {
+    /// Returns whether the outcome was accepted.
     async fn apply(self, store: &Jobs, node: NodeId, fence: Fence) -> bool {
         match self {
             Self::Complete => {
@@ -41,11 +41,11 @@ impl Ending {
     }
 }
 
-/// None of them is accepted, and none leaves a trace.
+/// Asserts that no outcome is accepted, and that none changes anything.
 pub(crate) async fn all_refused(store: &Jobs, node: NodeId, fence: Fence, why: &str) {
     let before = format!("{:?} {:?}", store.all().await, store.show(fence.id).await.unwrap());
-    for ending in ENDINGS {
-        assert!(!ending.apply(store, node, fence).await, "{why}: {ending:?} was accepted");
+    for terminating_handler in ENDINGS {
+        assert!(!terminating_handler.apply(store, node, fence).await, "{why}: {terminating_handler:?} was accepted");
     }
     let after = format!("{:?} {:?}", store.all().await, store.show(fence.id).await.unwrap());
     assert_eq!(after, before, "{why}: a refused outcome changed something");
@@ -54,10 +54,10 @@ pub(crate) async fn all_refused(store: &Jobs, node: NodeId, fence: Fence, why: &
 pub(crate) async fn each_outcome_is_accepted_once<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    for ending in ENDINGS {
+    for terminating_handler in ENDINGS {
         store.send(job().max_attempts(3)).await;
         let claimed = store.take_one(node).await;
-        assert!(ending.apply(&store, node, claimed.fence()).await, "{ending:?}");
+        assert!(terminating_handler.apply(&store, node, claimed.fence()).await, "{terminating_handler:?}");
         all_refused(&store, node, claimed.fence(), "repeated").await;
         store.delete(&JobFilter::default(), false).await.unwrap();
     }
@@ -82,19 +82,19 @@ pub(crate) async fn not_with_another_version<T: TestDb>(db: &T) {
     all_refused(&store, node, stranger, "another job").await;
 }
 
-/// Where the row was is a hint: rows move, and others come to where they were.
+/// The row's location is a hint: rows move, and other rows take their places.
 pub(crate) async fn wherever_the_row_is<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.send_all(jobs(4)).await;
     let node = store.node().await;
     let claimed = store.take(node, 4).await;
     let fence = |n: usize| claimed[n].fence();
-    // Two have moved, two are said to be where the other one is.
+    // Two rows have moved; for two others each fence names the other's location.
     for job in &claimed[..2] {
         db.set_counters(job.id, job.version, job.attempt).await;
     }
     let mut swapped = [fence(2), fence(3)];
-    (swapped[0].place, swapped[1].place) = (swapped[1].place, swapped[0].place);
+    (swapped[0].location, swapped[1].location) = (swapped[1].location, swapped[0].location);
     let mut accepted = store.complete(node, &[fence(0), swapped[0]]).await.unwrap();
     accepted.sort_unstable();
     assert_eq!(accepted, [claimed[0].id, claimed[2].id]);
@@ -121,7 +121,7 @@ pub(crate) async fn not_after_release<T: TestDb>(db: &T) {
     let (node, claimed) = store.running(job()).await;
     assert!(store.settle_one(node, claimed.fence(), Verdict::Release).await);
     all_refused(&store, node, claimed.fence(), "released").await;
-    // The same node may get it again: only the version tells the claims apart.
+    // The same node may claim it again: only the version distinguishes the claims.
     let again = store.take_one(node).await;
     assert!(again.version > claimed.version);
     all_refused(&store, node, claimed.fence(), "claimed again by the same node").await;
@@ -148,7 +148,7 @@ pub(crate) async fn not_after_it_became_a_dead_letter<T: TestDb>(db: &T) {
     db.bury(zombie).await;
     assert_eq!(store.release_all_lost().await, (0, 1));
     all_refused(&store, zombie, claimed.fence(), "a dead letter").await;
-    // Its attempts start again, its version goes on: the old token stays worthless.
+    // The attempts start again but the version goes on, so the old token stays worthless.
     store.retry(&JobFilter::default(), false).await.unwrap();
     let node = store.node().await;
     let again = store.take_one(node).await;
@@ -175,7 +175,7 @@ pub(crate) async fn not_after_cancel<T: TestDb>(db: &T) {
     all_refused(&store, node, claimed.fence(), "cancelled").await;
 }
 
-/// Sends, claims and gives half back, so that a batch holds good and stale fences.
+/// Sends and claims jobs and gives half of them back, so that a batch has current and stale fences.
 async fn half_stale(store: &Jobs) -> (NodeId, Vec<Fence>, Vec<Fence>) {
     let node = store.node().await;
     store.send_all(jobs(10)).await;
@@ -200,19 +200,19 @@ pub(crate) async fn a_batch_is_judged_one_by_one_when_complete<T: TestDb>(db: &T
 
 pub(crate) async fn a_batch_is_judged_one_by_one_when_settled<T: TestDb>(db: &T) {
     let store = db.jobs();
-    for ending in ENDINGS {
-        let Ending::Settle(verdict) = ending else { continue };
+    for terminating_handler in ENDINGS {
+        let OutcomeKind::Settle(verdict) = terminating_handler else { continue };
         let (node, all, good) = half_stale(&store).await;
         let batch: Vec<_> = all.iter().map(|fence| Settlement::new(*fence, verdict())).collect();
         let accepted = store.settle(node, &batch).await.unwrap();
-        assert_eq!(set(accepted.iter().copied()), set(good.iter().map(|fence| fence.id)), "{ending:?}");
-        assert_eq!(accepted.len(), good.len(), "{ending:?}: each once");
+        assert_eq!(set(accepted.iter().copied()), set(good.iter().map(|fence| fence.id)), "{terminating_handler:?}");
+        assert_eq!(accepted.len(), good.len(), "{terminating_handler:?}: each once");
         store.cancel(&JobFilter::default(), false).await.unwrap();
         store.delete(&JobFilter::default(), false).await.unwrap();
     }
 }
 
-/// A batch in which every settlement is of another sort.
+/// A batch in which every settlement has a different verdict.
 pub(crate) async fn a_batch_may_mix_verdicts<T: TestDb>(db: &T) {
     use jobwright::store::JobState::{Dead, Timer, Waiting};
     let store = db.jobs();
@@ -238,22 +238,22 @@ pub(crate) async fn a_batch_may_mix_verdicts<T: TestDb>(db: &T) {
     }
 }
 
-/// A completer that repeats itself within a batch must not make two jobs of one.
+/// A completer that repeats a fence within a batch must not make two jobs of one.
 pub(crate) async fn the_same_fence_twice_in_a_batch<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    for ending in ENDINGS {
+    for terminating_handler in ENDINGS {
         store.send(job()).await;
         let fence = store.take_one(node).await.fence();
-        let accepted = match ending {
-            Ending::Complete => store.complete(node, &[fence, fence]).await.unwrap(),
-            Ending::Settle(verdict) => {
+        let accepted = match terminating_handler {
+            OutcomeKind::Complete => store.complete(node, &[fence, fence]).await.unwrap(),
+            OutcomeKind::Settle(verdict) => {
                 let twice = [Settlement::new(fence, verdict()), Settlement::new(fence, verdict())];
                 store.settle(node, &twice).await.unwrap()
             }
         };
-        assert_eq!(set(accepted), set([fence.id]), "{ending:?}");
-        assert!(store.all().await.len() <= 1, "{ending:?} made two jobs of one");
+        assert_eq!(set(accepted), set([fence.id]), "{terminating_handler:?}");
+        assert!(store.all().await.len() <= 1, "{terminating_handler:?} made two jobs of one");
         store.delete(&JobFilter::default(), false).await.unwrap();
     }
 }
@@ -281,7 +281,7 @@ pub(crate) async fn a_thousand_at_once<T: TestDb>(db: &T) {
     assert_eq!(promoted.jobs, 1000);
 }
 
-/// Told a wrong place, or none, nothing would fail: removals would merely cost more.
+/// With a wrong location, or none, nothing would fail: removals would merely cost more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_tell_where_their_rows_are() {
     let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
@@ -290,14 +290,14 @@ async fn claims_tell_where_their_rows_are() {
     let sent = store.send_all(jobs(3)).await;
     let delivered =
         store.claim_delivered(node, claim_number(), &[Fence::new(sent[2], 0)], None).await.unwrap().remove(0);
-    let mut claimed: Vec<_> = store.take(node, 2).await.iter().map(|job| (job.id, job.place)).collect();
-    claimed.push((delivered.id, delivered.place));
+    let mut claimed: Vec<_> = store.take(node, 2).await.iter().map(|job| (job.id, job.location)).collect();
+    claimed.push((delivered.id, delivered.location));
     let born = Preclaim { node, claim: claim_number(), positions: vec![0] };
     let born = store.insert(&[message(job())], Some(&born)).await.unwrap().owned.remove(0);
-    claimed.push((born.id, born.place));
-    for (id, place) in claimed {
-        let place = place.get().expect("a place");
-        let at = format!("({},{})", place >> 16, place & 0xffff);
+    claimed.push((born.id, born.location));
+    for (id, location) in claimed {
+        let location = location.get().expect("a place");
+        let at = format!("({},{})", location >> 16, location & 0xffff);
         let sql = format!("select id from {}.job where ctid = '{at}'", db.schema());
         assert_eq!(JobId::from(client.query_one(&sql, &[]).await.unwrap().get::<_, uuid::Uuid>(0)), id);
     }

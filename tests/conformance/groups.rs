@@ -7,9 +7,9 @@ use jobwright::store::{JobFilter, JobState, Verdict};
 use crate::support::jobs::{LATER, hand_out_number, ids, job, jobs, set, with_version};
 use crate::support::{Jobs, TestDb};
 
-/// Nothing is wrong with the slots.
+/// Asserts that the permits are consistent.
 pub(crate) async fn sound(store: &Jobs) {
-    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.permit_faults().await.unwrap(), Vec::<String>::new());
 }
 
 pub(crate) async fn one_at_a_time_in_order<T: TestDb>(db: &T) {
@@ -23,7 +23,7 @@ pub(crate) async fn one_at_a_time_in_order<T: TestDb>(db: &T) {
         let claimed = store.take(node, 10).await;
         assert_eq!(ids(&claimed), [expected]);
         assert!(claimed[0].admitted);
-        assert_eq!(claimed[0].terms.group.as_deref(), Some("order-1"));
+        assert_eq!(claimed[0].options.group.as_deref(), Some("order-1"));
         assert_eq!(claimed[0].attempt, 1, "waiting cost nothing");
         assert_eq!(store.admit_all().await, 0, "the group is taken");
         sound(&store).await;
@@ -45,7 +45,7 @@ pub(crate) async fn groups_do_not_wait_for_each_other<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
-/// A group is one over all queues, and a higher priority goes first in it.
+/// A group spans all queues, and higher priorities go first in it.
 pub(crate) async fn over_queues_and_by_priority<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -60,7 +60,7 @@ pub(crate) async fn over_queues_and_by_priority<T: TestDb>(db: &T) {
     assert_eq!(ids(&store.take(node, 10).await), [low]);
 }
 
-/// While one waits for its next attempt, the others pass; then it is its turn again.
+/// While a job waits for its next attempt, the others pass it; then it gets its turn again.
 pub(crate) async fn a_failure_lets_others_pass<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -100,7 +100,7 @@ pub(crate) async fn a_failure_of_an_ordered_job_holds_the_group<T: TestDb>(db: &
     assert_eq!(store.admit_all().await, 0);
     sound(&store).await;
 
-    // Requeued, it goes first; and then the other one.
+    // Requeued, it goes first; then the other one follows.
     store.retry(&JobFilter::ids([sent[0]]), false).await.unwrap();
     assert_eq!(store.admit_all().await, 1);
     let last = store.take_one(node).await;
@@ -111,7 +111,7 @@ pub(crate) async fn a_failure_of_an_ordered_job_holds_the_group<T: TestDb>(db: &
     sound(&store).await;
 }
 
-/// The one that holds its group goes on when its time has come, even if a more important one came meanwhile.
+/// The job that holds its group continues when it is due, even if one of higher priority came meanwhile.
 pub(crate) async fn an_ordered_job_goes_on_before_better_ones<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -131,7 +131,7 @@ pub(crate) async fn an_ordered_job_goes_on_before_better_ones<T: TestDb>(db: &T)
     sound(&store).await;
 }
 
-/// Whatever removes the job frees its group: here, an operator.
+/// Any removal of the job frees its group: here it is an operator's.
 pub(crate) async fn a_deleted_job_frees_its_group<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -177,7 +177,7 @@ pub(crate) async fn a_dead_owner_does_not_free_the_group<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
-/// In the hands of an external worker a job holds its group too, and gives it back with its outcome.
+/// A job handed out to an external worker holds its group too, and frees it with its outcome.
 pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all(jobs(3).into_iter().map(|job| job.exclusive("g"))).await;
@@ -192,12 +192,12 @@ pub(crate) async fn external_workers_hold_groups<T: TestDb>(db: &T) {
     assert_eq!(ids(&handed), [sent[0]]);
     let done = jobwright::store::ExternalDone { fence: handed[0].fence(), result: None };
     let completed = store.complete_external(&[done]).await.unwrap();
-    assert_eq!((completed.ids, completed.opens, completed.replies), (vec![sent[0]], true, false));
+    assert_eq!((completed.ids, completed.unblocks, completed.replies), (vec![sent[0]], true, false));
     assert_eq!(store.admit_all().await, 1);
     sound(&store).await;
 }
 
-/// They are recorded together, and freed together.
+/// Jobs complete in one batch, and their groups become free together.
 pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -214,12 +214,12 @@ pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
     assert_eq!(again.id, claimed[1].id);
     store.cancel(&JobFilter::ids([claimed[2].id]), false).await.unwrap();
     let mut fences: Vec<_> = claimed.iter().map(jobwright::Job::fence).collect();
-    // The old claim, even if it knew where the row is now.
+    // The old claim, even with the row's present location.
     fences[1] = with_version(again.fence(), claimed[1].version);
     let accepted = store.complete(node, &fences).await.unwrap();
     assert_eq!(set(accepted), set([0, 3, 4, 5].map(|n| claimed[n].id)));
     sound(&store).await;
-    // Two groups are free; one is held by who was claimed again, and one by the handler that nobody has heard of yet.
+    // Two groups are free. One is held by the job that was claimed again, and one by a handler whose end is not reported yet.
     assert_eq!(store.admit_all().await, 2);
     assert_eq!(ids(&store.take(node, 10).await).len(), 2);
     store.finish(node, &again).await;
@@ -229,7 +229,7 @@ pub(crate) async fn a_batch_frees_what_it_ended_and_no_more<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
-/// An old handler ends late. Its id was sent again meanwhile, and that one holds a group without being claimed.
+/// An old handler ends late. Its id was sent again meanwhile, and the new job holds a group without being claimed.
 pub(crate) async fn a_late_end_frees_nothing_of_who_has_its_id_now<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -247,8 +247,8 @@ pub(crate) async fn a_late_end_frees_nothing_of_who_has_its_id_now<T: TestDb>(db
     assert_eq!(store.admit_all().await, 0, "it waits for its next attempt, and the other one for it");
 }
 
-/// A released or snoozed job does not lose the others their turn, and slots are conserved whatever the verdict.
-pub(crate) async fn every_verdict_conserves_slots<T: TestDb>(db: &T) {
+/// A released or snoozed job does not cost the others their turn, and permits are conserved whatever the verdict.
+pub(crate) async fn every_verdict_conserves_permits<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let verdicts = [Verdict::Retry(LATER), Verdict::Snooze(LATER), Verdict::Release, Verdict::Cancel, Verdict::Dead];
@@ -261,7 +261,7 @@ pub(crate) async fn every_verdict_conserves_slots<T: TestDb>(db: &T) {
             assert!(store.settle_one(node, claimed.fence(), verdict.clone()).await);
             store.admit_all().await;
             sound(&store).await;
-            // A released one would be the next to be claimed.
+            // A released job would be the next to be claimed.
             for left in store.take(node, 10).await {
                 store.finish(node, &left).await;
             }

@@ -1,4 +1,4 @@
-//! `notify` and `listen`: a tap on the shoulder, where the store has one.
+//! `notify` and `listen`: unreliable wake-ups, where the store has them.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use jobwright::store::{Hint, HintStream, Store};
 use crate::support::TestDb;
 use crate::support::jobs::job;
 
-/// Whoever polls has to know it: a store that hears nothing says so at once.
+/// A store without hints says so at once, because its executors have to poll.
 pub(crate) async fn a_store_says_whether_it_hears<T: TestDb>(db: &T) {
     let stream = db.jobs().listen().await.unwrap();
     assert_eq!(stream.is_some(), T::HEARS_HINTS);
 }
 
-/// Sending hints is always allowed, however many and to whomever.
+/// Sending hints is always allowed, whatever their number and destination.
 pub(crate) async fn hints_may_go_nowhere<T: TestDb>(db: &T) {
     let store = db.jobs();
     store.notify(&[]).await.unwrap();
@@ -22,7 +22,7 @@ pub(crate) async fn hints_may_go_nowhere<T: TestDb>(db: &T) {
     store.notify(&[Hint::Rescan("ä \"'\\".to_owned()), Hint::Timer, Hint::Any]).await.unwrap();
 }
 
-/// The next hint. A store that can't tell what changed says that something did.
+/// Waits for the next hint. A store that can't say what changed reports any change.
 async fn hears(stream: &mut Box<dyn HintStream>, sent: &Hint) {
     let heard = tokio::time::timeout(Duration::from_secs(10), stream.next()).await.expect("nothing was heard").unwrap();
     assert!(heard == *sent || heard == Hint::Any, "{heard:?} for {sent:?}");
@@ -48,12 +48,12 @@ pub(crate) async fn another_process_hears_them<T: TestDb>(db: &T) {
     }
 }
 
-/// Other installations on the same server are left alone.
+/// Other installations on the same server are not woken.
 pub(crate) async fn strangers_do_not_hear_them<T: TestDb>(db: &T) {
     let Some(mut stream) = db.jobs().listen().await.unwrap() else { return };
     let stranger = T::create().await.unwrap();
     stranger.jobs().notify(&[Hint::Queue("stranger".to_owned())]).await.unwrap();
-    // Ours is sent after it, so if it had been heard it would come first.
+    // Our own hint is sent after the other one, which would therefore have come first.
     let ours = Hint::Queue("ours".to_owned());
     db.jobs().send(job()).await;
     db.jobs().notify(std::slice::from_ref(&ours)).await.unwrap();

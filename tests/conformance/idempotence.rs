@@ -8,7 +8,7 @@ use jobwright::{JobId, NewJob};
 use crate::support::jobs::{LATER, claim_number, job, messages, node_info};
 use crate::support::{Jobs, TestDb};
 
-/// Sends the id again in every way there is, and nothing changes.
+/// Asserts that sending the id again, in every possible way, changes nothing.
 async fn is_ignored(store: &Jobs, id: JobId, state: JobState) {
     assert_eq!(store.state(id).await, Some(state));
     let before = format!("{:?}", store.detail(id).await);
@@ -57,7 +57,7 @@ pub(crate) async fn while_dead<T: TestDb>(db: &T) {
     is_ignored(&store, claimed.id, JobState::Dead).await;
 }
 
-/// Also when the first send did not give the id: it is a name like any other.
+/// This also holds when the first send did not give the id: any id counts.
 pub(crate) async fn of_a_job_sent_without<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = store.send(job()).await;
@@ -69,7 +69,7 @@ pub(crate) async fn gone_means_free<T: TestDb>(db: &T) {
     let (node, claimed) = store.running(job().id(JobId::new())).await;
     store.complete(node, &[claimed.fence()]).await.unwrap();
     assert_eq!(store.send(job().id(claimed.id)).await, claimed.id);
-    // A new life: the old claim has no power over it, though its version will come again.
+    // A new job: the old claim has no power over it, though its version will come again.
     let again = store.take_one(node).await;
     assert_eq!((again.id, again.attempt), (claimed.id, 1));
     assert!(again.seq > claimed.seq);

@@ -6,13 +6,13 @@ use jobwright::Fence;
 use jobwright::store::{JobState, Rule, RuleEdit, Scope, ShareBy};
 
 use crate::groups::sound;
-use crate::holding::{self, held};
+use crate::hidden_rows::{self, held};
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, job, jobs};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// By each thing that a limit goes by: two run, the others wait, and one that ends makes room for one.
+/// For each scope of a limit: two jobs run, the others wait, and one that ends frees a permit for the next.
 pub(crate) async fn no_more_than_the_limit<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -37,7 +37,7 @@ pub(crate) async fn no_more_than_the_limit<T: TestDb>(db: &T) {
         assert_eq!(ids(&second), sent[2..3]);
         sound(&store).await;
 
-        // Without the rule, all that wait may start.
+        // Without the rule, all waiting jobs may start.
         store.put_rule(&Rule::new(scope, name)).await.unwrap();
         assert_eq!(store.admit_all().await, 2);
         let rest = store.take(node, 10).await;
@@ -48,7 +48,7 @@ pub(crate) async fn no_more_than_the_limit<T: TestDb>(db: &T) {
     }
 }
 
-/// Jobs that no rule covers are claimed past those that wait, and need no admission.
+/// Jobs that no rule covers are claimed ahead of those that wait, and need no admission.
 pub(crate) async fn others_pass<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -60,7 +60,7 @@ pub(crate) async fn others_pass<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
-/// One rule for all that have none of their own, each by itself.
+/// One rule for all names without a rule of their own, counted separately for each.
 pub(crate) async fn each_by_itself<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -70,13 +70,13 @@ pub(crate) async fn each_by_itself<T: TestDb>(db: &T) {
         store.send_all(jobs(4).into_iter().map(|job| job.tenant(tenant))).await;
     }
     assert_eq!(store.admit_all().await, 5);
-    let mut running: Vec<_> = store.take(node, 20).await.into_iter().filter_map(|job| job.terms.tenant).collect();
+    let mut running: Vec<_> = store.take(node, 20).await.into_iter().filter_map(|job| job.options.tenant).collect();
     running.sort_unstable();
     assert_eq!(running, ["a", "b", "big", "big", "big"]);
     sound(&store).await;
 }
 
-/// A pause of all is one of those that have a rule of their own too.
+/// A pause of all also pauses names that have rules of their own.
 pub(crate) async fn a_pause_of_all_is_one_of_all<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -94,7 +94,7 @@ pub(crate) async fn a_pause_of_all_is_one_of_all<T: TestDb>(db: &T) {
         assert!(store.take(node, 10).await.is_empty(), "{scope}");
         sound(&store).await;
 
-        // Its end leaves the others' own.
+        // Its end leaves the other rules in place.
         store.put_rule(&Rule::new(scope, "*")).await.unwrap();
         store.admit_all().await;
         let mut running = store.take(node, 10).await;
@@ -107,7 +107,7 @@ pub(crate) async fn a_pause_of_all_is_one_of_all<T: TestDb>(db: &T) {
     }
 }
 
-/// What runs already counts under a new limit, however it was started.
+/// Running jobs count under a new limit, however they were started.
 pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -121,13 +121,13 @@ pub(crate) async fn a_new_limit_counts_what_runs<T: TestDb>(db: &T) {
     store.finish(node, &running[0]).await;
     assert_eq!(store.admit_all().await, 1);
     assert_eq!(store.take(node, 10).await.len(), 1);
-    // More, while it runs.
+    // More permits, while it runs.
     store.put_rule(&Rule::new(Scope::Kind, "kind").running(4)).await.unwrap();
     assert_eq!(store.admit_all().await, 1);
     sound(&store).await;
 }
 
-/// No more starts than the rate allows, and the rest when its time has come.
+/// No more jobs start than the rate allows, and the rest start when their time has come.
 pub(crate) async fn no_more_starts_than_the_rate<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -148,7 +148,7 @@ pub(crate) async fn no_more_starts_than_the_rate<T: TestDb>(db: &T) {
     sound(&store).await;
 }
 
-/// Nothing of a paused queue, kind, tenant, key or group starts: what waits, what comes later, what was admitted before.
+/// Nothing of a paused queue, kind, tenant, key or group starts: neither waiting jobs, nor later ones, nor those admitted before.
 pub(crate) async fn paused<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -180,7 +180,7 @@ pub(crate) async fn paused<T: TestDb>(db: &T) {
     }
 }
 
-/// The places of a queue go to whoever has the fewest for its weight, however many the others send.
+/// A queue's permits go to the tenant with the fewest for its weight, whatever number of jobs the others send.
 pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -189,10 +189,10 @@ pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
     store.send_all(jobs(20).into_iter().map(|job| job.tenant("greedy").priority(9))).await;
     store.send_all(jobs(20).into_iter().map(|job| job.tenant("big"))).await;
     assert_eq!(store.admit_all().await, 4);
-    // As long as both of them want something.
+    // As long as both have waiting jobs.
     for _ in 0..6 {
         let claimed = store.take(node, 10).await;
-        let big = claimed.iter().filter(|job| job.terms.tenant.as_deref() == Some("big")).count();
+        let big = claimed.iter().filter(|job| job.options.tenant.as_deref() == Some("big")).count();
         assert_eq!((claimed.len(), big), (4, 3));
         sound(&store).await;
         for job in &claimed {
@@ -202,7 +202,7 @@ pub(crate) async fn shares_by_weight<T: TestDb>(db: &T) {
     }
 }
 
-/// A job that has waited long goes before younger ones of a higher priority; waiting or behind the limit of its queue.
+/// A job that has waited long goes before younger ones of a higher priority, whether it waits or is blocked on its queue's limit.
 pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -211,7 +211,7 @@ pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
         store.put_rule(&rule).await.unwrap();
         let old = store.send(job()).await;
         let young = store.send(job().priority(3)).await;
-        // One that runs, so that both wait behind the gate.
+        // One that runs, so that both are blocked on the key.
         let mut first = None;
         if limit.is_some() {
             let id = store.send(job().priority(9)).await;
@@ -240,12 +240,12 @@ pub(crate) async fn what_waits_long_is_raised<T: TestDb>(db: &T) {
     }
 }
 
-/// A delivery that comes before the admission is dropped; so the row is not kept back for it any longer.
+/// A delivery that comes before the admission is dropped, so the row is not hidden for it any longer.
 pub(crate) async fn an_admitted_job_is_not_held_for_its_delivery<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     store.put_rule(&Rule::new(Scope::Kind, "kind").running(1)).await.unwrap();
-    let sent = holding::send(&store, &[held(job()), held(job())]).await;
+    let sent = hidden_rows::send(&store, &[held(job()), held(job())]).await;
     let delivery = Fence::new(sent[0], 0);
     assert!(
         store.claim_delivered(node, claim_number(), &[delivery], None).await.unwrap().is_empty(),
@@ -265,7 +265,7 @@ pub(crate) async fn an_admitted_job_is_not_held_for_its_delivery<T: TestDb>(db: 
     sound(&store).await;
 }
 
-/// Each changes what is there, not what was there when it looked.
+/// Each change applies to the present rule, not to the rule that the caller read.
 pub(crate) async fn changes_of_a_rule_do_not_undo_each_other<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut tasks = tokio::task::JoinSet::new();

@@ -1,70 +1,70 @@
-//! What every store must do, whatever it is made of.
+//! The behaviour that every store must have.
 //!
-//! Each case runs against the oracle in memory too: a case that the oracle fails is wrong itself.
+//! Each case also runs against the oracle in memory: if the oracle fails a case, the case is wrong.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod backlog;
-mod by_sql;
+mod bulk_operations;
 mod claiming;
+mod claims_in_flight;
 mod clocks;
 mod concurrency;
 mod counting;
-mod dead;
+mod dead_letters;
 mod delivered;
-mod drawn;
-mod endings;
-mod expiring;
+mod doctor_checks;
 mod external;
-mod extremes;
 mod fencing;
+mod fencing_tokens;
+mod foreign_migrations;
+mod group_runs;
 mod groups;
-mod handing_on;
-mod health;
-mod heavy;
+mod hidden_rows;
 mod hints;
-mod holding;
+mod history;
 mod idempotence;
-mod idle;
-mod key_rows;
-mod keyed;
-mod ledger;
+mod idle_load;
+mod job_operations;
+mod large_batches;
 mod limits;
-mod locks;
-mod lost;
-mod many;
+mod list_show_status;
+mod locked_rows;
+mod maintenance;
 mod misfires;
-mod moving;
+mod node_ids;
 mod nodes;
-mod operating;
+mod number_limits;
+mod old_snapshots;
 mod overlaps;
-mod owned;
-mod past;
 mod payloads;
-mod progressing;
+mod preclaimed;
+mod progress;
+mod queue_capacity;
 mod rates;
-mod recovery;
-mod refused;
+mod refused_nodes;
+mod release_lost;
+mod release_unknown;
+mod retry_cancel_delete;
 mod schedules;
 mod schema;
 mod sending;
 mod settling;
-mod snapshots;
-mod spoiled;
-mod steering;
+mod sql_send;
 mod submissions;
+mod terminating;
+mod time_to_live;
 mod timers;
-mod tokens;
 mod transactions;
-mod under_way;
+mod unique_key_release;
+mod unique_key_rows;
 mod uniques;
 mod unreadable;
-mod upkeep;
+mod unreadable_rules;
 
-/// A test for each case of each module, run against one kind of database.
+/// Defines a test for each case of each module, run against one kind of database.
 macro_rules! run {
     ($db:ty, $($module:ident { $($case:ident)* })*) => {
         $(mod $module {
@@ -127,7 +127,7 @@ conformance! {
             claims_meet_the_death_of_their_node
             nodes_register_at_once
         }
-        dead {
+        dead_letters {
             found_by_their_newest_error
             found_by_when_they_died_and_were_sent
             grouped_by_what_they_died_of
@@ -137,7 +137,7 @@ conformance! {
         }
         delivered {
             what_it_names_is_taken
-            held_or_not
+            hidden_or_not
             only_in_the_version_it_names
             only_given_kinds
             only_by_the_living
@@ -172,7 +172,7 @@ conformance! {
             its_id_is_taken
             takers_share_without_overlap
         }
-        extremes {
+        number_limits {
             seq_beyond_32_bits
             as_many_attempts_as_allowed
             more_attempts_than_allowed
@@ -195,7 +195,7 @@ conformance! {
             nothing_to_settle
             a_thousand_at_once
         }
-        tokens {
+        fencing_tokens {
             of_an_id_that_is_used_again
             of_an_id_that_is_born_owned_again
             of_a_row_that_was_put_back
@@ -209,11 +209,11 @@ conformance! {
             another_process_hears_them
             strangers_do_not_hear_them
         }
-        holding {
+        hidden_rows {
             claims_pass_over_it
             a_full_look_finds_it
             until_the_hold_runs_out
-            unhold_ends_it
+            unhide_ends_it
             unhold_names_queues_once
             born_owned_is_not_held
             what_is_due_later_is_not_held
@@ -235,7 +235,7 @@ conformance! {
             others_of_the_batch_are_kept
             any_uuid_will_do
         }
-        lost {
+        release_lost {
             nothing_is_lost_while_all_live
             a_lost_owner_costs_the_attempt
             a_killer_ends_as_a_dead_letter
@@ -279,7 +279,7 @@ conformance! {
             the_broker_is_shown
             a_detached_handle_lives_elsewhere
         }
-        operating {
+        list_show_status {
             pages
             filters
             each_state
@@ -291,7 +291,7 @@ conformance! {
             looking_changes_nothing
             says_what_it_is
         }
-        owned {
+        preclaimed {
             by_a_live_node
             is_finished_like_any_claim
             by_a_dead_node_waits
@@ -310,13 +310,13 @@ conformance! {
             headers
             mixed_batch
         }
-        recovery {
+        release_unknown {
             an_old_claim_does_not_hide_a_lost_one
             an_unheard_claim_costs_nothing
             knowing_nothing_gives_back_all
             later_claims_are_left_alone
             by_name_too
-            put_off_is_spent_and_held
+            put_off_is_spent_and_hidden
             others_keep_theirs
         }
         schedules {
@@ -374,7 +374,7 @@ conformance! {
             the_newest_ten_errors_are_kept
             long_errors_are_cut
         }
-        steering {
+        retry_cancel_delete {
             retry
             cancel
             delete
@@ -422,7 +422,7 @@ conformance! {
         }
     }
     sql {
-        many {
+        bulk_operations {
             run_again_in_many_transactions
             run_again_one_after_the_other_in_many_transactions
         }
@@ -432,14 +432,14 @@ conformance! {
             met_by_a_delivery
             met_by_a_hand_out
             met_by_an_admission
-            terms_of_any_shape
+            options_of_any_shape
             run_again_is_buried_again
             remembered_as_any_dead_letter
         }
-        drawn {
+        node_ids {
             ids_of_nodes
         }
-        upkeep {
+        maintenance {
             what_is_due_is_said
         }
         clocks {
@@ -459,14 +459,14 @@ conformance! {
             what_is_raised_as_far_as_it_goes
             what_lies_ahead_is_told
         }
-        health {
+        doctor_checks {
             a_gate_without_a_rule_is_a_fault
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
             many_openings_of_few_gates_do_not_end_admission
         }
-        heavy {
+        large_batches {
             sixty_four_documents_of_a_megabyte
             in_a_transaction_of_the_caller
             owned_from_the_start
@@ -475,7 +475,7 @@ conformance! {
             submissions
             results_of_external_workers
         }
-        endings {
+        terminating {
             a_group_waits_for_the_handler
             a_limit_waits_for_the_handler
             all_that_it_held_waits
@@ -500,7 +500,7 @@ conformance! {
             a_deleted_job_frees_its_group
             a_dead_owner_does_not_free_the_group
             external_workers_hold_groups
-            every_verdict_conserves_slots
+            every_verdict_conserves_permits
             a_batch_frees_what_it_ended_and_no_more
             a_late_end_frees_nothing_of_who_has_its_id_now
         }
@@ -518,7 +518,7 @@ conformance! {
             what_waits_long_is_raised
             an_admitted_job_is_not_held_for_its_delivery
         }
-        spoiled {
+        unreadable_rules {
             a_schedule_that_can_not_be_read_stops_no_other
             shares_that_can_not_be_read_divide_nothing
         }
@@ -531,7 +531,7 @@ conformance! {
         overlaps {
             no_overlap_while_the_job_is_blocked
         }
-        expiring {
+        time_to_live {
             nothing_expires_without_a_time_to_live
             what_waits_expires
             next_is_the_soonest_and_now_when_there_is_more
@@ -556,7 +556,7 @@ conformance! {
             one_of_many_senders_wins
             replacing_races_with_claims
         }
-        keyed {
+        unique_key_release {
             a_batch_gives_its_keys_back
             beside_others_that_hold_something
             what_it_did_not_end_keeps_its_key
@@ -566,18 +566,21 @@ conformance! {
             what_goes_on_keeps_its_key
             ended_by_transactions
         }
-        backlog {
+        queue_capacity {
             full_is_as_many_waiting_as_allowed
             each_queue_by_itself
         }
-        refused {
+        refused_nodes {
             who_may_not_claim_is_told
         }
-        ledger {
+        foreign_migrations {
             a_newer_schema_is_refused
+            a_newer_schema_that_this_build_runs_on_is_used
+            a_change_fills_in_rows_in_batches
+            a_change_that_fails_is_not_applied
             an_edited_file_is_refused
         }
-        past {
+        history {
             nothing_is_remembered_unless_asked
             every_end_is_remembered
             failures_are_remembered_alone
@@ -593,7 +596,7 @@ conformance! {
             a_result_comes_with_the_end_of_its_job
             a_result_has_its_time
         }
-        moving {
+        job_operations {
             suspend_from_every_state
             resume_from_every_state
             run_from_every_state
@@ -603,16 +606,16 @@ conformance! {
             a_change_of_the_queue_is_admitted_anew
             a_delivery_to_the_old_queue_is_out_of_date
             a_unique_job_stays_unique
-            chosen_by_their_terms
+            chosen_by_their_options
             nonsense_is_refused
             more_than_one_transaction_takes
             the_audit_says_who_did_what
             the_audit_says_who_changed_schedules
             a_long_backfill_is_one_entry
             a_node_learns_which_of_its_jobs_are_gone
-            a_condemned_node_loses_its_jobs
+            an_evicted_node_loses_its_jobs
         }
-        progressing {
+        progress {
             progress_survives_the_attempt
             only_the_owner_says_how_far
             progress_goes_after_its_job
@@ -639,10 +642,10 @@ conformance! {
             rules_that_come_and_go
             many_claims_at_once
         }
-        handing_on {
+        group_runs {
             one_after_the_other
             several_at_once
-            only_fresh_ones_stand_in_line
+            only_fresh_ones_are_in_a_run
             what_was_handed_on_is_like_any_other
             a_cancelled_one_keeps_the_group
             not_what_another_has_to_judge
@@ -657,7 +660,7 @@ conformance! {
             from_a_transaction
             many_at_once
         }
-        key_rows {
+        unique_key_rows {
             none_is_left
             with_the_next_of_a_group
             an_id_in_two_tables_keeps_its_key
@@ -665,10 +668,10 @@ conformance! {
             a_sender_who_was_slower_holds_nothing_meanwhile
             senders_and_ends_of_many
         }
-        idle {
+        idle_load {
             what_is_far_away_is_not_said
         }
-        locks {
+        locked_rows {
             a_claim_passes_over_them
             promoters_pass_over_them
             monitors_pass_over_them
@@ -683,15 +686,15 @@ conformance! {
             hand_outs_pass_over_them
             a_retiring_node_waits_for_its_claims
             schedulers_pass_over_them
-            a_condemned_node_is_not_waited_for
+            an_evicted_node_is_not_waited_for
             a_silent_transaction_keeps_no_node_from_retiring
             a_rule_waits_for_a_round_under_way
         }
-        snapshots {
+        old_snapshots {
             an_id_sent_past_a_move_keeps_nobody_from_recovery
             an_id_sent_past_a_move_vetoes_no_outcome
         }
-        under_way {
+        claims_in_flight {
             a_claim_keeps_its_dead_node
             a_claim_of_deliveries_keeps_its_dead_node
             a_commit_that_hands_over_keeps_its_dead_node

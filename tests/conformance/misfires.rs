@@ -23,7 +23,7 @@ pub(crate) async fn missed_and_skipped<T: TestDb>(db: &T) {
 
 pub(crate) async fn a_little_late_is_not_missed<T: TestDb>(db: &T) {
     let store = db.jobs();
-    // The start is now, so that this is the occurrence that has just come; those before were missed.
+    // The start is now, so this occurrence has just come; earlier ones were missed.
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
     let start = now.checked_sub(SignedDuration::from_secs(3 * DAY)).unwrap();
     let schedule = Schedule::new(&format!("R/{start}/P1D")).unwrap();
@@ -98,7 +98,7 @@ pub(crate) async fn a_number_of_repetitions<T: TestDb>(db: &T) {
     assert_eq!(put.schedule.next_at, None, "they are past");
     assert_eq!(fire_since(db, "r", 1).await.jobs, 2);
     assert_eq!(read(&store, "r").await.next_at, None);
-    // Without a start they count from when it was put.
+    // Without a start, occurrences count from when the schedule was put.
     let put = put_new(&store, NewSchedule::new("five", Schedule::new("R5/PT1H").unwrap(), job())).await.schedule;
     let hour = put.next_at.unwrap().duration_since(put.anchor);
     assert_eq!(hour, SignedDuration::from_hours(1));
@@ -109,7 +109,7 @@ pub(crate) async fn a_number_of_repetitions<T: TestDb>(db: &T) {
 
 pub(crate) async fn no_overlap_while_the_job_is_alive<T: TestDb>(db: &T) {
     let store = db.jobs();
-    // It was put now: what is due is the moment that the test sets, each time another.
+    // The schedule is put now, and the test sets a different due time for each case.
     let schedule = Schedule::new("P1D").unwrap();
     put_new(&store, NewSchedule::new("s", schedule, job()).overlap(Overlap::Forbid)).await;
     let left_out = async |why: &str| {

@@ -8,7 +8,7 @@ use jobwright::store::{JobState, NodeInfo, NodeStatus};
 use crate::support::jobs::{NOBODY, job, node_info};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// The shortest lease there is, for tests that wait until it is over.
+/// The shortest possible lease, for tests that wait until it is over.
 fn brief(name: &str) -> NodeInfo {
     node_info(name).lease(Duration::from_secs(1))
 }
@@ -52,43 +52,43 @@ pub(crate) async fn a_heartbeat_renews_the_lease<T: TestDb>(db: &T) {
     assert!(renewed > 0.8 && renewed <= 1.0, "{renewed} s left");
 }
 
-/// A late heartbeat is good as long as nobody declared the node dead: nothing was taken from it yet.
+/// A late heartbeat still counts unless the node was declared dead: nothing was taken from it yet.
 pub(crate) async fn a_late_heartbeat_renews_too<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.register_node(&brief("n")).await.unwrap();
     let late = async || status(&store, node).await.unwrap().lease_seconds_left < 0.0;
     eventually(Duration::from_secs(15), late).await;
-    let silent = store.pulse(node).await;
+    let silent = store.heartbeat_of(node).await;
     assert!(store.heartbeat(node).await.unwrap());
     assert_eq!(store.declare_dead(&[silent]).await.unwrap(), [], "it was heard after that");
     assert!(!status(&store, node).await.unwrap().dead);
 }
 
-/// A server whose clock is set says that a lease is over, or goes on for years. Neither is asked.
+/// A server whose clock was set may see a lease as over, or as good for years. Its clock is not consulted.
 pub(crate) async fn no_clock_says_who_lives<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    let before = store.pulse(node).await;
+    let before = store.heartbeat_of(node).await;
     assert!(!before.dead && !before.ended);
     db.end_lease(node).await;
-    assert_eq!(store.pulse(node).await, before, "what a monitor sees is the same");
+    assert_eq!(store.heartbeat_of(node).await, before, "what a monitor sees is the same");
     assert!(store.heartbeat(node).await.unwrap());
-    let after = store.pulse(node).await;
-    assert_ne!(after.beat, before.beat);
+    let after = store.heartbeat_of(node).await;
+    assert_ne!(after.heartbeats, before.heartbeats);
     assert_eq!((after.lease, after.dead), (node_info("n").lease, false));
 }
 
 pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.register_node(&brief("n")).await.unwrap();
-    // It owns something, or it would be forgotten at once.
+    // It owns a job, or it would be forgotten at once.
     store.send(job()).await;
     store.take_one(node).await;
     store.declare(node).await;
     assert!(status(&store, node).await.unwrap().dead);
-    let pulse = store.pulse(node).await;
-    assert!(pulse.dead, "on the list until it is forgotten");
-    assert_eq!(store.declare_dead(&[pulse]).await.unwrap(), [], "once is enough");
+    let heartbeat = store.heartbeat_of(node).await;
+    assert!(heartbeat.dead, "on the list until it is forgotten");
+    assert_eq!(store.declare_dead(&[heartbeat]).await.unwrap(), [], "once is enough");
     for _ in 0..3 {
         assert!(!store.heartbeat(node).await.unwrap());
     }
@@ -103,13 +103,13 @@ pub(crate) async fn nobody_revives_the_dead<T: TestDb>(db: &T) {
 pub(crate) async fn only_the_silent_are_declared<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (silent, renewed) = (store.node().await, store.node().await);
-    let pulses = store.pulses().await.unwrap();
-    assert_eq!(pulses.len(), 2);
+    let node_heartbeats = store.node_heartbeats().await.unwrap();
+    assert_eq!(node_heartbeats.len(), 2);
     assert!(store.heartbeat(renewed).await.unwrap());
-    assert_eq!(store.declare_dead(&pulses).await.unwrap(), [silent]);
+    assert_eq!(store.declare_dead(&node_heartbeats).await.unwrap(), [silent]);
     store.release_all_lost().await;
     assert_eq!(
-        store.pulses().await.unwrap().iter().map(|pulse| pulse.node).collect::<Vec<_>>(),
+        store.node_heartbeats().await.unwrap().iter().map(|heartbeat| heartbeat.node).collect::<Vec<_>>(),
         [renewed],
         "forgotten"
     );
@@ -142,7 +142,7 @@ pub(crate) async fn retired_is_gone<T: TestDb>(db: &T) {
     assert!(!store.heartbeat(NOBODY).await.unwrap());
 }
 
-/// What a node still owns when it stops is given back, whether it knows of it or not; no handler's failure ended it.
+/// Jobs that a node still owns when it stops are given back, whether it knows of them or not; no handler failed, so none counts as failed.
 pub(crate) async fn retired_with_jobs_in_hand<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job().max_attempts(1)).await;
@@ -155,7 +155,7 @@ pub(crate) async fn retired_with_jobs_in_hand<T: TestDb>(db: &T) {
     assert_eq!(store.release_all_lost().await, (0, 0));
 }
 
-/// Only its own.
+/// A node that retires gives back its own jobs only.
 pub(crate) async fn retired_beside_others<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
@@ -164,7 +164,7 @@ pub(crate) async fn retired_beside_others<T: TestDb>(db: &T) {
     assert_eq!(store.complete(node, &[claimed.fence()]).await.unwrap(), [claimed.id]);
 }
 
-/// The outcomes of a node count as long as nobody took its jobs away: what it did is done.
+/// A dead node's outcomes count as long as its jobs were not released: its work is done.
 pub(crate) async fn expired_but_not_yet_released<T: TestDb>(db: &T) {
     let store = db.jobs();
     let (node, claimed) = store.running(job()).await;
@@ -185,13 +185,13 @@ pub(crate) async fn the_broker_is_shown<T: TestDb>(db: &T) {
     store.report_broker(NOBODY, Some("up")).await.unwrap();
 }
 
-/// The heartbeat has a thread and a runtime of its own.
+/// The heartbeat has its own thread and runtime.
 pub(crate) async fn a_detached_handle_lives_elsewhere<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let id = store.send(job()).await;
     let detached = store.detached().await.unwrap();
-    let beat = move || {
+    let heartbeats = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             assert!(detached.heartbeat(node).await.unwrap());
@@ -199,5 +199,5 @@ pub(crate) async fn a_detached_handle_lives_elsewhere<T: TestDb>(db: &T) {
             detached.show(id).await.unwrap().is_some()
         })
     };
-    assert!(tokio::task::spawn_blocking(beat).await.unwrap(), "it is the same database");
+    assert!(tokio::task::spawn_blocking(heartbeats).await.unwrap(), "it is the same database");
 }

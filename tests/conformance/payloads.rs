@@ -1,4 +1,4 @@
-//! What a job carries comes back as it was sent.
+//! A job's payload comes back as it was sent.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::TestDb;
 use crate::support::jobs::LATER;
 
-/// Sends each, and compares what `claim` and `show` give back.
+/// Sends each payload, and compares it with what `claim` and `show` return.
 async fn round_trip<T: TestDb>(db: &T, payloads: Vec<Payload>) {
     let store = db.jobs();
     let node = store.node().await;
@@ -19,7 +19,7 @@ async fn round_trip<T: TestDb>(db: &T, payloads: Vec<Payload>) {
     }
 }
 
-/// JSON means the same, bytes are the same.
+/// Asserts equality: the meaning for JSON, and the bytes otherwise.
 #[track_caller]
 fn same(found: &Payload, sent: &Payload) {
     assert_eq!(found.content_type(), sent.content_type());
@@ -32,7 +32,7 @@ fn same(found: &Payload, sent: &Payload) {
     }
 }
 
-/// A document in which numbers are what they mean: a store may write 1e2 as 100.
+/// Returns a document in which numbers are compared by value: a store may write 1e2 as 100.
 fn plain(payload: &Payload) -> Value {
     fn walk(value: &mut Value) {
         match value {
@@ -86,7 +86,7 @@ pub(crate) async fn bytes<T: TestDb>(db: &T) {
             Payload::bytes("application/octet-stream", all),
             Payload::bytes("application/octet-stream", vec![]),
             Payload::bytes("text/plain", "\0\\x41"),
-            // JSON by its name, but sent as bytes: kept to the byte.
+            // JSON by its content type, but sent as bytes: kept to the byte.
             Payload::bytes("application/json", "{ \"b\": 1, \"a\": 2, \"a\": 3 }"),
             Payload::bytes("text/x; a=\"ä\"", vec![0xff, 0xfe]),
         ],
@@ -117,7 +117,7 @@ pub(crate) async fn headers<T: TestDb>(db: &T) {
     }
 }
 
-/// A batch may hold all sorts of payloads side by side.
+/// A batch may mix payloads of all kinds.
 pub(crate) async fn mixed_batch<T: TestDb>(db: &T) {
     let store = db.jobs();
     let payloads = [

@@ -1,4 +1,4 @@
-//! How starts under rates are counted, and forgotten.
+//! How starts under rates are counted and forgotten.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ async fn start_one(store: &Jobs) {
     assert_eq!(store.admit_all().await, 1);
 }
 
-/// However many rounds there are: what is to be summed stays small.
+/// Whatever number of admission passes there are, few rows have to be summed.
 pub(crate) async fn starts_close_to_each_other_are_counted_as_one<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(100, YEAR)).await.unwrap();
@@ -34,7 +34,7 @@ pub(crate) async fn starts_close_to_each_other_are_counted_as_one<T: SqlDb>(db: 
     sound(&store).await;
 }
 
-/// They count until the last of them is over.
+/// Starts counted together count until the last of them is out of the period.
 pub(crate) async fn what_is_counted_as_one_breaks_no_rate<T: SqlDb>(db: &T) {
     let store = db.jobs();
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(2, YEAR)).await.unwrap();
@@ -49,10 +49,10 @@ pub(crate) async fn what_is_counted_as_one_breaks_no_rate<T: SqlDb>(db: &T) {
     assert_eq!(store.admit_all().await, 2);
 }
 
-/// One soon after the other for ever: each is over in its time all the same.
+/// Starts follow each other closely forever: each still leaves the period in time.
 pub(crate) async fn what_is_counted_as_one_does_not_grow_for_ever<T: SqlDb>(db: &T) {
     let store = db.jobs();
-    // Those of a tenth of a second are counted as one.
+    // Starts within a tenth of a second are counted as one.
     store.put_rule(&Rule::new(Scope::Queue, "default").rate(1_000_000, 100 * SECOND)).await.unwrap();
     let (began, mut started) = (Instant::now(), 0);
     while began.elapsed() < SECOND {
@@ -64,7 +64,7 @@ pub(crate) async fn what_is_counted_as_one_does_not_grow_for_ever<T: SqlDb>(db: 
     assert_eq!(starts.iter().map(|(_, n)| usize::try_from(*n).unwrap()).sum::<usize>(), started);
 }
 
-/// Of each key by the rate that it has, whatever others have; and no round does it.
+/// Starts are forgotten by the rate of their own key, whatever rates others have, and not by an admission pass.
 pub(crate) async fn what_no_rate_reaches_back_to_is_forgotten<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for rule in [
@@ -98,7 +98,7 @@ pub(crate) async fn what_no_rate_reaches_back_to_is_forgotten<T: SqlDb>(db: &T) 
     assert_eq!(kept, ["l:slow", "q:default", "t:any"], "the young one of the queue is kept");
     assert!(left.iter().any(|key| key == "k:kind"), "{left:?}");
 
-    // A rule that has none of its own forgets too, although the one for all remembers; and so does none.
+    // A rule without a rate forgets its starts, although the rule of all has one; so does a removed rule.
     store.put_rule(&Rule::new(Scope::Tenant, "any").running(5)).await.unwrap();
     store.put_rule(&Rule::new(Scope::Key, "slow")).await.unwrap();
     store.put_rule(&Rule::new(Scope::Key, "*")).await.unwrap();

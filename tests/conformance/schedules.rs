@@ -1,13 +1,15 @@
-//! Repeating jobs: each occurrence once, and what becomes of those that were missed.
+//! Repeating jobs: each occurrence fires once, and missed ones are handled by the rules.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::schedules::{Fate, Fired, Put, PutOutcome, ScheduleInfo, Which, backfill, fire_due, get, pause};
+use jobwright::store::schedules::{
+    FireOutcome, Fired, Put, PutOutcome, ScheduleInfo, ScheduleQuery, backfill, fire_due, get, pause,
+};
 use jobwright::store::schedules::{Firing, put, resume, run_now as run};
-use jobwright::store::{Hint, JobState, Order, Store, testing};
+use jobwright::store::{Hint, JobState, OperatorOptions, Store, testing};
 use jobwright::{Misfire, NewJob, NewSchedule, Overlap, Payload, SCHEDULE, SCHEDULED_AT, Schedule};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -17,15 +19,15 @@ use crate::support::{Jobs, TestDb, eventually};
 
 pub(crate) const DAY: i64 = 24 * 3600;
 
-/// One moment for the whole run, so that two calls in one test mean the same.
+/// The same time for the whole run, so that two calls in one test agree.
 static BEGUN: LazyLock<Timestamp> = LazyLock::new(|| Timestamp::from_second(Timestamp::now().as_second()).unwrap());
 
-/// A moment so many days and twelve hours ago: no test runs into the next occurrence.
+/// Returns the time this many days and twelve hours ago: no test runs into the next occurrence.
 pub(crate) fn days_ago(days: i64) -> Timestamp {
     BEGUN.checked_sub(SignedDuration::from_secs(days * DAY + DAY / 2)).unwrap()
 }
 
-/// Its occurrences are those of [`days_ago`].
+/// Returns a schedule whose occurrences are those of [`days_ago`].
 pub(crate) fn every_day() -> Schedule {
     Schedule::new(&format!("R/{}/P1D", days_ago(1000))).unwrap()
 }
@@ -47,13 +49,13 @@ pub(crate) async fn fire(store: &Jobs) -> Fired {
     fire_due(&*store.0, 1000).await.unwrap()
 }
 
-/// Fires the schedule `name` as if nobody had been there since `days` days ago.
+/// Fires the schedule `name` as if no node had run since `days` days ago.
 pub(crate) async fn fire_since<T: TestDb>(db: &T, name: &str, days: i64) -> Fired {
     db.make_due(name, days_ago(days)).await;
     fire(&db.jobs()).await
 }
 
-/// The occurrences that have jobs: schedule and moment.
+/// Returns the occurrences that have jobs: schedule and time.
 async fn occurrences(store: &Jobs) -> Vec<(String, Timestamp)> {
     let mut found = Vec::new();
     for summary in store.all().await {
@@ -105,7 +107,7 @@ pub(crate) async fn bytes_and_no_headers<T: TestDb>(db: &T) {
     assert_eq!(store.detail(sent.id).await.payload, payload);
 }
 
-/// Many nodes at once.
+/// Many nodes fire at once.
 pub(crate) async fn each_occurrence_happens_once<T: TestDb>(db: &T) {
     const SCHEDULES: usize = 12;
     const MISSED: i64 = 20;
@@ -124,7 +126,7 @@ pub(crate) async fn each_occurrence_happens_once<T: TestDb>(db: &T) {
         tasks.spawn(async move {
             let mut jobs = 0;
             while store.next_schedule().await.unwrap() == Some(Duration::ZERO) {
-                // Small rounds, so that they meet.
+                // Small batches, so that they collide.
                 jobs += fire_due(&*store.0, 40).await.unwrap().jobs;
             }
             jobs
@@ -149,13 +151,13 @@ pub(crate) async fn not_before_it_is_due<T: TestDb>(db: &T) {
     assert!(next > Duration::from_secs(11 * 3600) && next <= Duration::from_secs(13 * 3600), "{next:?}");
     let soon = Timestamp::now().checked_add(SignedDuration::from_millis(400)).unwrap();
     db.make_due("later", soon).await;
-    // Looked at all the time, also before.
+    // Polled all the time, also before it is due.
     eventually(Duration::from_secs(30), async || fire(&store).await.jobs == 1).await;
     let sent = store.all().await.remove(0);
     assert!(sent.created_at >= soon, "{} is before {soon}", sent.created_at);
 }
 
-/// As after a restore of the schedules alone.
+/// The schedules are set back, as after a restore of them alone.
 pub(crate) async fn an_occurrence_is_one_job<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "one", |new| new).await;
@@ -208,7 +210,7 @@ pub(crate) async fn put_again<T: TestDb>(db: &T) {
     assert_eq!(crate::schedules::read(&store, "s").await.spec.schedule, zoned);
 }
 
-/// As many programs that start at once.
+/// Many programs put the schedule at once when they start.
 pub(crate) async fn put_at_once<T: TestDb>(db: &T) {
     let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
     let mut tasks = JoinSet::new();
@@ -217,7 +219,7 @@ pub(crate) async fn put_at_once<T: TestDb>(db: &T) {
         tasks.spawn(async move { daily(&store, "s", |new| new).await.version });
     }
     assert_eq!(tasks.join_all().await, [0; 8]);
-    assert_eq!(handles[0].read_schedules(Which::Page { after: None, limit: 10 }).await.unwrap().1.len(), 1);
+    assert_eq!(handles[0].read_schedules(ScheduleQuery::Page { after: None, limit: 10 }).await.unwrap().1.len(), 1);
 }
 
 pub(crate) async fn put_over_an_unseen_change<T: TestDb>(db: &T) {
@@ -232,7 +234,7 @@ pub(crate) async fn put_over_an_unseen_change<T: TestDb>(db: &T) {
     assert_eq!(read(&store, "s").await.spec.times, Some(2));
 }
 
-/// Between the look and the firing somebody else was faster.
+/// Another node fires the schedule between the query and the firing.
 pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     let first = daily(&store, "s", |new| new).await;
@@ -251,24 +253,24 @@ pub(crate) async fn changed_while_it_was_due<T: TestDb>(db: &T) {
     };
     let fates =
         store.fire_schedules(&[firing(first.version), Firing { name: "none".to_owned(), ..firing(0) }]).await.unwrap();
-    assert_eq!(fates, [Fate::Lost, Fate::Lost]);
+    assert_eq!(fates, [FireOutcome::Lost, FireOutcome::Lost]);
     assert!(store.all().await.is_empty());
     assert_eq!(read(&store, "s").await.next_at, first.next_at);
-    assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [Fate::Sent]);
-    assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [Fate::Lost], "once");
+    assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [FireOutcome::Sent]);
+    assert_eq!(store.fire_schedules(&[firing(1)]).await.unwrap(), [FireOutcome::Lost], "once");
 }
 
-/// A node that has read one that is deleted and put again, before it comes to fire it: both begin with the same version.
+/// A node reads a schedule that is deleted and put again before the node fires it: both begin with the same version.
 pub(crate) async fn deleted_and_put_again_while_it_was_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "s", |new| new).await;
     db.make_due("s", days_ago(0)).await;
-    let (now, due) = store.read_schedules(Which::Due(10)).await.unwrap();
+    let (now, due) = store.read_schedules(ScheduleQuery::Due(10)).await.unwrap();
     let firing = testing::firing(&due[0], now, 10).unwrap();
     store.delete_schedules(&["s".to_owned()], None).await.unwrap();
     let again = daily(&store, "s", |new| new).await;
     assert_eq!(again.version, firing.seen);
-    assert_eq!(store.fire_schedules(&[firing]).await.unwrap(), [Fate::Lost]);
+    assert_eq!(store.fire_schedules(&[firing]).await.unwrap(), [FireOutcome::Lost]);
     assert!(store.all().await.is_empty());
     assert_eq!(read(&store, "s").await.next_at, again.next_at);
 }
@@ -297,20 +299,24 @@ pub(crate) async fn filled_in<T: TestDb>(db: &T) {
     fire_since(db, "s", 2).await;
     let time = (days_ago(5), days_ago(0));
     let count = |done: jobwright::store::schedules::Backfilled| (done.occurrences, done.jobs);
-    assert_eq!(count(backfill(&*store.0, "s", time, Order::DRY_RUN).await.unwrap()), (5, 0));
+    assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::DRY_RUN).await.unwrap()), (5, 0));
     assert_eq!(store.all().await.len(), 1, "a dry run sends nothing");
-    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 5));
+    assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::UNNAMED).await.unwrap()), (5, 5));
     assert_eq!(moments(&store).await, (0..=5).rev().map(days_ago).collect::<Vec<_>>());
-    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 0), "they are there");
+    assert_eq!(
+        count(backfill(&*store.0, "s", time, OperatorOptions::UNNAMED).await.unwrap()),
+        (5, 0),
+        "they are there"
+    );
     db.jobs().delete(&jobwright::store::JobFilter::default(), false).await.unwrap();
-    assert_eq!(count(backfill(&*store.0, "s", time, Order::UNNAMED).await.unwrap()), (5, 5), "once more");
+    assert_eq!(count(backfill(&*store.0, "s", time, OperatorOptions::UNNAMED).await.unwrap()), (5, 5), "once more");
     assert_eq!(read(&store, "s").await.fired, 1);
 }
 
 pub(crate) async fn nothing_to_fill_in<T: TestDb>(db: &T) {
     let store = db.jobs();
     daily(&store, "s", |new| new.until(days_ago(100))).await;
-    let fill = async |from, to| backfill(&*store.0, "s", (from, to), Order::DRY_RUN).await;
+    let fill = async |from, to| backfill(&*store.0, "s", (from, to), OperatorOptions::DRY_RUN).await;
     assert_eq!(fill(days_ago(50), days_ago(40)).await.unwrap().occurrences, 0);
     assert_eq!(fill(days_ago(2000), days_ago(40)).await.unwrap().occurrences, 901, "from its start to its end");
     for (from, to) in [(days_ago(1), days_ago(2)), (days_ago(1), days_ago(1)), (days_ago(1), days_ago(-2))] {
@@ -329,7 +335,7 @@ pub(crate) async fn listed_by_name<T: TestDb>(db: &T) {
     }
     let page = async |after: Option<String>, limit| {
         let after = after.as_deref();
-        let (_, found) = store.read_schedules(Which::Page { after, limit }).await.unwrap();
+        let (_, found) = store.read_schedules(ScheduleQuery::Page { after, limit }).await.unwrap();
         found.into_iter().map(|one| one.spec.name).collect::<Vec<_>>()
     };
     let all = page(None, 10).await;
@@ -343,7 +349,7 @@ pub(crate) async fn listed_by_name<T: TestDb>(db: &T) {
     }
     assert_eq!(paged, all, "the same order page by page");
     let named = ["b".to_owned(), "none".to_owned()];
-    let (_, found) = store.read_schedules(Which::Named(&named)).await.unwrap();
+    let (_, found) = store.read_schedules(ScheduleQuery::Named(&named)).await.unwrap();
     assert_eq!(found.len(), 1);
 }
 
@@ -364,7 +370,7 @@ pub(crate) async fn unknown_names<T: TestDb>(db: &T) {
         pause(&*store.0, "none", None).await.unwrap_err(),
         resume(&*store.0, "none", None).await.unwrap_err(),
         run(&*store.0, "none", None).await.unwrap_err(),
-        backfill(&*store.0, "none", (days_ago(2), days_ago(1)), Order::DRY_RUN).await.unwrap_err(),
+        backfill(&*store.0, "none", (days_ago(2), days_ago(1)), OperatorOptions::DRY_RUN).await.unwrap_err(),
     ];
     for error in errors {
         assert!(error.is_invalid() && error.to_string().contains("\"none\""), "{error}");

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::support::jobs::job;
 use crate::support::{Jobs, TestDb};
 
-/// A place without a schema; the one that was given is only proof that there is a server.
+/// Creates a location without a schema; a database that the test was given only proves that there is a server.
 async fn bare<T: TestDb>() -> (T, Jobs) {
     let db = T::create_empty().await.unwrap();
     let jobs = db.jobs();

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, ids, job, jobs, messages};
 
-/// Inserts so many, claims them all and compares.
+/// Inserts `count` jobs, claims them all and compares.
 async fn inserts<T: TestDb>(db: &T, count: usize) {
     let store = db.jobs();
     let sent = store.send_all(jobs(count)).await;
@@ -56,7 +56,7 @@ pub(crate) async fn later_sends_come_later<T: TestDb>(db: &T) {
     assert!(listed.is_sorted_by(|a, b| a.seq < b.seq), "seq never repeats");
 }
 
-/// A delay doesn't change the place in the order: whoever was sent first is first among those that are due.
+/// A delay does not change the order: among jobs that are due, those sent first come first.
 pub(crate) async fn delayed_jobs_keep_their_place<T: TestDb>(db: &T) {
     let store = db.jobs();
     let sent = store.send_all((0..6).map(|n| if n % 2 == 0 { job().delay(LATER) } else { job() })).await;
@@ -118,8 +118,8 @@ pub(crate) async fn what_is_due_later_is_a_timer<T: TestDb>(db: &T) {
     assert_eq!(store.take(node, 10).await.len(), 0);
 }
 
-/// One statement or not: a batch with one bad row writes nothing. Here the bad row is one that the store can't know to be
-/// bad before it tries: the id of a job that exists, not marked as given.
+/// Whether it takes one statement or not, a batch with one bad row writes nothing. The store can't know the bad row beforehand: it has the id of an
+/// existing job, not marked as given.
 pub(crate) async fn all_or_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     let mut batch = messages(jobs(3));
@@ -142,8 +142,8 @@ pub(crate) async fn names_may_be_long_and_foreign<T: TestDb>(db: &T) {
     }
 }
 
-/// A batch whose jobs differ in one thing alone, for each thing in turn, and in everything: a store may write those that are alike in a
-/// shorter way, and must not take for alike what is not.
+/// The jobs of a batch differ in one property, for each property in turn, and then in all: a store may write equal ones in a shorter way, but must
+/// not take different ones for equal.
 pub(crate) async fn each_of_a_batch_keeps_what_is_its_own<T: TestDb>(db: &T) {
     const BATCH: usize = 70;
     let differ: [fn(usize, NewJob) -> NewJob; 7] = [
@@ -170,7 +170,7 @@ pub(crate) async fn each_of_a_batch_keeps_what_is_its_own<T: TestDb>(db: &T) {
             let summary = &stored.summary;
             assert_eq!((&summary.kind, &summary.queue), (&sent.kind, &sent.queue), "{n}");
             assert_eq!((summary.priority, summary.max_attempts), (sent.priority, sent.max_attempts), "{n}");
-            assert_eq!((&stored.headers, &stored.terms), (&sent.headers, &sent.terms), "{n}");
+            assert_eq!((&stored.headers, &stored.options), (&sent.headers, &sent.options), "{n}");
             let content = |payload: &Payload| match payload {
                 Payload::Json(_) => (None, payload.decode::<serde_json::Value>().unwrap().to_string().into_bytes()),
                 Payload::Bytes { content_type, body } => (Some(content_type.clone()), body.clone()),

@@ -7,7 +7,7 @@ use jobwright::store::{JobDetail, JobState, Settlement, Verdict};
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job};
 
-/// What a job keeps through all states.
+/// Returns the properties that a job keeps through all states.
 fn identity(detail: &JobDetail) -> String {
     let s = &detail.summary;
     let payload = detail.payload.decode::<serde_json::Value>().unwrap();
@@ -140,7 +140,7 @@ pub(crate) async fn dead_at_once<T: TestDb>(db: &T) {
 
 pub(crate) async fn snooze_costs_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
-    // With one attempt only: snoozed for ever, it never becomes a dead letter.
+    // With one attempt only: however often it is snoozed, it never becomes a dead letter.
     let (node, mut claimed) = store.running(job().max_attempts(1)).await;
     for _ in 0..5 {
         assert_eq!(claimed.attempt, 1);

@@ -1,4 +1,4 @@
-//! `receive`: what foreign producers submit, perhaps more than once.
+//! `receive`: submissions of external producers, perhaps repeated.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use jobwright::store::{JobState, Received, Store};
 use jobwright::{JobId, JobMessage, NewJob, Submission};
 use tokio::task::JoinSet;
 
-use crate::holding::held;
+use crate::hidden_rows::held;
 use crate::support::jobs::{LATER, job, message};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// A submission under this id; `text` stands for everything it says.
+/// Returns a submission under this id; `text` stands for all its content.
 fn submission(id: JobId, text: u8) -> Submission {
     Submission { message: message(NewJob::json("kind", &text).id(id)), digest: [text; 32] }
 }
@@ -65,10 +65,10 @@ pub(crate) async fn kept_for_later<T: TestDb>(db: &T) {
     assert_eq!(store.detail(ids[0]).await.headers["a"], "b");
     let node = store.node().await;
     assert_eq!(store.take(node, 10).await.len(), 0, "the other one is held");
-    assert_eq!(store.unhold(&ids).await.unwrap(), ["default"]);
+    assert_eq!(store.unhide(&ids).await.unwrap(), ["default"]);
 }
 
-/// Sent by us, then submitted by somebody else under the same id: there is no digest to compare with, so the first counts.
+/// A job of our own is submitted again from outside under the same id: there is no digest to compare with, so the first counts.
 pub(crate) async fn of_a_live_job_of_ours<T: TestDb>(db: &T) {
     let store = db.jobs();
     for job in [job(), job().delay(LATER)] {
@@ -92,7 +92,7 @@ pub(crate) async fn known_after_the_job_is_gone<T: TestDb>(db: &T) {
     assert_eq!(store.all().await.len(), 0, "it does not run again");
 }
 
-/// Batches that overlap, in different orders: each is stored once, all are answered, nobody is stuck.
+/// Batches overlap in different orders: each submission is stored once, all are answered, and none gets stuck.
 pub(crate) async fn racing_receivers<T: TestDb>(db: &T) {
     let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
     for _ in 0..5 {
@@ -135,7 +135,7 @@ pub(crate) async fn pruned_by_age<T: TestDb>(db: &T) {
     })
     .await;
     assert_eq!(store.all().await.len(), 5, "the jobs stay");
-    // Forgotten: it is as if it had never been submitted, but its job is there.
+    // The submission is forgotten, as if it had never come, but its job exists.
     assert_eq!(store.receive(&[submission(ids[0], 2)]).await.unwrap(), [Received::Known(ids[0])]);
 }
 

@@ -1,4 +1,4 @@
-//! `promote_due`: from `timer_job` to `job` when the time has come.
+//! `promote_due`: from `timer_job` to `job` when timers are due.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jobwright::store::{JobState, Promoted, Verdict};
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// Timers that are due at once.
+/// Sends timers that are due at once.
 async fn due(store: &Jobs, queue: &str, count: usize) {
     let node = store.node().await;
     store.send_all(jobs(count).into_iter().map(|job| job.queue(queue))).await;
@@ -35,7 +35,7 @@ pub(crate) async fn in_batches<T: TestDb>(db: &T) {
     }
 }
 
-/// What is left over by the limit is due now.
+/// Timers that the limit leaves over are due now.
 pub(crate) async fn next_is_now_when_more_is_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     due(&store, "q", 3).await;
@@ -73,14 +73,14 @@ pub(crate) async fn says_in_which_queues<T: TestDb>(db: &T) {
 pub(crate) async fn the_earliest_first<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    // Sent in the other order than they come due.
+    // Sent in the reverse order of their due dates.
     store.send_all(jobs(3)).await;
     let mut claimed = store.take(node, 3).await;
     claimed.reverse();
     for job in &claimed {
         let before = store.detail(job.id).await.summary.claimed_at.unwrap();
         assert!(store.settle_one(node, job.fence(), Verdict::Snooze(Duration::ZERO)).await);
-        // A clock that counts milliseconds must have moved on before the next.
+        // A clock that counts milliseconds must have advanced before the next.
         let due = store.detail(job.id).await.summary.due_at.unwrap();
         assert!(due >= before);
         eventually(Duration::from_secs(5), async || {
@@ -101,7 +101,7 @@ fn job_of_probe() -> jobwright::NewJob {
     jobwright::NewJob::json("probe", &())
 }
 
-/// With a real wait, however short: not before its time, and then soon.
+/// With a real wait, however short: the timer starts no earlier than due, and soon after.
 pub(crate) async fn not_before_their_time<T: TestDb>(db: &T) {
     let store = db.jobs();
     let delay = Duration::from_millis(600);
@@ -118,7 +118,7 @@ pub(crate) async fn not_before_their_time<T: TestDb>(db: &T) {
     assert!(waited >= delay, "ran {waited:?} after its flush");
 }
 
-/// What is due in a moment is not due.
+/// A timer due a little later is not due.
 pub(crate) async fn exactly_those_that_are_due<T: TestDb>(db: &T) {
     let store = db.jobs();
     loop {
@@ -128,7 +128,7 @@ pub(crate) async fn exactly_those_that_are_due<T: TestDb>(db: &T) {
         let promoted = store.promote_due(10).await.unwrap();
         let (waiting, timers) = (store.count(JobState::Waiting).await, store.count(JobState::Timer).await);
         let state = store.state(soon).await;
-        // A machine that took two seconds for this proves nothing.
+        // If the machine took two seconds for this, it proves nothing.
         if jiff::Timestamp::now() < due_at {
             assert_eq!((promoted.jobs, waiting, timers, state), (1, 1, 1, Some(JobState::Timer)));
             let next = promoted.next.unwrap();
@@ -139,7 +139,7 @@ pub(crate) async fn exactly_those_that_are_due<T: TestDb>(db: &T) {
     }
 }
 
-/// A promoted job stands where its seq puts it, not at the end.
+/// A promoted job goes to the position of its `seq`, not to the end.
 pub(crate) async fn promoted_jobs_keep_their_place<T: TestDb>(db: &T) {
     let store = db.jobs();
     due(&store, "q", 2).await;

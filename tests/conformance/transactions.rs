@@ -55,7 +55,7 @@ pub(crate) async fn several_flushes_in_one<T: TestDb>(db: &T) {
     assert_eq!(listed, first.iter().chain(&second).map(|message| message.id).collect::<Vec<_>>());
 }
 
-/// The handler's messages and the removal of its job are one.
+/// The handler's messages and the removal of its job commit together.
 pub(crate) async fn a_handler_commits_all_at_once<T: TestDb>(db: &T) {
     let store = db.store();
     let jobs = db.jobs();
@@ -97,8 +97,7 @@ pub(crate) async fn a_stale_claim_is_not_removed<T: TestDb>(db: &T) {
     assert_eq!(jobs.complete(other, &[again.fence()]).await.unwrap(), [again.id]);
 }
 
-/// As with `JobStore::insert`: given ids, delays, rows that are owned from the start.
-/// Jobs that were handled together: one claim that is not current any more is none of the others'.
+/// Jobs that were handled together are removed together: with one stale claim, none is removed.
 pub(crate) async fn removed_together_all_claims_have_to_be_current<T: TestDb>(db: &T) {
     let store = db.store();
     let jobs = db.jobs();
@@ -164,7 +163,7 @@ pub(crate) async fn nothing_to_commit<T: TestDb>(db: &T) {
     assert_eq!(db.jobs().all().await.len(), 0);
 }
 
-/// A dropped transaction gives back what it held: more of them than there are connections.
+/// A dropped transaction returns its connection: more of them are dropped than there are connections.
 pub(crate) async fn dropped_transactions_leave_nothing_behind<T: TestDb>(db: &T) {
     let store = db.store();
     let jobs = db.jobs();

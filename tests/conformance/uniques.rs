@@ -1,4 +1,4 @@
-//! Unique jobs: one job a key, however many send it.
+//! Unique jobs: one job a key, whatever number is sent.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::groups::sound;
 use crate::support::jobs::{LATER, hand_out_number, ids, job, message, messages};
 use crate::support::{Jobs, TestDb, eventually};
 
-/// One that holds `key` until it is done.
+/// Returns a job that holds `key` until it is done.
 pub(crate) fn one(key: &str) -> NewJob {
     job().unique(Unique::key(key))
 }
 
-/// Sends; `Some`: kept out by that job.
+/// Sends a job; `Some`: it is a duplicate of that job.
 pub(crate) async fn try_send(store: &Jobs, job: NewJob) -> (JobId, Option<JobId>) {
     let message = message(job);
     let inserted = store.insert(std::slice::from_ref(&message), None).await.unwrap();
-    assert_eq!(inserted.rows, u64::from(inserted.kept.is_empty()));
-    let holder = inserted.kept.first().map(|(id, holder)| {
+    assert_eq!(inserted.rows, u64::from(inserted.duplicates.is_empty()));
+    let holder = inserted.duplicates.first().map(|(id, holder)| {
         assert_eq!(*id, message.id);
         *holder
     });
     (message.id, holder)
 }
 
-/// From the send until the job is gone, in every state on the way.
+/// The key is held from the send until the job is gone, in every state on the way.
 pub(crate) async fn one_of_a_key_until_it_is_gone<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -117,7 +117,7 @@ pub(crate) async fn for_a_period<T: TestDb>(db: &T) {
     let claimed = store.take_one(node).await;
     store.finish(node, &claimed).await;
     assert_eq!(try_send(&store, period(LATER)).await.1, Some(first), "also after its end");
-    // Whoever holds it said for how long.
+    // The period of the holder counts.
     assert_eq!(try_send(&store, period(Duration::from_secs(1))).await.1, Some(first));
     let short = || job().unique(Unique::key("b").for_period(Duration::from_millis(1)));
     try_send(&store, short()).await;
@@ -130,7 +130,7 @@ pub(crate) async fn for_a_period<T: TestDb>(db: &T) {
     assert_eq!(try_send(&store, period(LATER)).await.1, Some(first));
 }
 
-/// The newest takes the place of one that waits, wherever it waits, and never of one that runs.
+/// The newest job replaces one that waits, in whatever state it waits, and never one that runs.
 pub(crate) async fn replace<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -151,7 +151,7 @@ pub(crate) async fn replace<T: TestDb>(db: &T) {
     assert_eq!(try_send(&store, next(6)).await.1, None);
 }
 
-/// What was set aside is not replaced, however it holds its key.
+/// A suspended job is not replaced, however it holds its key.
 pub(crate) async fn what_is_set_aside_is_kept<T: TestDb>(db: &T) {
     let store = db.jobs();
     for unique in [Unique::key("a"), Unique::key("b").while_waiting(), Unique::key("c").for_period(LATER)] {
@@ -161,7 +161,7 @@ pub(crate) async fn what_is_set_aside_is_kept<T: TestDb>(db: &T) {
     }
 }
 
-/// An error, and nothing of the flush is written; the transaction it was to be written in goes on.
+/// The flush fails and writes nothing; its transaction can go on.
 pub(crate) async fn reject<T: TestDb>(db: &T) {
     let store = db.jobs();
     let strict = || job().unique(Unique::key("a").reject());
@@ -188,8 +188,8 @@ pub(crate) async fn in_bulk<T: TestDb>(db: &T) {
     let (held, _) = try_send(&store, one("k3")).await;
     let batch = messages((0..50).map(|n| one(&format!("k{}", n % 10)).priority(n)));
     let inserted = store.insert(&batch, None).await.unwrap();
-    assert_eq!((inserted.rows, inserted.kept.len()), (9, 41));
-    for (sent, holder) in inserted.kept {
+    assert_eq!((inserted.rows, inserted.duplicates.len()), (9, 41));
+    for (sent, holder) in inserted.duplicates {
         let at = batch.iter().position(|message| message.id == sent).unwrap();
         let expected = if at % 10 == 3 { held } else { batch[at % 10].id };
         assert_eq!(holder, expected);
@@ -200,7 +200,7 @@ pub(crate) async fn in_bulk<T: TestDb>(db: &T) {
     assert_eq!(store.all().await.len(), 10);
 }
 
-/// What was rolled back held nothing.
+/// A rolled-back send holds nothing.
 pub(crate) async fn rolled_back_it_holds_nothing<T: TestDb>(db: &T) {
     let store = db.jobs();
     for unique in [Unique::key("a"), Unique::key("b").for_period(LATER), Unique::key("c").reject()] {
@@ -211,7 +211,7 @@ pub(crate) async fn rolled_back_it_holds_nothing<T: TestDb>(db: &T) {
     }
 }
 
-/// An id that was sent before changes nothing, whoever holds the key.
+/// An id that was sent before changes nothing, whichever job holds the key.
 pub(crate) async fn the_same_id_twice_is_one_job<T: TestDb>(db: &T) {
     let store = db.jobs();
     let id = JobId::new();
@@ -222,7 +222,7 @@ pub(crate) async fn the_same_id_twice_is_one_job<T: TestDb>(db: &T) {
     }
 }
 
-/// Also when another one has its key by now: that one is neither replaced by what is not sent, nor a reason to fail.
+/// This also holds when another job has taken its key: that job is not replaced by one that is not sent, and is no reason to fail.
 pub(crate) async fn an_id_that_is_there_takes_nothing_from_others<T: TestDb>(db: &T) {
     let store = db.jobs();
     let waiting = || job().unique(Unique::key("a").while_waiting());
@@ -237,14 +237,14 @@ pub(crate) async fn an_id_that_is_there_takes_nothing_from_others<T: TestDb>(db:
         transaction.commit().await.unwrap();
         assert_eq!(store.state(second).await, Some(JobState::Waiting));
     }
-    // Nor does it take a key that is free.
+    // A known id does not take a free key either.
     store.insert(&messages([again(Unique::key("b")), one("b")]), None).await.unwrap();
     assert_eq!(store.all().await.len(), 3);
     store.finish(node, &first).await;
     assert_eq!(try_send(&store, waiting()).await.1, Some(second));
 }
 
-/// Many senders of overlapping batches in different orders: one job a key, nobody waits in a circle.
+/// Many senders of overlapping batches in different orders: one job a key, and no deadlock.
 pub(crate) async fn one_of_many_senders_wins<T: TestDb>(db: &T) {
     const KEYS: usize = 40;
     let mut senders = tokio::task::JoinSet::new();
@@ -269,7 +269,7 @@ pub(crate) async fn one_of_many_senders_wins<T: TestDb>(db: &T) {
     assert_eq!(db.jobs().all().await.len(), KEYS);
 }
 
-/// Replaced by many while it is claimed and done: never two at a time that wait, and the last one sent is run.
+/// Many senders replace a job while it is claimed and done: two never wait at a time, and the last one sent runs.
 pub(crate) async fn replacing_races_with_claims<T: TestDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -299,7 +299,7 @@ pub(crate) async fn replacing_races_with_claims<T: TestDb>(db: &T) {
     assert!(done >= 1 && store.count(JobState::Waiting).await == 0);
 }
 
-/// What foreign producers submit with a key: the submission is remembered, and takes its key once.
+/// External producers submit jobs with a key: the submission is recorded, and takes its key once.
 pub(crate) async fn submitted<T: TestDb>(db: &T) {
     let store = db.jobs();
     let submission = |id: JobId, job: NewJob| Submission { message: message(job.id(id)), digest: id_digest(id) };
@@ -316,7 +316,7 @@ pub(crate) async fn submitted<T: TestDb>(db: &T) {
     assert_eq!(store.all().await.len(), 2);
     assert_eq!(try_send(&store, one("a")).await.1, Some(ids[0]), "from wherever");
     store.delete(&JobFilter::ids([ids[0]]), false).await.unwrap();
-    // What was kept out stays out, and what is done stays done; neither takes the key again.
+    // Duplicates stay rejected, and finished jobs stay finished; neither takes the key again.
     assert_eq!(store.receive(&batch).await.unwrap(), [ids[0], ids[1], ids[2], ids[0]].map(known));
     assert_eq!(store.receive(&[submission(ids[3], one("a"))]).await.unwrap(), [stored(ids[3])]);
     assert_eq!(store.receive(&batch).await.unwrap(), [ids[0], ids[1], ids[2], ids[0]].map(known));
@@ -330,7 +330,7 @@ fn id_digest(id: JobId) -> [u8; 32] {
     std::array::from_fn(|n| half[n % 16])
 }
 
-/// By `send` in SQL and by the library: one key.
+/// `send` in SQL and the library use the same key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sql_and_the_library_keep_each_other_out() {
     let Some(db) = crate::support::postgres::Pg::<false>::create().await else { return };
@@ -346,7 +346,7 @@ async fn sql_and_the_library_keep_each_other_out() {
     let (second, none) = try_send(&store, one("b")).await;
     assert_eq!((none, sql("b").await), (None, second));
     assert_eq!(store.all().await.len(), 2);
-    assert_eq!(store.detail(first).await.terms.unique, message(one("ä")).terms.unique);
+    assert_eq!(store.detail(first).await.options.unique, message(one("ä")).options.unique);
     store.delete(&JobFilter::ids([first]), false).await.unwrap();
     assert_ne!(sql("ä").await, first);
     assert!(client.query_one(&format!("select {}.send('k', '1', unique_key => '')", db.schema()), &[]).await.is_err());
@@ -361,7 +361,7 @@ async fn the_end_of_a_job_waits_for_no_sender() {
     let (node, claimed) = store.running(waiting()).await;
     let mut sender = db.store().begin().await.unwrap();
     assert_eq!(sender.insert(&messages([waiting()]), None).await.unwrap().rows, 1);
-    // The key is locked by the sender.
+    // The sender has locked the key.
     store.finish(node, &claimed).await;
     sender.rollback().await.unwrap();
     assert_eq!(try_send(&store, waiting()).await.1, None, "a key whose job is gone holds nobody up");

@@ -1,12 +1,14 @@
-//! Rows that somebody's own SQL wrote and no job can be made of: each becomes a dead letter, and its queue goes on.
+//! Rows of third-party SQL that can't be read as jobs: each becomes a dead letter, and its queue goes on.
 
-use jobwright::store::{Action, Ending, HistoryFilter, JobFilter, JobState, Order, Rule, Scope, Store as _};
+use jobwright::store::{
+    Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, OperatorOptions, Rule, Scope, Store as _,
+};
 use jobwright::{JobId, Keep, NewJob};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
 use crate::support::{Jobs, SqlDb};
 
-/// Five jobs, of which the second and the fourth can't be read.
+/// Sends five jobs, of which the second and the fourth can't be read.
 async fn spoiled<T: SqlDb>(db: &T) -> Vec<JobId> {
     let sent = db.jobs().send_all(jobs(5)).await;
     for n in [1, 3] {
@@ -15,7 +17,7 @@ async fn spoiled<T: SqlDb>(db: &T) -> Vec<JobId> {
     sent
 }
 
-/// The good ones were taken, best first; the others are dead letters that say why, and have spent what a claim costs.
+/// Asserts that the good ones were taken, best first; the others are dead letters that say why, and have spent the attempt that a claim costs.
 async fn sorted_out(store: &Jobs, sent: &[JobId], taken: &[jobwright::Job]) {
     assert_eq!(ids(taken), [sent[0], sent[2], sent[4]]);
     assert!(taken.iter().all(|job| job.attempt == 1));
@@ -41,7 +43,7 @@ pub(crate) async fn met_by_a_claim<T: SqlDb>(db: &T) {
     assert_eq!(store.take(node, 10).await.len(), 0);
 }
 
-/// Even if it is the only one that fits.
+/// This holds even if the unreadable job is the only one that matches.
 pub(crate) async fn met_one_at_a_time<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -70,7 +72,7 @@ pub(crate) async fn met_by_a_hand_out<T: SqlDb>(db: &T) {
     assert_eq!(store.count(JobState::External).await, 3);
 }
 
-/// Its group goes on when it is buried, and so do others.
+/// Its group goes on when it is dead-lettered, and so do others.
 pub(crate) async fn met_by_an_admission<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
@@ -87,31 +89,31 @@ pub(crate) async fn met_by_an_admission<T: SqlDb>(db: &T) {
     for id in [group[0], limited[0]] {
         assert_eq!(store.state(id).await, Some(JobState::Dead));
     }
-    assert_eq!(store.slot_faults().await.unwrap(), Vec::<String>::new());
+    assert_eq!(store.permit_faults().await.unwrap(), Vec::<String>::new());
 }
 
-/// Not only a value in the wrong place.
-pub(crate) async fn terms_of_any_shape<T: SqlDb>(db: &T) {
+/// Not only a value of a wrong type.
+pub(crate) async fn options_of_any_shape<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
-    for terms in
+    for options in
         ["[]", "5", "\"x\"", r#"{"tenant": 5}"#, r#"{"group": []}"#, r#"{"unique": "x"}"#, r#"{"ttl": "long"}"#]
     {
         let sent = store.send_all(["kind", "odd", "kind"].map(|kind| NewJob::json(kind, &1))).await;
-        db.change(&format!("update {{}}job set terms = '{terms}' where kind = 'odd'")).await;
-        assert_eq!(ids(&store.take(node, 10).await), [sent[0], sent[2]], "{terms}");
-        assert_eq!(store.state(sent[1]).await, Some(JobState::Dead), "{terms}");
+        db.change(&format!("update {{}}job set options = '{options}' where kind = 'odd'")).await;
+        assert_eq!(ids(&store.take(node, 10).await), [sent[0], sent[2]], "{options}");
+        assert_eq!(store.state(sent[1]).await, Some(JobState::Dead), "{options}");
     }
 }
 
-/// It is put back as any dead letter, and buried again.
+/// It is requeued like any dead letter, and dead-lettered again.
 pub(crate) async fn run_again_is_buried_again<T: SqlDb>(db: &T) {
     let store = db.jobs();
     let node = store.node().await;
     let sent = spoiled(db).await;
     assert_eq!(store.take(node, 10).await.len(), 3);
     let retry = Action::Retry { limit: None, spread: std::time::Duration::ZERO };
-    let again = store.steer(&JobFilter::default(), &retry, Order::default()).await.unwrap();
+    let again = store.operate(&JobFilter::default(), &retry, OperatorOptions::default()).await.unwrap();
     assert_eq!(again.total(), 2);
     let good = store.send(job()).await;
     assert_eq!(ids(&store.take(node, 10).await), [good]);
@@ -128,5 +130,5 @@ pub(crate) async fn remembered_as_any_dead_letter<T: SqlDb>(db: &T) {
     assert_eq!(store.take(node, 10).await.len(), 3);
     let entries = store.history(&HistoryFilter::default(), 10).await.unwrap();
     assert_eq!(set(entries.iter().map(|entry| entry.id)), set([sent[1], sent[3]]));
-    assert!(entries.len() == 2 && entries.iter().all(|entry| entry.outcome == Ending::Dead), "{entries:?}");
+    assert!(entries.len() == 2 && entries.iter().all(|entry| entry.outcome == HistoryOutcome::Dead), "{entries:?}");
 }

@@ -1,15 +1,15 @@
-//! Commits on PostgreSQL: that they happened, what they cost, and who hears of them.
+//! Commits on PostgreSQL: whether they happened, their cost, and who is notified.
 
 use std::time::Duration;
 
 use jobwright::{CommandExecutor, ErrorKind, JobId, NewJob, Outcome};
 
+use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient};
 use crate::support::{TestDb, eventually};
 
-/// Connections that contexts and engine of this test have, and how many of them are in a transaction.
+/// Returns the number of connections of this test's contexts and engine, and how many of them are in a transaction.
 async fn connections(client: &tokio_postgres::Client, db: &Pg<false>) -> (i64, i64) {
     let sql = "select count(*), count(*) filter (where state like 'idle in transaction%') \
                from pg_stat_activity where application_name = $1";
@@ -34,7 +34,7 @@ async fn no_connection_is_used_until_it_is_asked_for() {
     assert_eq!(connections(&client, &db).await, (before.0 + 1, before.1));
 }
 
-/// Counts with triggers that fire once a statement, whether it came from a context's transaction or from a flush alone.
+/// Triggers count statements, both for a context's transaction and for a flush without one.
 #[tokio::test]
 async fn a_commit_flushes_with_one_statement_however_much_it_is() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -80,7 +80,7 @@ async fn a_commit_flushes_with_one_statement_however_much_it_is() {
     assert_eq!(db.jobs().all().await.len(), 3002);
 }
 
-/// The server answers `COMMIT` of an aborted transaction with `ROLLBACK`, and the driver takes it for success.
+/// The server answers `COMMIT` of an aborted transaction with `ROLLBACK`, and the driver takes that for success.
 #[tokio::test]
 async fn a_failed_statement_makes_the_commit_fail() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -97,14 +97,14 @@ async fn a_failed_statement_makes_the_commit_fail() {
         assert!(db.ledger().await.is_empty());
         assert!(db.jobs().all().await.is_empty());
     }
-    // The connection is not poisoned by it.
+    // The connection stays usable.
     let mut cx = messages.begin();
     Pg::<false>::note(cx.transaction().await.unwrap(), "kept").await.unwrap();
     cx.commit().await.unwrap();
     assert_eq!(db.ledger().await.len(), 1);
 }
 
-/// A savepoint that was rolled back leaves a transaction that commits.
+/// A rollback to a savepoint leaves a transaction that commits.
 #[tokio::test]
 async fn a_failure_behind_a_savepoint_does_not_abort() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -120,7 +120,7 @@ async fn a_failure_behind_a_savepoint_does_not_abort() {
     assert_eq!((db.ledger().await.len(), db.jobs().all().await.len()), (1, 1));
 }
 
-/// Checked at COMMIT, after everything else went well: the probe in front of it saw nothing.
+/// The constraint is checked at COMMIT, after everything else succeeded: the probe before it saw nothing.
 #[tokio::test]
 async fn a_deferred_constraint_makes_the_commit_fail() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -137,7 +137,7 @@ async fn a_deferred_constraint_makes_the_commit_fail() {
     assert!(db.ledger().await.is_empty() && db.jobs().all().await.is_empty());
 }
 
-/// Somebody else's transaction, ended by hand, is no commit.
+/// A third-party transaction that was ended by hand is no commit.
 #[tokio::test]
 async fn a_transaction_that_was_ended_by_sql_is_not_reported_as_committed() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -168,7 +168,7 @@ async fn executors_hear_of_it_after_the_commit_and_not_from_the_transaction() {
     );
 }
 
-/// Hints leave in the order of the commits, so what comes first shows that nothing came before.
+/// Hints leave in the order of the commits, so if this hint is first, none came before.
 #[tokio::test]
 async fn nobody_hears_of_what_was_rolled_back() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -188,7 +188,7 @@ async fn nobody_hears_of_what_was_rolled_back() {
     assert_eq!(ear.next().await.0, "qcommitted");
 }
 
-/// An executor in this process offered slots to a commit that failed: it runs nothing, and has its slots back.
+/// An executor in this process reserved slots for a commit that failed: it runs nothing, and gets its slots back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_commit_hands_nothing_over() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -200,7 +200,7 @@ async fn a_failed_commit_hands_nothing_over() {
         .start()
         .await
         .unwrap();
-    // Handed over: the executor has looked once, and is ready.
+    // Handed over: the executor has polled once, and is ready.
     eventually(PATIENCE, async || {
         messages.send(NewJob::json("kind", &1)).await.unwrap();
         executor.stats().handed_over > 0
@@ -216,7 +216,7 @@ async fn a_failed_commit_hands_nothing_over() {
     }
     assert_eq!(executor.stats().handed_over, before.handed_over);
     assert!(db.jobs().all().await.is_empty());
-    // Both slots can still be had at once, as soon as the executor has made sure that it owns nothing unknown.
+    // Both slots are available again, as soon as the executor has checked that it owns nothing unknown.
     eventually(PATIENCE, async || {
         let before = executor.stats().handed_over;
         let mut cx = messages.begin();

@@ -1,4 +1,4 @@
-//! Messages in a transaction that somebody else owns.
+//! Messages in a transaction that the caller owns.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,10 +8,10 @@
 use jobwright::ErrorKind;
 
 use crate::support::TestDb;
+use crate::support::environment::World;
 use crate::support::jobs::{LATER, job};
 use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
-use crate::support::world::World;
 
 #[tokio::test]
 async fn in_a_transaction_of_the_driver() {
@@ -60,7 +60,7 @@ async fn rolled_back_or_dropped_nothing_is_left() {
     assert!(db.jobs().all().await.is_empty());
 }
 
-/// Whoever forgets to flush is told, also where the compiler can't.
+/// A caller that forgets to flush gets a warning, also where the compiler can't give one.
 #[tokio::test]
 async fn what_is_dropped_before_the_flush_is_said() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -71,7 +71,7 @@ async fn what_is_dropped_before_the_flush_is_said() {
     let mut enlisted = messages.enlist(&transaction);
     let (id, second) = (enlisted.send(job()).unwrap(), enlisted.send(job()).unwrap());
     drop(enlisted);
-    // On purpose, empty, or refused by the server: nothing to say.
+    // On purpose, empty, or refused by the server: no warning.
     drop(messages.enlist(&transaction));
     let mut enlisted = messages.enlist(&transaction);
     let on_purpose = enlisted.send(job()).unwrap();

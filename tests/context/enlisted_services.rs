@@ -1,4 +1,4 @@
-//! Message services of a program in a transaction that somebody else owns.
+//! Message services of a program in a transaction that the caller owns.
 
 #![expect(
     clippy::disallowed_methods,
@@ -9,9 +9,9 @@ use jobwright::ErrorKind;
 
 use crate::services::{Audit, Recording, Refuses, Seen};
 use crate::support::TestDb;
+use crate::support::environment::World;
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
-use crate::support::world::World;
 
 #[tokio::test]
 async fn what_they_write_commits_with_the_callers_transaction() {
@@ -39,7 +39,7 @@ async fn what_they_write_commits_with_the_callers_transaction() {
     }
 }
 
-/// After an error of theirs the transaction goes on, and has nothing of what they wrote.
+/// After an error of a service the transaction goes on, without any of the service's writes.
 #[tokio::test]
 async fn a_refused_flush_leaves_the_callers_transaction_as_it_was() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -57,7 +57,7 @@ async fn a_refused_flush_leaves_the_callers_transaction_as_it_was() {
     assert!(db.jobs().all().await.is_empty());
 }
 
-/// What they make of an error of the driver that may go away says so.
+/// An error that a service makes of a temporary driver error is retryable.
 #[tokio::test]
 async fn a_lost_conflict_can_be_tried_again() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -69,7 +69,7 @@ async fn a_lost_conflict_can_be_tried_again() {
     }
 }
 
-/// Theirs is undone to a savepoint of its own; those of the caller stay what they are.
+/// The service's writes are undone by a separate savepoint; the caller's savepoints stay valid.
 #[tokio::test]
 async fn the_savepoints_of_the_caller_are_left_alone() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -94,9 +94,9 @@ mod embedded {
 
     use super::{Audit, Recording, Refuses, Seen};
     use crate::support::TestDb;
+    use crate::support::environment::World;
     use crate::support::jobs::job;
     use crate::support::sqlite::SqliteDb;
-    use crate::support::world::World;
 
     #[tokio::test]
     async fn what_they_write_commits_with_the_callers_transaction() {
@@ -124,7 +124,7 @@ mod embedded {
         }
     }
 
-    /// In a transaction and in none: there the flush is one.
+    /// In a transaction, and outside of one: there the flush is a transaction.
     #[tokio::test]
     async fn a_refused_flush_leaves_the_callers_connection_as_it_was() {
         let db = SqliteDb::with_ledger().await.unwrap();
@@ -161,7 +161,7 @@ mod embedded {
         }
     }
 
-    /// It would hold the write lock meanwhile, and on this thread nobody else gets on.
+    /// It would hold the write lock while it waits, and on this thread no other task can run.
     #[tokio::test]
     async fn one_that_waits_is_refused() {
         let db = SqliteDb::with_ledger().await.unwrap();
@@ -177,7 +177,7 @@ mod embedded {
         assert!(db.jobs().all().await.is_empty());
     }
 
-    /// A thread without a runtime, as a caller of the embedded driver may be.
+    /// A thread without a runtime, as a caller of the embedded driver may have.
     #[tokio::test]
     async fn no_runtime_is_needed() {
         let db = SqliteDb::with_ledger().await.unwrap();

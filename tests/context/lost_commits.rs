@@ -1,22 +1,22 @@
-//! Commits whose answer never came.
+//! Commits whose answer is lost.
 
 use std::time::Duration;
 
 use jobwright::{Error, ErrorKind, FlushInto, MessageService, MessageServices, Postgres, Written, async_trait};
 
 use crate::support::TestDb;
+use crate::support::environment::World;
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
-use crate::support::world::World;
 
-/// Message services behind a proxy, with a deadline short enough to wait for.
+/// Creates message services behind a proxy, with a short deadline.
 async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
     let config = db.config_by(proxy.address).call_timeout(Duration::from_millis(1500));
     MessageServices::postgres(&config).await.unwrap()
 }
 
-/// What is in the database: lines and jobs.
+/// Returns how many lines and jobs are in the database.
 async fn kept(db: &Pg<false>) -> (usize, usize) {
     (db.ledger().await.len(), db.jobs().all().await.len())
 }
@@ -33,10 +33,10 @@ async fn a_connection_killed_before_the_commit_is_an_error() {
         let transaction = cx.transaction().await.unwrap();
         Pg::<false>::note(transaction, "undone").await.unwrap();
         transaction.execute("select pg_terminate_backend(pg_backend_pid())", &[]).await.unwrap_err();
-        // The driver hears of it a moment later.
+        // The driver notices it a little later.
         crate::support::eventually(Duration::from_secs(5), async || transaction.is_closed()).await;
         let error = cx.commit().await.unwrap_err();
-        // It is known that nothing was kept: COMMIT was never sent.
+        // It is certain that nothing was kept: COMMIT was never sent.
         assert_ne!(error.kind(), ErrorKind::CommitUnknown, "{error}");
         assert!(error.is_retryable(), "{error}");
         assert_eq!(kept(&db).await, (0, 0));
@@ -74,8 +74,7 @@ async fn a_commit_that_never_arrived_is_found_out() {
     assert_eq!(kept(&db).await, (0, 0));
 }
 
-/// Without messages nothing told the transaction's number before the commit: an honest "unknown" is allowed, a wrong answer is
-/// not.
+/// Without messages, the transaction's number is not known before the commit. "Unknown" is then a correct answer, and a wrong answer is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_without_messages_is_never_answered_wrongly() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -96,7 +95,7 @@ async fn a_lost_answer_without_messages_is_never_answered_wrongly() {
     assert_eq!(kept(&db).await, (1, 0));
 }
 
-/// Neither can the server be asked: the answer says that it is not known, within its deadlines.
+/// Nor can the server be asked: the error says "unknown", within its deadlines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_server_makes_a_commit_unknown() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -116,7 +115,7 @@ async fn an_unreachable_server_makes_a_commit_unknown() {
     assert_eq!(kept(&db).await, (1, 1));
 }
 
-/// A flush without a transaction has no commit of its own that could be asked for. It must not say that nothing was kept.
+/// A flush without a transaction has no commit whose result could be queried. It must not report that nothing was kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_to_a_flush_alone_is_unknown() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -125,35 +124,68 @@ async fn a_lost_answer_to_a_flush_alone_is_unknown() {
     assert!(matches!(error.kind(), ErrorKind::CommitUnknown | ErrorKind::Timeout), "{error}");
 }
 
-/// What a service of the program makes of the error of the one that it wraps.
-struct Makes {
+/// What a service makes of an error of the service that it wraps.
+#[derive(Clone, Copy, Debug)]
+enum Makes {
+    Refusal,
+    Nothing,
+    /// An error of its own cleaning up, which can't reach the database either.
+    Unreachable,
+    AnotherTry,
+}
+
+struct MakesOfErrors {
     inner: Box<dyn MessageService<Postgres>>,
-    /// An error of its own, or nothing.
-    refuses: bool,
+    makes: Makes,
 }
 
 #[async_trait]
-impl MessageService<Postgres> for Makes {
+impl MessageService<Postgres> for MakesOfErrors {
     wraps!(inner: Postgres);
 
     async fn flush(&mut self, into: &mut FlushInto<'_, Postgres>) -> jobwright::Result<Written> {
-        match self.inner.flush(into).await {
-            Err(_) if self.refuses => Err(Error::refused("it is not my fault")),
-            Err(_) => Ok(Written::nothing()),
-            written => written,
+        let written = self.inner.flush(into).await;
+        if written.is_ok() {
+            return written;
+        }
+        match self.makes {
+            Makes::Refusal => Err(Error::refused("it is not my fault")),
+            Makes::Nothing => Ok(Written::nothing()),
+            Makes::Unreachable => {
+                let down = tokio_postgres::connect("host=127.0.0.1 port=1", tokio_postgres::NoTls).await;
+                Err(Error::refused(down.err().expect("nothing listens there")))
+            }
+            Makes::AnotherTry => self.inner.flush(into).await,
         }
     }
 }
 
-/// Nor may anybody say so, or that all is well, who wraps it.
+/// A wrapping service may not claim that nothing was kept, or that all is well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_makes_a_lost_answer_to_a_flush_alone_known() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
-    for refuses in [true, false] {
+    for makes in [Makes::Refusal, Makes::Nothing, Makes::Unreachable, Makes::AnotherTry] {
         let proxy = Proxy::start(db.address()).await;
-        let messages = behind(&proxy, &db).await.wrap(move |inner| Makes { inner, refuses });
+        let messages = behind(&proxy, &db).await.wrap(move |inner| MakesOfErrors { inner, makes });
+        let before = db.jobs().all().await.len();
         let error = lost_alone(&db, &proxy, messages).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+        assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{makes:?}: {error}");
+        assert_eq!(db.jobs().all().await.len(), before + 2, "{makes:?}: one before, and one whose answer was lost");
+    }
+}
+
+/// Without a connection nothing was sent, so a service may keep its messages elsewhere, or say that they were refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flush_that_found_no_connection_is_known() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    for (makes, kind) in [(Makes::Refusal, Some(ErrorKind::Refused)), (Makes::Nothing, None)] {
+        let proxy = Proxy::start(db.address()).await;
+        let messages = behind(&proxy, &db).await.wrap(move |inner| MakesOfErrors { inner, makes });
+        // The queues of the first job are known afterwards.
+        messages.send(job()).await.unwrap();
+        proxy.down();
+        let sent = messages.send(job()).await;
+        assert_eq!(sent.as_ref().err().map(jobwright::Error::kind), kind, "{makes:?}: {sent:?}");
     }
 }
 

@@ -1,11 +1,11 @@
-//! Contexts: what is written and sent in one is there together, or not at all.
+//! Contexts: the writes and messages of one are committed together, or not at all.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-/// The service that one wraps, in this field.
+/// Delegates to the wrapped service in this field.
 macro_rules! wraps {
     ($field:tt: $store:ty) => {
         fn inner(&self) -> Option<&dyn MessageService<$store>> {
@@ -18,20 +18,20 @@ macro_rules! wraps {
     };
 }
 
+mod all_stores;
 mod commits;
+mod concurrent_commits;
 mod enlisted;
 mod enlisted_services;
 mod lost_commits;
 mod services;
-mod together;
-mod units;
 mod unusual_services;
 
-/// A test for each case, run against one kind of database.
+/// Defines a test for each case, run against one kind of database.
 macro_rules! run {
     ($db:ty, $($module:ident { $($case:ident)* })*) => {
         $(mod $module {
-            use crate::support::world::World;
+            use crate::support::environment::World;
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
@@ -56,7 +56,7 @@ macro_rules! cases {
 }
 
 cases! {
-    units {
+    all_stores {
         what_is_written_and_sent_commits_together
         messages_alone_need_no_transaction
         nothing_to_do_is_no_error
@@ -85,13 +85,15 @@ cases! {
         a_service_may_send_more_at_the_flush
         unique_ones_that_were_not_written_are_told
         who_asks_too_late_is_told_that_it_is_sent
+        a_failure_after_a_commit_of_its_own_says_that_it_is_sent
         who_gives_up_is_told_that_it_may_be_sent
         a_service_that_implements_nothing_and_wraps_none_says_so
         a_service_that_panics_or_hangs_fails_the_commit
         a_panic_after_the_commit_changes_nothing
+        a_panic_of_a_dropped_service_keeps_no_job
         what_is_flushed_twice_runs_at_once
     }
-    together {
+    concurrent_commits {
         each_is_there_once_whoever_else_sends
         each_keeps_its_order
     }

@@ -1,4 +1,4 @@
-//! Message services of a program, around ours: they see what is sent, write with it, refuse it, and hear of its commit.
+//! Message services of a program, around ours: they see the messages, write with them, refuse them, and are notified of the commit.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jobwright::store::{JobState, Store};
 use jobwright::{
-    CommandExecutor, Error, ErrorKind, FlushInto, Handoff, Job, JobId, JobMessage, MessageService, MessageServices,
-    NewJob, Outcome, Result, Unique, Written, async_trait,
+    CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, Job, JobId, JobMessage, MessageService,
+    MessageServices, NewJob, Outcome, Result, Unique, Written, async_trait,
 };
 
+use crate::support::environment::{World, at_once, quick};
 use crate::support::jobs::{LATER, job};
-use crate::support::world::{World, at_once, quick};
 
-/// What services of one test saw, in turn.
+/// The calls that services of one test saw, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -27,7 +27,7 @@ impl Seen {
     }
 }
 
-/// Notes all that it sees, under a name.
+/// Records all calls under a name.
 pub(crate) struct Recording<S: Store> {
     name: &'static str,
     inner: Box<dyn MessageService<S>>,
@@ -62,7 +62,7 @@ impl<S: Store> MessageService<S> for Recording<S> {
         self.inner.flush(into).await
     }
 
-    fn committed(&mut self, written: Written) -> Handoff {
+    fn committed(&mut self, written: Written) -> CommitReceipt {
         self.note("committed", written.messages());
         self.inner.committed(written)
     }
@@ -76,7 +76,7 @@ pub(crate) enum Refuses {
     AfterTheInner,
 }
 
-/// A line of the ledger for each message, in its transaction.
+/// Writes a line of the ledger for each message, in its transaction.
 pub(crate) struct Audit<W: World> {
     inner: Box<dyn MessageService<W::Store>>,
     refuses: Refuses,
@@ -116,7 +116,7 @@ impl<W: World> MessageService<W::Store> for Audit<W> {
     }
 }
 
-/// Each job has its line, and each line its job.
+/// Asserts that each job has its line and each line its job, and returns their number.
 async fn audited<W: World>(db: &W) -> usize {
     let lines: Vec<String> = db.ledger().await.into_keys().collect();
     let mut jobs: Vec<String> = db.jobs().all().await.into_iter().map(|job| job.id.to_string()).collect();
@@ -141,7 +141,7 @@ pub(crate) async fn a_service_sees_all_that_is_sent_and_hears_of_the_commit<W: W
     assert_eq!(seen.take(), ["it send a of nobody", "it flush [a 3]", "it committed [a 3]"]);
     messages.send(NewJob::json("a", &4)).await.unwrap();
     assert_eq!(seen.take(), ["it send a of nobody", "it flush [a 4]", "it committed [a 4]"]);
-    // Nothing was sent: there is nothing to flush, and nobody is told.
+    // Nothing was sent: there is nothing to flush, and no service is notified.
     let mut cx = messages.begin();
     cx.transaction().await.unwrap();
     cx.commit().await.unwrap();
@@ -162,7 +162,7 @@ pub(crate) async fn it_sees_what_handlers_send_and_who_they_are<W: World>(db: &W
         .start()
         .await
         .unwrap();
-    // By somebody else, so that nothing but the handler's context is seen.
+    // Sent through other services, so that only the handler's context is seen.
     let parent = db.messages().await.send(NewJob::json("parent", &())).await.unwrap();
     db.gone(parent).await;
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
@@ -247,7 +247,7 @@ pub(crate) async fn a_refused_flush_keeps_nothing<W: World>(db: &W) {
     }
 }
 
-/// It is tried again, as its kind's policy has it, and its dead letter names the reason.
+/// It is retried by its kind's policy, and its dead letter names the reason.
 pub(crate) async fn a_handler_whose_flush_is_refused_has_failed<W: World>(db: &W) {
     let messages = Audit::<W>::around(db.messages().await, Refuses::AfterTheInner);
     let executor = CommandExecutor::builder(messages)
@@ -299,7 +299,7 @@ pub(crate) async fn services_wrap_in_the_order_they_were_added<W: World>(db: &W)
     assert_eq!(seen.take(), all);
 }
 
-/// What a clone of the services was before something was put around it, it stays.
+/// A clone of the services keeps the services it has when others are put around the original.
 pub(crate) async fn a_clone_keeps_the_services_it_has<W: World>(db: &W) {
     let seen = Seen::default();
     let plain = db.messages().await;

@@ -1,4 +1,4 @@
-//! Message services that flush otherwise than once and in time: not at all, twice, too late, never, or with a panic.
+//! Message services that do not flush once and in time, but not at all, twice, too late, never, or with a panic.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jobwright::store::{JobState, Store};
 use jobwright::{
-    CommandExecutor, Error, ErrorKind, FlushInto, Handoff, MessageService, MessageServices, NewJob, Outcome, Result,
-    Unique, Written, async_trait,
+    CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, JobError, MessageService, MessageServices, NewJob,
+    Outcome, Result, Unique, Written, async_trait,
 };
 
 use crate::services::Seen;
+use crate::support::environment::{World, at_once, patient, quick};
 use crate::support::jobs::job;
-use crate::support::world::{World, at_once, patient, quick};
 
 /// Long enough for any flush here.
 const SOON: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub(crate) async fn a_service_may_keep_messages_to_itself<W: World>(db: &W) {
     assert_eq!(db.ledger().await, BTreeMap::from([("kept".to_owned(), 1)]));
 }
 
-/// Sends one more with each flush.
+/// Sends one more message with each flush.
 struct SendsMore<S: Store>(Box<dyn MessageService<S>>);
 
 #[async_trait]
@@ -64,7 +64,7 @@ pub(crate) async fn a_service_may_send_more_at_the_flush<W: World>(db: &W) {
     assert_eq!(kinds, ["a", "more", "a", "more"]);
 }
 
-/// Tells what it was told was written.
+/// Records the ids that it was notified of.
 struct Tells<S: Store> {
     inner: Box<dyn MessageService<S>>,
     seen: Seen,
@@ -73,11 +73,11 @@ struct Tells<S: Store> {
 impl<S: Store> MessageService<S> for Tells<S> {
     wraps!(inner: S);
 
-    fn committed(&mut self, written: Written) -> Handoff {
+    fn committed(&mut self, written: Written) -> CommitReceipt {
         for job in written.messages() {
             self.seen.note(format!("written {}", job.id));
         }
-        for (sent, holder) in written.kept() {
+        for (sent, holder) in written.duplicates() {
             self.seen.note(format!("kept {sent} by {holder}"));
         }
         self.inner.committed(written)
@@ -116,7 +116,7 @@ impl<S: Store> MessageService<S> for AsksTooLate<S> {
     }
 }
 
-/// An error that said "nothing was kept" would be a lie.
+/// An error that said "nothing was kept" would be wrong.
 pub(crate) async fn who_asks_too_late_is_told_that_it_is_sent<W: World>(db: &W) {
     let messages = db.messages().await.wrap(AsksTooLate);
     let error = messages.send(job()).await.unwrap_err();
@@ -143,13 +143,13 @@ impl<S: Store> MessageService<S> for GivesUp<S> {
     }
 }
 
-/// The statement may be on its way to the server, and nobody calls it back.
+/// The statement may be on its way to the server, and can't be called back.
 pub(crate) async fn who_gives_up_is_told_that_it_may_be_sent<W: World>(db: &W) {
     let messages = db.messages().await.wrap(GivesUp);
     let error = messages.send(job()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
     assert!(error.to_string().contains("they may be sent"), "{error}");
-    // In a transaction of the context's it is rolled back.
+    // In a transaction of the context it is rolled back.
     let mut cx = messages.begin();
     W::note(cx.transaction().await.unwrap(), "undone").await.unwrap();
     cx.send(job().queue("undone")).unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn a_service_that_implements_nothing_and_wraps_none_says_so<W: 
     assert!(db.jobs().all().await.is_empty());
 }
 
-/// Where a service fails badly.
+/// How a service misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     PanicInFlush,
@@ -200,7 +200,7 @@ impl<S: Store> MessageService<S> for Faulty<S> {
         }
     }
 
-    fn committed(&mut self, written: Written) -> Handoff {
+    fn committed(&mut self, written: Written) -> CommitReceipt {
         assert_ne!(self.fault, Fault::PanicInCommitted, "all is lost");
         self.inner.committed(written)
     }
@@ -213,7 +213,7 @@ async fn faulty<W: World>(db: &W, fault: Fault) -> MessageServices<W::Store> {
     messages.wrap(move |inner| Faulty { inner, fault })
 }
 
-/// A job whose flush never ends, or panics, is not its node's for ever, and neither is its slot.
+/// A job whose flush never ends, or panics, does not belong to its node forever, and neither does its slot.
 pub(crate) async fn a_service_that_panics_or_hangs_fails_the_commit<W: World>(db: &W) {
     for (fault, kind) in [(Fault::PanicInFlush, ErrorKind::Refused), (Fault::HangInFlush, ErrorKind::Timeout)] {
         let messages = faulty(db, fault).await;
@@ -251,7 +251,7 @@ pub(crate) async fn a_service_that_panics_or_hangs_fails_the_commit<W: World>(db
     }
 }
 
-/// The commit stands, and whoever asked for it hears so.
+/// The commit stands, and its caller is told so.
 pub(crate) async fn a_panic_after_the_commit_changes_nothing<W: World>(db: &W) {
     let messages = faulty(db, Fault::PanicInCommitted).await;
     messages.send(job()).await.unwrap();
@@ -276,7 +276,7 @@ pub(crate) async fn a_panic_after_the_commit_changes_nothing<W: World>(db: &W) {
     assert_eq!(db.jobs().all().await.len(), 2, "what was sent alone, and the child");
 }
 
-/// Flushes, sends one more, and flushes again.
+/// Flushes, sends one more message, and flushes again.
 struct Twice<S: Store>(Box<dyn MessageService<S>>);
 
 #[async_trait]
@@ -291,7 +291,7 @@ impl<S: Store> MessageService<S> for Twice<S> {
     }
 }
 
-/// Each is a row of its own, handed to a free slot of this process or found: by a poll nobody would see it for an hour.
+/// Each flush writes its own row, which goes to a free slot of this process or is found at once: the next poll is an hour away.
 pub(crate) async fn what_is_flushed_twice_runs_at_once<W: World>(db: &W) {
     let messages = db.messages().await.wrap(Twice);
     let executor = CommandExecutor::builder(messages.clone())
@@ -309,7 +309,85 @@ pub(crate) async fn what_is_flushed_twice_runs_at_once<W: World>(db: &W) {
     assert_eq!((ended.done, ended.refused), (6, 0));
 }
 
-/// What a service makes of a driver's error that may go away says so.
+/// Panics when it is dropped, which happens without a flush when a handler fails.
+struct PanicsWhenDropped<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for PanicsWhenDropped<S> {
+    wraps!(0: S);
+}
+
+impl<S: Store> Drop for PanicsWhenDropped<S> {
+    fn drop(&mut self) {
+        panic!("all is lost");
+    }
+}
+
+/// The job gets its outcome, and its slot is free again, however its handler ended: with and without a transaction, and in a batch.
+pub(crate) async fn a_panic_of_a_dropped_service_keeps_no_job<W: World>(db: &W) {
+    let messages = db.messages().await.wrap(PanicsWhenDropped);
+    let executor = CommandExecutor::builder(messages)
+        .config(quick())
+        .queue("default", 1)
+        .kind_options("fails", at_once())
+        .kind_options("slow", at_once().timeout(Duration::from_millis(100)))
+        .handle_with("fails", |cx| {
+            Box::pin(async move {
+                if cx.job().attempt == 1 {
+                    W::note(cx.transaction().await?, "undone").await?;
+                }
+                cx.send(NewJob::json("child", &1))?;
+                Err(JobError::new("it fails"))
+            })
+        })
+        .handle_with("slow", |cx| {
+            Box::pin(async move {
+                cx.send(NewJob::json("child", &1))?;
+                std::future::pending().await
+            })
+        })
+        .handle("other", |_| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .unwrap();
+    let plain = db.messages().await;
+    for (kind, why) in [("fails", "it fails"), ("slow", "did not finish within")] {
+        let id = plain.send(NewJob::json(kind, &()).max_attempts(2)).await.unwrap();
+        db.reaches(id, JobState::Dead).await;
+        let errors = db.jobs().detail(id).await.errors;
+        assert!(errors.len() == 2 && errors.iter().all(|attempt| attempt.error.contains(why)), "{errors:?}");
+    }
+    let other = plain.send(NewJob::json("other", &())).await.unwrap();
+    db.gone(other).await;
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
+    assert!(db.ledger().await.is_empty());
+}
+
+/// Flushes with a commit of its own, sends one more message, and flushes again.
+struct CommitsTwice<S: Store>(Box<dyn MessageService<S>>);
+
+#[async_trait]
+impl<S: Store> MessageService<S> for CommitsTwice<S> {
+    wraps!(0: S);
+
+    async fn flush(&mut self, into: &mut FlushInto<'_, S>) -> Result<Written> {
+        let first = self.0.flush(into).await?;
+        self.0.send(job().unique(Unique::key("taken").reject()), None)?;
+        Ok(first.and(self.0.flush(into).await?))
+    }
+}
+
+/// The second flush fails, and keeps nothing. The first one is committed all the same.
+pub(crate) async fn a_failure_after_a_commit_of_its_own_says_that_it_is_sent<W: World>(db: &W) {
+    let messages = db.messages().await;
+    messages.send(job().unique(Unique::key("taken"))).await.unwrap();
+    let error = messages.wrap(CommitsTwice).send(job()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
+    assert!(error.to_string().contains("they are sent"), "{error}");
+    assert_eq!(db.jobs().all().await.len(), 2);
+}
+
+/// An error that a service makes of a temporary driver error is retryable.
 #[test]
 fn an_error_that_may_go_away_is_retryable() {
     let refused = Error::refused("no");

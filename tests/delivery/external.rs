@@ -1,4 +1,4 @@
-//! Jobs in the hands of external workers: any AMQP client that takes a message and reports.
+//! Jobs for external workers: any AMQP client that takes a message and reports.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use jobwright::{
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
 
-use crate::client::{Client, Message, Tap};
+use crate::amqp_client::{Client, Message, Tap};
 use crate::frames::{Confirms, Frames};
 use crate::site::Site;
+use crate::support::environment::{PATIENCE, World as _, quick};
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World as _, quick};
 use crate::support::{TestDb, eventually};
 
 /// A node that hands out the jobs of the queue `paint`, and a worker's connection.
@@ -36,7 +36,7 @@ impl Paint {
         Some(Self { site, messages, executor, client })
     }
 
-    /// The same behind somebody who does this to the broker's confirms.
+    /// Creates the same with a proxy that does this to the broker's confirms.
     pub(crate) async fn with_confirms(
         confirms: Confirms,
         queue: ExternalQueue,
@@ -63,7 +63,7 @@ impl Paint {
         self.messages.send(paint(n)).await.unwrap()
     }
 
-    /// Reports on a job as `broker/README.md` says it.
+    /// Reports on a job as `broker/README.md` describes it.
     pub(crate) async fn report(&self, message: &Message, status: &str, more: &[(&str, &str)]) {
         self.report_with(message, status, more, None).await;
     }
@@ -103,7 +103,8 @@ pub(crate) fn report(
     (properties, body.unwrap_or_default().as_bytes().to_vec())
 }
 
-/// As failures of handlers: the job's policy before its kind's, its kind's before its queue's, and the classifier has its say.
+/// Reported failures follow the policies like failures of handlers: the job's before its kind's, its kind's before its queue's. The classifier
+/// applies too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reported_failures_follow_the_policies() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -183,12 +184,12 @@ async fn a_job_is_handed_out_whole_and_done() {
     assert_eq!(paint.executor.stats().handed_out, 20);
 }
 
-/// Nobody consumes: no lease begins to run.
+/// Without consumers no lease begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_handed_out_without_a_worker() {
     let Some(paint) = Paint::open(lease(60)).await else { return };
     let id = paint.send(1).await;
-    // It has looked: something else that it does came after.
+    // The node has polled: it did something else that comes after that.
     paint.report(&Message::about(JobId::new(), 1), "done", &[]).await;
     eventually(PATIENCE, async || paint.executor.stats().messages_refused == 1).await;
     assert_eq!(paint.site.db.jobs().state(id).await, Some(JobState::Waiting));
@@ -197,7 +198,7 @@ async fn nothing_is_handed_out_without_a_worker() {
     assert_eq!(tap.next().await.job(), id);
 }
 
-/// No more than the queue is to hold waits there; the rest stays in the table, where it can be steered.
+/// No more jobs are handed out than the queue may hold; the rest stays in the table, where operators can change it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_is_handed_out_than_fits() {
     let Some(paint) = Paint::open(lease(60).depth(5)).await else { return };
@@ -233,7 +234,7 @@ async fn a_failure_is_tried_again_as_the_worker_advises() {
     let detail = jobs.detail(id).await;
     assert_eq!((detail.errors[0].error.as_str(), detail.errors[0].attempt), ("no blue left", 1));
 
-    // By policy: later than anybody waits here.
+    // The policy's delay is longer than this test waits.
     paint.report(&second, "failed", &[("error", "no red left")]).await;
     paint.site.db.reaches(id, JobState::Timer).await;
 
@@ -247,7 +248,7 @@ async fn a_failure_is_tried_again_as_the_worker_advises() {
     paint.reported(3).await;
 }
 
-/// Attempts are counted, and the last one is the last.
+/// Attempts are counted, and the last one is final.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_fails_too_often_is_a_dead_letter() {
     let Some(paint) = Paint::open(lease(60)).await else { return };
@@ -263,7 +264,7 @@ async fn a_job_that_fails_too_often_is_a_dead_letter() {
     assert_eq!(paint.site.db.jobs().detail(id).await.errors.len(), 3);
 }
 
-/// A lease that runs out gives the job to another worker; what the first one says then is refused.
+/// A lease runs out and the job goes to another worker; the first one's report is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_runs_out_hands_the_job_out_again() {
     let Some(paint) = Paint::open(lease(1)).await else { return };
@@ -279,7 +280,7 @@ async fn a_lease_that_runs_out_hands_the_job_out_again() {
     assert_eq!(paint.executor.stats().reported, 0);
 }
 
-/// A worker that needs longer says so.
+/// A worker that needs longer extends its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_can_be_extended() {
     let Some(paint) = Paint::open(lease(2)).await else { return };
@@ -288,10 +289,10 @@ async fn a_lease_can_be_extended() {
     let message = tap.next().await;
     tap.ack(&message).await;
     paint.report(&message, "extend", &[("lease", "60s")]).await;
-    // Longer than the lease was: nobody else gets it.
+    // Longer than the lease was: no other worker gets it.
     assert!(tap.next_within(Duration::from_secs(4)).await.is_none());
     paint.report(&message, "done", &[]).await;
-    // Again, which is too late.
+    // A second report, which is too late.
     paint.report(&message, "done", &[]).await;
     paint.report(&message, "extend", &[]).await;
     paint.reported(1).await;
@@ -299,7 +300,7 @@ async fn a_lease_can_be_extended() {
     eventually(PATIENCE, async || paint.executor.stats().reports_refused == 2).await;
 }
 
-/// The queue goes, with what is in it: the jobs come back by their leases, and the queue by the next hand-out.
+/// The queue is deleted with its messages: the jobs come back by their leases, and the queue is declared again at the next hand-out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_deleted_loses_nothing() {
     let Some(paint) = Paint::open(lease(1)).await else { return };
@@ -323,8 +324,8 @@ async fn a_queue_that_is_deleted_loses_nothing() {
     assert_eq!(paint.executor.stats().reported, 10);
 }
 
-/// The broker refuses them: nobody has them, so no attempt is spent. Here it lies, and has them after all: whoever takes one
-/// of those is told that it came too late.
+/// The broker refuses the messages: no worker has them, so no attempt is spent. In this test the refusal is false and the messages are there, so a
+/// worker that takes one of them is told that it came too late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hand_outs_that_are_refused_are_taken_back() {
     let opened = Paint::with_confirms(Confirms::Nacked, lease(60), |broker| broker).await;
@@ -334,7 +335,7 @@ async fn hand_outs_that_are_refused_are_taken_back() {
     let refused = tap.next().await;
     tap.ack(&refused).await;
     assert_eq!((refused.job(), refused.header("attempt").unwrap().as_str()), (id, "1"));
-    // It comes again when it was taken back, and not before: a report that is faster than that is taken.
+    // It comes again only after it was taken back: an earlier report is accepted.
     let again = tap.next().await;
     tap.ack(&again).await;
     assert_ne!(again.version(), refused.version());
@@ -357,8 +358,8 @@ async fn hand_outs_that_are_refused_are_taken_back() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
 }
 
-/// Whether the broker has it is not known. The lease would end in an hour, but it is handed out again at once, at no attempt; of two copies
-/// only the later one counts.
+/// Whether the broker has the message is unknown. The lease would end in an hour, but the job is handed out again at once, at no attempt. Of the two
+/// copies only the later one counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
     let opened = Paint::with_confirms(Confirms::Lost, lease(3600), |broker| broker).await;
@@ -382,7 +383,7 @@ async fn a_hand_out_whose_confirm_got_lost_is_taken_back() {
     assert_eq!((stats.reported, stats.handed_out), (1, 1));
 }
 
-/// Reports that can't be read are kept aside, and the next is read.
+/// Unreadable reports are moved to the queue of rejected messages, and the next one is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_that_nobody_understands_are_kept_aside() {
     let Some(paint) = Paint::open(lease(60)).await else { return };
@@ -419,7 +420,7 @@ async fn the_result_goes_to_who_asked_for_it() {
     paint.site.db.drained().await;
 }
 
-/// Its queue is declared with the broker's limit, and would refuse the rest again and again.
+/// The queue is declared with the broker's limit, and would refuse further messages again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_deeper_than_the_brokers_queues() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

@@ -1,6 +1,6 @@
-//! The broker itself fails: one of the test's own, stopped, killed, wiped and alarmed while work goes on.
+//! The broker fails: a private one, which is stopped, killed, wiped and alarmed during work.
 //!
-//! A broker takes a while to start, so a test puts several faults on the same one; each step says what it is.
+//! A broker is slow to start, so a test applies several faults to the same one; each step names its fault.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use jobwright::{BrokerMode, CommandExecutor, ExternalQueue, JobId, MessageServic
 
 use crate::load::Load;
 use crate::site::{Site, brisk, keeper, note, send};
+use crate::support::environment::{Gate, PATIENCE, World};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::support::world::{Gate, PATIENCE, World};
 
-/// For what the broker needs time for itself.
+/// For steps in which the broker itself is slow.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A producer, and an executor elsewhere that also relays and hands out.
@@ -40,14 +40,14 @@ impl Scene {
         Some(Self { site, producer, elsewhere, executor, ids: Vec::new() })
     }
 
-    /// Both ends know that deliveries do not go through.
+    /// Waits until both ends know that deliveries do not go through.
     async fn cut_off(&self) {
         for messages in [&self.producer, &self.elsewhere] {
             eventually(LONG, async || !messages.broker().unwrap().mode().is_up()).await;
         }
     }
 
-    /// Deliveries go through again, with nobody's help, and what is done is done once.
+    /// Waits until deliveries go through again, without intervention, and asserts that each job was done once.
     async fn resumed(&mut self) {
         for messages in [&self.producer, &self.elsewhere] {
             messages.broker().unwrap().up_within(LONG).await.unwrap();
@@ -57,7 +57,7 @@ impl Scene {
         eventually(LONG, async || self.executor.stats().delivered > before + 20).await;
     }
 
-    /// Work goes on.
+    /// Asserts that work goes on.
     async fn works(&self, count: usize) {
         let before = self.site.db.ledger().await.len();
         eventually(PATIENCE, async || self.site.db.ledger().await.len() >= before + count).await;
@@ -83,22 +83,22 @@ fn blocking<T>(call: impl FnOnce() -> T) -> T {
 async fn absent_at_the_start_then_started_then_stopped_and_started_under_load() {
     let mut rabbit = PrivateRabbit::new();
     let Some(mut scene) = Scene::open(&rabbit).await else { return };
-    // Absent: everything works, by the table.
+    // Absent: everything works through the table.
     scene.cut_off().await;
     let sent = send(&scene.producer, 50, note).await;
     scene.site.settled(&sent).await;
     scene.ids.extend(sent);
     assert_eq!(scene.executor.stats().delivered, 0);
-    // What goes out waits, and nothing is handed to nobody.
+    // Outgoing messages wait, and no job is handed out.
     for n in 0..10 {
         scene.producer.send(NewJob::event("happened", &n)).await.unwrap();
     }
-    // Started later: nobody restarts anything here.
+    // Started later: no executor is restarted.
     let load = scene.load();
     blocking(|| rabbit.run());
     scene.resumed().await;
     eventually(PATIENCE, async || scene.executor.stats().relayed == 10).await;
-    // Stopped, as an operator does it.
+    // Stopped cleanly, as an operator does it.
     blocking(|| rabbit.stop_app());
     scene.cut_off().await;
     scene.works(100).await;
@@ -139,13 +139,13 @@ async fn killed_and_restarted_then_wiped_under_load() {
     scene.works(100).await;
     blocking(|| rabbit.run());
     scene.resumed().await;
-    // Wiped: no queue, no message, nothing declared. What was in it is in the table.
+    // Wiped: no queue, no message, nothing declared. All that it held is in the table.
     blocking(|| rabbit.wipe());
     scene.resumed().await;
     scene.end(load).await;
 }
 
-/// Low on memory: it takes nothing, and says so when asked to.
+/// Low on memory: the broker accepts nothing, and reports that when asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocked_by_an_alarm_under_load() {
     let rabbit = blocking(PrivateRabbit::start);

@@ -1,4 +1,4 @@
-//! What is between us and the broker fails, for some and not for others.
+//! The network to the broker fails, for some processes and not for others.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use jobwright::{CommandExecutor, ExternalQueue, JobId, MessageServices, NewJob};
 use crate::frames::{Confirms, Frames, Trigger};
 use crate::load::Load;
 use crate::site::{Site, brisk, note, noting, send};
+use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
-use crate::support::world::{PATIENCE, World, patient};
 use crate::support::{TestDb, eventually};
 
 async fn down(messages: &MessageServices) {
@@ -21,7 +21,7 @@ async fn up(messages: &MessageServices) {
     messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
 }
 
-/// Who is cut off works by the table; the others notice nothing.
+/// The executor that is cut off claims from the table; the others notice nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_executor_is_cut_off_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -51,7 +51,7 @@ async fn one_executor_is_cut_off_under_load() {
     }
 }
 
-/// The cable is pulled: connections stay open and nothing passes. Heartbeats find out.
+/// The cable is pulled: connections stay open and nothing passes. Heartbeats detect it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_open_connections_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -79,8 +79,8 @@ async fn half_open_connections_under_load() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
 }
 
-/// The broker goes for one executor while rows wait and rows are held for deliveries that somebody else took. They start
-/// when the supervisor knows, not at a poll: the executor would look again in an hour.
+/// One executor loses the broker while rows wait, and others are hidden for deliveries that another consumer took. They start when the supervisor
+/// knows, not at a poll: the executor would poll again in an hour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn change_over_starts_waiting_and_held_rows_at_once() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -105,10 +105,10 @@ async fn change_over_starts_waiting_and_held_rows_at_once() {
     let took = known.elapsed();
     assert!(took < Duration::from_secs(3), "the change-over took {took:?}");
 
-    // Sent while it is cut off: by the table for it, though the producer sees a broker.
+    // Sent while the executor is cut off: it claims them from the table, though the producer has a broker.
     thief.close().await;
     ids.extend(send(&producer, 50, note).await);
-    // Back: deliveries resume. There is no herd: what comes late is stale, and nothing is claimed twice.
+    // Deliveries resume. There is no stampede: late deliveries are stale, and nothing is claimed twice.
     proxy.heal();
     up(&far).await;
     ids.extend(site.warm(&producer, note).await);
@@ -125,7 +125,7 @@ async fn change_over_starts_waiting_and_held_rows_at_once() {
     assert_eq!(stats.refused, 0);
 }
 
-/// One sends by the table, the other listens to the broker; then the other way round.
+/// One end uses the table while the other uses the broker; then the other way round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn producer_and_executor_disagree_whether_the_broker_is_up() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -142,7 +142,7 @@ async fn producer_and_executor_disagree_whether_the_broker_is_up() {
     up(&producer).await;
     ids.extend(site.warm(&producer, note).await);
     theirs.down();
-    // At once: the producer's look at the queue may be a second old.
+    // At once: the producer's last check of the queue may be a second old.
     ids.extend(send(&producer, 50, note).await);
     down(&elsewhere).await;
     ids.extend(send(&producer, 50, note).await);
@@ -154,7 +154,8 @@ async fn producer_and_executor_disagree_whether_the_broker_is_up() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
 }
 
-/// The broker has the message and its answer does not come: nobody knows, so both ways are open, and one is taken.
+/// The broker has the message but its answer does not come. The row can then be delivered and claimed from the table, and only one of the two
+/// succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn confirms_are_lost_or_turned_into_refusals() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -178,13 +179,13 @@ async fn confirms_are_lost_or_turned_into_refusals() {
     }
     assert!(frames.hits() > 0);
     let stats = producer.broker().unwrap().stats();
-    // A message a commit.
+    // One message a commit.
     assert!(stats.unknown >= 2 && stats.nacked >= 1, "{stats:?}");
     site.settled(&ids).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// As a quorum queue does to a channel that it told that it was full, if its leader is lost before it tells that it no longer is.
+/// A quorum queue does this to a channel that it blocked as full, if its leader is lost before it unblocks the channel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_channel_on_which_everything_is_refused_is_given_up() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -202,7 +203,7 @@ async fn a_channel_on_which_everything_is_refused_is_given_up() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Channels end with an error, and subscriptions are cancelled, while the connection lives on.
+/// Channels end with an error, and subscriptions are cancelled, while the connection stays open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -226,7 +227,7 @@ async fn channels_are_closed_with_406_and_consumers_cancelled_under_load() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
 }
 
-/// The database is away for a while, and the consumer stays: what it had in hand is neither stuck nor lost.
+/// The database is away for a while, and the consumer stays: its unacknowledged deliveries are neither stuck nor lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_database_fails_while_deliveries_come() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -234,7 +235,7 @@ async fn the_database_fails_while_deliveries_come() {
     let producer = site.messages().await;
     let elsewhere = MessageServices::postgres(&site.db.config_by(proxy.address)).await.unwrap();
     let elsewhere = site.with_broker(elsewhere, &site.broker()).await;
-    let executor = noting::<Pg<false>>(&elsewhere, crate::support::world::lease(10), 10).await;
+    let executor = noting::<Pg<false>>(&elsewhere, crate::support::environment::lease(10), 10).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 5, Duration::from_millis(20));
     for cut in [true, false] {
@@ -245,7 +246,7 @@ async fn the_database_fails_while_deliveries_come() {
         } else {
             proxy.stall();
         }
-        // Deliveries are sent all the time, as many as this consumer takes in hand, and can't be claimed.
+        // Deliveries are sent all the time, as many as this consumer prefetches, and can't be claimed.
         let confirmed = producer.broker().unwrap().stats().confirmed;
         eventually(PATIENCE, async || producer.broker().unwrap().stats().confirmed > confirmed + 20).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -255,7 +256,7 @@ async fn the_database_fails_while_deliveries_come() {
     eventually(PATIENCE, async || executor.stats().delivered >= before + 50).await;
     ids.extend(load.end().await);
     site.settled(&ids).await;
-    // What is left in the queue is stale, because its row was claimed from the table meanwhile.
+    // Deliveries left in the queue are stale, because their rows were claimed from the table meanwhile.
     let client = site.client().await;
     eventually(PATIENCE, async || client.waiting(&site.names().deliveries("default")).await == 0).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
@@ -263,7 +264,7 @@ async fn the_database_fails_while_deliveries_come() {
     assert_eq!(client.waiting(&site.names().deliveries("default")).await, 0);
 }
 
-/// The same for what foreign producers submit: it waits until it can be stored, and is stored once.
+/// Submissions of external producers likewise wait until they can be stored, and are stored once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn submissions_wait_for_the_database() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -272,7 +273,7 @@ async fn submissions_wait_for_the_database() {
     let messages = site.with_broker(messages, &site.broker()).await;
     up(&messages).await;
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
-    let executor = noting::<Pg<false>>(&messages, crate::support::world::lease(10), 10).await;
+    let executor = noting::<Pg<false>>(&messages, crate::support::environment::lease(10), 10).await;
     let client = site.client().await;
     let mut ids = Vec::new();
     for round in 0..3 {
@@ -287,7 +288,7 @@ async fn submissions_wait_for_the_database() {
                 .with_content_type("application/json".into());
             (properties, b"1".to_vec())
         });
-        // As a producer does it that got no confirm.
+        // Repeated, as by a producer that got no confirm.
         let submissions: Vec<_> = submissions.collect();
         client.publish_all(&site.names().submit(), submissions.clone()).await;
         client.publish_all(&site.names().submit(), submissions).await;
@@ -303,7 +304,7 @@ async fn submissions_wait_for_the_database() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Connections to the database through the proxy, with deadlines short enough to wait for, and to the broker.
+/// Connects to the database through the proxy, with short deadlines, and to the broker.
 async fn beyond(site: &Site, proxy: &Proxy) -> MessageServices {
     let database =
         site.db.config_by(proxy.address).call_timeout(Duration::from_secs(2)).connect_timeout(Duration::from_secs(2));
@@ -313,14 +314,14 @@ async fn beyond(site: &Site, proxy: &Proxy) -> MessageServices {
     messages
 }
 
-/// Until a submission is in the database it is the broker's: a process that ends before that gives it back.
+/// Until a submission is stored it belongs to the broker: a process that ends before that gives it back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_that_was_not_stored_goes_back() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let proxy = Proxy::start(site.db.address()).await;
     let messages = beyond(&site, &proxy).await;
     messages.broker().unwrap().apply(&[], &[]).await.unwrap();
-    let executor = noting::<Pg<false>>(&messages, crate::support::world::lease(10), 10).await;
+    let executor = noting::<Pg<false>>(&messages, crate::support::environment::lease(10), 10).await;
     let (client, id, submit) = (site.client().await, JobId::new(), site.names().submit());
     proxy.down();
     let properties = lapin::BasicProperties::default()
@@ -329,7 +330,7 @@ async fn a_submission_that_was_not_stored_goes_back() {
         .with_content_type("application/json".into());
     assert!(client.publish("", &submit, properties, b"1").await);
     eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
-    // Time to do it wrong: acks go out in batches.
+    // Enough time for a wrong ack: acks go out in batches.
     tokio::time::sleep(Duration::from_millis(500)).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
     messages.broker().unwrap().close(Duration::from_secs(5)).await;
@@ -341,7 +342,7 @@ async fn a_submission_that_was_not_stored_goes_back() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// The same for what an external worker reports.
+/// The same for an external worker's report.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_was_not_recorded_goes_back() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -364,7 +365,7 @@ async fn a_report_that_was_not_recorded_goes_back() {
     let properties = lapin::BasicProperties::default().with_headers(message.about_it()).with_type("done".into());
     assert!(client.publish("", &reply, properties, b"").await);
     eventually(PATIENCE, async || messages.broker().unwrap().stats().received >= 1).await;
-    // Time to do it wrong: acks go out in batches.
+    // Enough time for a wrong ack: acks go out in batches.
     tokio::time::sleep(Duration::from_millis(500)).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
     messages.broker().unwrap().close(Duration::from_secs(5)).await;
@@ -374,14 +375,14 @@ async fn a_report_that_was_not_recorded_goes_back() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().reported, 1);
 }
 
-/// The rows are owned by a node that lives and does not know it: nobody else would release them.
+/// The rows are owned by a node that lives and does not know it: no other process would release them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_whose_claim_was_not_answered_are_given_back() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let proxy = Proxy::start(site.db.address()).await;
     let (messages, producer) = (beyond(&site, &proxy).await, site.messages().await);
     // A lease that outlives the test, and no poll: only the node itself can give it back.
-    let never = crate::support::world::lease(300).poll_interval(Duration::from_secs(3600));
+    let never = crate::support::environment::lease(300).poll_interval(Duration::from_secs(3600));
     let executor = noting::<Pg<false>>(&messages, never, 10).await;
     let warm = site.warm(&producer, note).await;
     eventually(PATIENCE, async || executor.stats().delivered > 0).await;

@@ -1,18 +1,18 @@
-//! Processes die in the middle of it.
+//! Processes die during deliveries.
 
 use std::time::Duration;
 
 use jobwright::store::JobState;
 
-use crate::keeper::{Orders, Role, create_sent, sent, told};
 use crate::site::{Site, keeper, note, noting, send, wait};
+use crate::support::environment::{Gate, PATIENCE, World, quick};
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 use crate::support::proxy::Proxy;
-use crate::support::world::{Gate, PATIENCE, World, quick};
 use crate::support::{TestDb, eventually};
+use crate::worker_process::{Orders, Role, create_sent, sent, told};
 
-/// What it ran is released with its lease, what it had in hand goes to others, some of it twice.
+/// Jobs that it ran are released with its lease; its unacknowledged deliveries go to others, some of them twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_executor_is_killed_with_deliveries_in_hand() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -25,7 +25,7 @@ async fn an_executor_is_killed_with_deliveries_in_hand() {
         ids.extend(send(&producer, 100, wait).await);
     }
     site.db.counts(JobState::Running, 250).await;
-    // What came together and found no slot was given back; these come alone, and wait in hand.
+    // Deliveries that came together and found no slot were given back; these come one by one, and wait in memory.
     for _ in 0..60 {
         ids.extend(send(&producer, 1, wait).await);
     }
@@ -41,7 +41,7 @@ async fn an_executor_is_killed_with_deliveries_in_hand() {
     assert!(second.broker().unwrap().stats().redelivered >= 50, "{:?}", second.broker().unwrap().stats());
 }
 
-/// The commit is there, the deliveries never left: the rows are found when their hold is over.
+/// The rows are committed but the deliveries were never published: the rows are claimed when their head start is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_is_killed_between_commit_and_publish() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

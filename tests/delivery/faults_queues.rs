@@ -1,24 +1,24 @@
-//! What others do to our queues, and deliveries that are not what they seem.
+//! Interference with our queues, and misleading deliveries.
 
 use std::time::Duration;
 
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, NewJob};
 
-use crate::client::pointer;
+use crate::amqp_client::pointer;
 use crate::load::Load;
 use crate::site::{Site, brisk, keeper, note, noting, send, wait};
+use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{Gate, PATIENCE, World, patient};
 
-/// Emptied again and again: each loss costs a hold, nothing else.
+/// The queue is purged again and again: each loss costs a head start, nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purged_under_load() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
     let (producer, client) = (site.messages().await, site.client().await);
     let elsewhere = site.messages().await;
-    // Busy enough for something to wait in the broker.
+    // Busy enough for deliveries to wait in the broker.
     let executor = noting::<Pg<false>>(&elsewhere, brisk(), 1).await;
     let mut ids = site.warm(&producer, note).await;
     let load = Load::start(&producer, 25, Duration::from_millis(20));
@@ -56,7 +56,7 @@ async fn deleted_under_load() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Nobody may declare it: what is returned goes by the table at once, and deliveries resume when somebody made the queue.
+/// No process may declare the queue. Returned jobs are claimed from the table at once, and deliveries resume when the queue exists again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returned_as_unroutable() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -74,7 +74,7 @@ async fn returned_as_unroutable() {
     ids.extend((0..20).map(|_| cx.send(note()).unwrap()));
     let went = cx.commit_confirmed().await.unwrap();
     assert_eq!((went.broker, went.table), (0, 20));
-    // The executor never looks by itself: it was told, because the holds were ended.
+    // The executor never polls: it was notified, because the rows were unhidden.
     site.settled(&ids).await;
     apply().await;
     ids.extend(site.warm(&producer, note).await);
@@ -105,7 +105,7 @@ async fn deliveries_come_again_and_again() {
     client.publish_all(&queue, again(&running, "wait")).await;
     ids.extend(running);
     ids.extend(quickly);
-    // There are slots for all of them. A pair that lies next to each other in one batch is one claim and one that is stale.
+    // There are slots for all of them. Of two copies in one batch, one claims and the other is stale.
     eventually(PATIENCE, async || executors.iter().map(|executor| executor.stats().stale).sum::<u64>() >= 220).await;
     site.db.counts(JobState::Running, 10).await;
     gate.open();
@@ -115,7 +115,7 @@ async fn deliveries_come_again_and_again() {
     }
 }
 
-/// Claimed, given back and waiting again: the delivery of the earlier life claims nothing.
+/// The job was claimed, given back and waits again: the delivery of the earlier claim claims nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deliveries_older_than_a_new_claim() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -128,7 +128,7 @@ async fn deliveries_older_than_a_new_claim() {
     site.db.counts(JobState::Running, 10).await;
     leaving.shutdown(Duration::ZERO).await.unwrap();
     site.db.counts(JobState::Waiting, 10).await;
-    // Only deliveries could start them: nobody else looks at this queue of the table.
+    // Only deliveries could start them: no executor polls this queue of the table.
     site.uses("other");
     let second = site.messages().await;
     let other = CommandExecutor::builder(second)
@@ -150,7 +150,7 @@ async fn deliveries_older_than_a_new_claim() {
     last.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// The exchange of events goes: they wait, and it is declared again.
+/// The exchange of events is deleted: events wait, and it is declared again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_exchange_of_events_is_deleted() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -165,7 +165,7 @@ async fn the_exchange_of_events_is_deleted() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 2);
 }
 
-/// The queue of what is refused goes: refused messages wait, and others are not held up.
+/// The queue of rejected messages is deleted: rejected messages wait, and do not block others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queues_of_what_is_refused_are_deleted() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

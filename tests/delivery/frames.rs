@@ -1,5 +1,4 @@
-//! A proxy that knows AMQP frames, for faults that no network has: confirms that get lost one by one, refusals, channels that
-//! end with an error.
+//! A proxy that understands AMQP frames, for faults that no network has: single lost confirms, refusals, channels that end with an error.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,20 +30,20 @@ pub(crate) enum Confirms {
     Lost,
     /// They arrive as refusals.
     Nacked,
-    /// The same, until a connection that publishes opens another channel.
+    /// They arrive as refusals, until a connection that publishes opens another channel.
     NackedHere,
     /// They arrive when this changes.
     Held,
 }
 
-/// What makes a channel or a subscription end.
+/// The event at which a channel or a subscription ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// The next confirm.
     Confirm,
     /// The next delivery.
     Delivery,
-    /// The next delivery too, but it arrives, and only the subscription ends: the broker cancels it.
+    /// The next delivery, but it arrives, and only the subscription ends: the broker cancels it.
     Cancel,
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Frames {
 struct Rules {
     confirms: AtomicU8,
     trigger: Mutex<Option<Trigger>>,
-    /// How many frames were interfered with.
+    /// The number of frames that were changed or dropped.
     hits: AtomicU64,
     changed: Notify,
 }
@@ -90,8 +89,7 @@ impl Frames {
         self.rules.changed.notify_waiters();
     }
 
-    /// The channel of the next such frame ends with 406, as the broker does it when something is wrong; or its subscription is
-    /// cancelled. Works once.
+    /// Ends the channel of the next such frame with 406, as the broker does after an error, or cancels its subscription. Works once.
     pub(crate) fn close_channel_at(&self, trigger: Trigger) {
         *self.rules.trigger.lock().unwrap() = Some(trigger);
     }
@@ -107,7 +105,7 @@ impl Drop for Frames {
     }
 }
 
-/// Channels that are being closed, and which end has not agreed yet.
+/// Channels that are being closed, and the ends that have not confirmed yet.
 #[derive(Default)]
 struct Closing(Mutex<HashMap<u16, Agreed>>);
 
@@ -118,7 +116,7 @@ struct Agreed {
 }
 
 impl Closing {
-    /// Whether a frame is of a channel that this end has not let go yet, so that it must not pass.
+    /// Whether a frame belongs to a channel that this end has not closed yet, so that it must not pass.
     fn swallows(&self, frame: &Frame, from_server: bool) -> bool {
         let mut channels = self.0.lock().unwrap();
         let Some(agreed) = channels.get_mut(&frame.channel()) else { return false };
@@ -195,7 +193,7 @@ async fn connection(client: TcpStream, server: TcpStream, rules: Arc<Rules>) {
                 }
             }
             frame.write(&mut *to_client.lock().await).await?;
-            // Behind the properties: a delivery of ours has no body.
+            // Follows the properties: our deliveries have no body.
             if frame.0[0] == 2
                 && let Some(cancel) = cancel.take_if(|cancel| cancel.channel() == frame.channel())
             {
@@ -245,7 +243,7 @@ impl Frame {
         self.0[0] == 1 && self.0.get(7..11) == Some(&method)
     }
 
-    /// `channel.close` with 406.
+    /// Builds `channel.close` with 406.
     fn close(channel: u16) -> Self {
         let text = b"PRECONDITION_FAILED - made up by a test";
         let mut payload = CHANNEL_CLOSE.to_vec();
@@ -256,7 +254,7 @@ impl Frame {
         Self::method(channel, &payload)
     }
 
-    /// `basic.cancel` of the subscription that a delivery is of.
+    /// Builds `basic.cancel` for the subscription that a delivery belongs to.
     fn cancel(delivery: &Self) -> Self {
         let tag = &delivery.0[11..12 + delivery.0[11] as usize];
         Self::method(delivery.channel(), &[&CANCEL, tag, &[1]].concat())

@@ -1,4 +1,4 @@
-//! Jobs that foreign producers submit. What makes a message bad is in `broker/README.md`.
+//! Jobs that external producers submit. `broker/README.md` says which messages are rejected.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use jobwright::{CommandExecutor, JobId, MessageServices};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
-use crate::client::{Client, headers};
+use crate::amqp_client::{Client, headers};
 use crate::site::{Site, noting};
+use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient};
 use crate::support::{TestDb, eventually};
 
-/// A site with an executor that takes in submissions.
+/// A site with an executor that takes submissions in.
 struct Door {
     site: Site,
     executor: CommandExecutor,
@@ -28,7 +28,7 @@ impl Door {
         Some(Self::at(site, &messages).await)
     }
 
-    /// At a broker where nobody declared anything before the executor came.
+    /// Creates one at a broker where nothing was declared before the executor came.
     async fn fresh() -> Option<Self> {
         let site = Site::<Pg<false>>::open().await?;
         let messages = site.messages().await;
@@ -44,7 +44,7 @@ impl Door {
         Self { site, executor, client }
     }
 
-    /// As any producer has to: a queue with `reject-publish` that was declared a moment ago refuses until it has a leader.
+    /// Retries, as every producer has to: a queue with `reject-publish` refuses messages after its declaration until it has a leader.
     async fn submit(&self, properties: BasicProperties, body: &[u8]) {
         let submit = self.site.names().submit();
         eventually(PATIENCE, async || self.client.publish("", &submit, properties.clone(), body).await).await;
@@ -55,7 +55,7 @@ impl Door {
     }
 }
 
-/// A good one, for a queue that nobody runs.
+/// Returns a valid submission, for a queue without executors.
 fn good(id: &str) -> BasicProperties {
     BasicProperties::default()
         .with_message_id(id.into())
@@ -107,8 +107,8 @@ async fn all_a_submission_says_is_kept() {
     assert_eq!(payload, serde_json::json!({ "n": 1 }));
 }
 
-/// The same message again is the same job, also under a name that is no UUID, also when it came to another node. Another
-/// message under its id is refused, and the first stays.
+/// The same message again is the same job, also under an id that is no UUID, and also through another node. A different message under its id is
+/// rejected, and the first stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_submission_twice_is_one_job() {
     let Some(door) = Door::open().await else { return };
@@ -134,7 +134,7 @@ async fn the_same_submission_twice_is_one_job() {
     second.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// A job that is done stays done, whoever sends its submission again.
+/// A finished job stays finished, whoever repeats its submission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_that_comes_again_after_its_job_is_done_runs_nothing() {
     let Some(door) = Door::open().await else { return };
@@ -150,7 +150,7 @@ async fn a_submission_that_comes_again_after_its_job_is_done_runs_nothing() {
     door.site.settled(&[id, marker]).await;
 }
 
-/// Each bad message goes where people look, with the reason, as it came; and the good one behind it is taken.
+/// Each bad message goes unchanged to the queue of rejected messages, with the reason, and the good one behind it is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_bad_is_refused_with_the_reason() {
     let Some(door) = Door::open().await else { return };
@@ -195,14 +195,14 @@ async fn what_is_bad_is_refused_with_the_reason() {
         assert_eq!(refused.header("jobwright-reason").as_deref(), Some(reason), "{properties:?}");
         assert!(!refused.header("jobwright-error").unwrap().is_empty());
         assert_eq!(refused.body, body, "{reason}: not as it came");
-        // One without an id got one on its way: that is how a message that no queue takes is recognised.
+        // A message without an id got one on its way: it identifies a message that no queue takes.
         if properties.message_id().is_some() {
             assert_eq!(refused.properties.message_id(), properties.message_id());
         }
     }
     assert_eq!(door.executor.stats().messages_refused, count);
     assert!(door.site.db.jobs().all().await.is_empty());
-    // What is due in the past is due now, and a kind that nobody knows waits.
+    // A due date in the past means now, and a job of an unknown kind waits.
     let past = JobId::new();
     let due = headers([("dueAt", "2020-01-01T00:00:00Z")]);
     door.submit(good(&past.to_string()).with_headers(due), b"1").await;
@@ -215,7 +215,7 @@ async fn what_is_bad_is_refused_with_the_reason() {
     door.site.db.each_once(&[past]).await;
 }
 
-/// A flood of rubbish with good ones in it: all of the good ones arrive.
+/// A flood of invalid messages with valid ones in it: all of the valid ones arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rubbish_does_not_stop_the_others() {
     let Some(door) = Door::open().await else { return };
@@ -231,7 +231,7 @@ async fn rubbish_does_not_stop_the_others() {
     eventually(PATIENCE, async || door.client.waiting(&door.site.names().rejected()).await == 100).await;
 }
 
-/// Where nobody declared anything by hand, a bad one is put aside all the same, once, and the good ones behind it do not wait for it.
+/// Where nothing was declared by hand, a bad message is still rejected, once, and the good ones behind it do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queue_of_the_refused_is_declared_by_who_refuses() {
     let Some(door) = Door::fresh().await else { return };
@@ -246,14 +246,14 @@ async fn the_queue_of_the_refused_is_declared_by_who_refuses() {
     assert_eq!(door.client.take(&rejected).await.header("jobwright-reason").as_deref(), Some("bad-json"));
     assert_eq!(door.executor.stats().messages_refused, 1, "it came back");
 
-    // Somebody deletes it: the next bad one brings it back.
+    // The queue is deleted: the next bad message brings it back.
     door.client.delete(&rejected).await;
     door.submit(good(&JobId::new().to_string()), b"rubbish").await;
     eventually(PATIENCE, async || door.client.depth(&rejected).await.is_some_and(|(messages, _)| messages == 1)).await;
     eventually(PATIENCE, async || door.client.waiting(&submit).await == 0).await;
 }
 
-/// Several nodes take in, unless they are told not to.
+/// Several nodes take submissions in, unless intake is off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn intake_is_shared_and_can_be_left_to_others() {
     let Some(door) = Door::open().await else { return };

@@ -1,4 +1,4 @@
-//! Commits that go on while something breaks.
+//! Commits that go on during faults.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Load {
         Self { stop, task }
     }
 
-    /// Stops, and returns what was committed.
+    /// Stops and returns the committed jobs.
     pub(crate) async fn end(self) -> Vec<JobId> {
         self.stop.cancel();
         self.task.await.unwrap()

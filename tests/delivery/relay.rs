@@ -8,9 +8,9 @@ use jobwright::{CommandExecutor, NewJob, Outcome, Payload};
 use crate::frames::{Confirms, Frames};
 use crate::site::{Site, brisk};
 use crate::support::TestDb;
+use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_is_published_if_its_context_commits() {
@@ -45,7 +45,7 @@ async fn an_event_is_published_if_its_context_commits() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Two nodes relay, and each event goes out once: who has claimed it publishes it.
+/// Two nodes relay, and each event goes out once: the node that claimed it publishes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_relays_publish_each_event_once() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -76,7 +76,7 @@ async fn two_relays_publish_each_event_once() {
     }
 }
 
-/// Nobody listens: that is the business of those who do not.
+/// Without listeners an event is dropped: that is the listeners' concern.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_nobody_listens_to_is_gone() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -88,7 +88,7 @@ async fn an_event_nobody_listens_to_is_gone() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 1);
 }
 
-/// An event of a handler goes with its job: a handler that fails has announced nothing.
+/// A handler's event commits with its job: a handler that fails announces nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_announces_only_what_it_did() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -97,7 +97,7 @@ async fn a_handler_announces_only_what_it_did() {
     let heard = client.listen(&site.names().events(), "#").await;
     let executor = CommandExecutor::builder(messages.clone())
         .config(patient())
-        .kind_options("work", crate::support::world::at_once())
+        .kind_options("work", crate::support::environment::at_once())
         .handle_with("work", |cx| {
             Box::pin(async move {
                 cx.send(NewJob::event("worked", &cx.job().attempt))?;
@@ -139,11 +139,11 @@ async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
     let reply = client.take(&results).await;
     assert_eq!((reply.text().as_str(), reply.job()), ("5", id));
     assert_eq!(reply.correlation(), Some("sum 1"));
-    // Nobody asked.
+    // No reply was requested.
     messages.send(add()).await.unwrap();
     site.db.drained().await;
 
-    // To a queue that is not there, and to one that is ours.
+    // To a queue that does not exist, and to one of ours.
     for to in ["gone".to_owned() + site.names().submit().as_str(), site.names().submit()] {
         messages.send(add().reply_to(to, "sum 2")).await.unwrap();
         site.db.counts(JobState::Dead, 1).await;
@@ -154,7 +154,7 @@ async fn a_reply_reaches_who_asked_and_one_that_cannot_is_a_dead_letter() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Without a confirm nobody knows, so it is published again: at least once. With one it is gone.
+/// Without a confirm the outcome is unknown, so the event is published again: at least once. With a confirm it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_confirm_is_lost_is_published_again() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -179,8 +179,7 @@ async fn an_event_whose_confirm_is_lost_is_published_again() {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().relayed, 2);
 }
 
-/// The broker keeps what it confirmed: events wait for it while it can't be reached, and go out when it can. Nothing of it is
-/// lost when the relaying executor stops in between.
+/// Events wait while the broker can't be reached, and go out when it can. Nothing is lost when the relaying executor stops in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_wait_for_the_broker() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

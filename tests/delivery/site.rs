@@ -1,4 +1,4 @@
-//! Where a test takes place: a database with a ledger, and a corner of a broker with names of its own.
+//! The setting of a test: a database with a ledger, and its own names at a broker.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use jobwright::{
 };
 use lapin::{Connection, ConnectionProperties};
 
-use crate::client::Client;
+use crate::amqp_client::Client;
+use crate::support::environment::{Gate, PATIENCE, World, at_once, lease};
 use crate::support::postgres::Pg;
-use crate::support::world::{Gate, PATIENCE, World, at_once, lease};
 use crate::support::{amqp_url, eventually, unique};
 
-/// Dropped, it closes every broker handle it gave out, and deletes what they made at the broker.
+/// Closes every broker handle it gave out, and deletes what these declared at the broker, when it is dropped.
 pub(crate) struct Site<W: World = Pg<false>> {
     pub(crate) db: W,
     pub(crate) url: String,
@@ -30,18 +30,18 @@ pub(crate) struct Site<W: World = Pg<false>> {
 }
 
 impl<W: World> Site<W> {
-    /// On the broker that all tests share. `None`: this run does without servers.
+    /// Opens a site on the broker that all tests share. `None`: this run does without servers.
     pub(crate) async fn open() -> Option<Self> {
         let url = amqp_url()?;
         Some(Self::new(W::with_ledger().await?, url, false))
     }
 
-    /// On a broker of the test's own, which need not be there yet.
+    /// Opens a site on a private broker, which need not run yet.
     pub(crate) async fn on(url: String) -> Option<Self> {
         Some(Self::new(W::with_ledger().await?, url, true))
     }
 
-    /// The same with a database that is given.
+    /// Creates a site with this database.
     #[allow(dead_code, reason = "this file is shared")]
     pub(crate) fn with(db: W, url: String) -> Self {
         Self::new(db, url, true)
@@ -59,7 +59,7 @@ impl<W: World> Site<W> {
         }
     }
 
-    /// The broker: all by name, so that nothing is left behind; soon to notice what is wrong.
+    /// Returns the broker's configuration: queues have names, so that they can all be deleted, and faults are noticed soon.
     pub(crate) fn broker(&self) -> BrokerConfig {
         BrokerConfig::url(self.url.clone())
             .prefix(self.prefix.clone())
@@ -68,7 +68,7 @@ impl<W: World> Site<W> {
             .confirm_timeout(Duration::from_secs(5))
     }
 
-    /// The same broker by another way: through a proxy.
+    /// Returns the configuration for another address, such as that of a proxy.
     pub(crate) fn broker_by(&self, address: SocketAddr) -> BrokerConfig {
         let (scheme, rest) = self.url.split_once("://").unwrap();
         let (authority, vhost) = rest.split_once('/').unwrap();
@@ -77,7 +77,7 @@ impl<W: World> Site<W> {
         self.broker().with_url(url)
     }
 
-    /// What a proxy connects to.
+    /// Returns the address that a proxy connects to.
     pub(crate) fn address(&self) -> String {
         let (_, rest) = self.url.split_once('@').unwrap();
         rest.split('/').next().unwrap().to_owned()
@@ -87,31 +87,31 @@ impl<W: World> Site<W> {
         Names::new(self.prefix.clone())
     }
 
-    /// A queue of jobs besides `default`, to be removed at the end.
+    /// Adds a queue of jobs besides `default`, to be removed at the end.
     pub(crate) fn uses(&self, queue: &str) {
         self.queues.lock().unwrap().push(queue.to_owned());
     }
 
-    /// How many jobs of this queue can start.
+    /// Returns how many jobs of this queue can start.
     pub(crate) async fn waiting(&self, queue: &str) -> usize {
         let jobs = self.db.jobs().all().await;
         jobs.iter().filter(|job| job.queue == queue && job.state == JobState::Waiting).count()
     }
 
-    /// What one process has: connections of its own to the database and to the broker, which is up.
+    /// Returns what one process has: its own connections to the database and to the broker, which is up.
     pub(crate) async fn messages(&self) -> MessageServices<W::Store> {
         let messages = self.messages_with(&self.broker()).await;
         messages.broker().unwrap().up_within(PATIENCE).await.unwrap();
         messages
     }
 
-    /// The same with another configuration; the broker may be down.
+    /// Returns the same with another configuration; the broker may be down.
     pub(crate) async fn messages_with(&self, config: &BrokerConfig) -> MessageServices<W::Store> {
         let messages = self.db.messages().await;
         self.with_broker(messages, config).await
     }
 
-    /// The same with connections to the database that are given.
+    /// Returns the same with these connections to the database.
     pub(crate) async fn with_broker(
         &self,
         messages: MessageServices<W::Store>,
@@ -122,13 +122,12 @@ impl<W: World> Site<W> {
         messages
     }
 
-    /// A client at the same broker.
+    /// Connects a client to the same broker.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.url).await
     }
 
-    /// Sends one job at a time until one goes through the broker: then the queue is known to be consumed. Returns what was
-    /// sent.
+    /// Sends one job at a time until one goes through the broker: then the queue is known to have a consumer. Returns the jobs sent.
     pub(crate) async fn warm(&self, messages: &MessageServices<W::Store>, job: impl Fn() -> NewJob) -> Vec<JobId> {
         let mut ids = Vec::new();
         eventually(PATIENCE, async || {
@@ -140,7 +139,7 @@ impl<W: World> Site<W> {
         ids
     }
 
-    /// Everything that was committed took effect once.
+    /// Asserts that every committed job took effect once.
     pub(crate) async fn settled(&self, ids: &[JobId]) {
         let (jobs, end) = (self.db.jobs(), Instant::now() + PATIENCE * 2);
         loop {
@@ -154,7 +153,7 @@ impl<W: World> Site<W> {
         self.db.each_once(ids).await;
     }
 
-    /// Names of all there may be at the broker.
+    /// Returns all queue names that may exist at the broker.
     fn all_queues(&self) -> Vec<String> {
         let names = self.names();
         let mut all = vec![names.submit(), names.rejected(), names.reply(), names.rejected_reports(), names.dead()];
@@ -166,8 +165,8 @@ impl<W: World> Site<W> {
 }
 
 impl<W: World> Drop for Site<W> {
-    /// On a thread of its own, because the test's runtime is busy with the test. Handles are closed first: a consumer that
-    /// is still there would declare its queue again.
+    /// Cleans up on a separate thread, because the test's runtime is busy with the test. Handles are closed first: a remaining consumer would declare
+    /// its queue again.
     fn drop(&mut self) {
         let brokers = std::mem::take(&mut *self.brokers.lock().unwrap());
         let (url, queues) = (self.url.clone(), self.all_queues());
@@ -197,7 +196,7 @@ async fn delete(url: &str, queues: &[String], exchanges: &[String]) -> lapin::Re
     let connection = Connection::connect(url, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
     for queue in queues {
-        // Deleting what is not there is no error.
+        // Deleting a missing queue is no error.
         channel.queue_delete(queue.as_str().into(), lapin::options::QueueDeleteOptions::default()).await?;
     }
     for exchange in exchanges {
@@ -206,17 +205,17 @@ async fn delete(url: &str, queues: &[String], exchanges: &[String]) -> lapin::Re
     connection.close(200, "".into()).await
 }
 
-/// An executor that looks often, and whose lease outlives a busy moment of the machine.
+/// Configures an executor that polls often, and whose lease survives when the machine is busy.
 pub(crate) fn brisk() -> ExecutorConfig {
     lease(15).poll_interval(Duration::from_millis(100))
 }
 
-/// A job that writes its line.
+/// Returns a job that writes its line.
 pub(crate) fn note() -> NewJob {
     NewJob::json("note", &())
 }
 
-/// A job that waits at the gate, then writes its line.
+/// Returns a job that waits at the gate, then writes its line.
 pub(crate) fn wait() -> NewJob {
     NewJob::json("wait", &())
 }
@@ -233,7 +232,7 @@ pub(crate) async fn send<S: Store>(
     ids
 }
 
-/// An executor of the kinds `note` and `wait` on the queue `default`; `wait` waits at the gate.
+/// Builds an executor of the kinds `note` and `wait` on the queue `default`; `wait` waits at the gate.
 pub(crate) fn keeper<W: World>(
     messages: &MessageServices<W::Store>,
     config: ExecutorConfig,
@@ -264,7 +263,7 @@ pub(crate) fn keeper<W: World>(
         })
 }
 
-/// A running executor of `note` with an open gate.
+/// Starts an executor of `note` with an open gate.
 pub(crate) async fn noting<W: World>(
     messages: &MessageServices<W::Store>,
     config: ExecutorConfig,

@@ -6,15 +6,15 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, ExternalQueue, JobId, NewJob, Outcome};
 use lapin::BasicProperties;
 
-use crate::client::headers;
+use crate::amqp_client::headers;
 use crate::site::Site;
+use crate::support::environment::{PATIENCE, World, patient};
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
-use crate::support::world::{PATIENCE, World, patient};
 use crate::support::{TestDb, amqp_url, eventually};
 
-/// One that is larger than the broker takes ends the channel (406), and all that are on it are unanswered. The others must not pay for it:
-/// they have one attempt.
+/// A message larger than the broker accepts ends the channel (406), and all others on it stay unanswered. These have one attempt, and must not pay
+/// for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_neighbours_nothing() {
     if amqp_url().is_none() {
@@ -61,13 +61,13 @@ async fn a_message_that_the_broker_refuses_costs_itself_its_attempts_and_its_nei
         assert_eq!(job.attempt, 2);
         assert!(job.last_error.as_deref().unwrap().contains("gave no answer"), "{:?}", job.last_error);
     }
-    // What comes after it goes out.
+    // Messages sent after it go out.
     messages.send(good(3)).await.unwrap();
     assert_eq!(client.take(&heard).await.text(), "3");
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Rows as an earlier build took them in.
+/// Changes rows to what an earlier build would have stored.
 async fn rewrite(site: &Site, id: JobId, to: &str) {
     let sql = format!(
         "update {}.job set headers = headers || jsonb_build_object('replyTo', $1::text) where id = $2",
@@ -87,7 +87,7 @@ fn adding(messages: jobwright::MessageServices) -> jobwright::ExecutorBuilder<jo
     })
 }
 
-/// 541 for a made-up address of a waiting client, 406 for the name without one: rows from before such names were refused.
+/// 541 for an invented address of a waiting client, 406 for the name without one: rows from before such names were refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_rows_with_names_of_the_broker_end_and_harm_nobody() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -134,7 +134,7 @@ async fn old_rows_with_names_of_the_broker_end_and_harm_nobody() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// And nothing new comes in with one.
+/// New submissions can't use such a name either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_with_a_name_of_the_broker_is_put_aside() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };
@@ -153,7 +153,7 @@ async fn a_submission_with_a_name_of_the_broker_is_put_aside() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// By its own path, if that is on: once, to who is still there.
+/// By direct reply-to, if that is on: once, to a client that is still connected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_waits_gets_its_answer_once_and_one_that_has_gone_costs_a_dead_letter() {
     let Some(site) = Site::<Pg<false>>::open().await else { return };

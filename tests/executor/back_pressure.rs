@@ -1,14 +1,14 @@
-//! Queues with a depth: senders are refused, or wait until there is room.
+//! Queues with a depth limit: senders are refused, or wait until there is capacity.
 
 use std::time::{Duration, Instant};
 
 use jobwright::store::{Rule, Scope, Store};
 use jobwright::{ErrorKind, MessageServices, NewJob, WhenFull};
 
-use crate::running::{note, noting};
-use crate::support::world::{PATIENCE, World};
+use crate::successful_jobs::{note, noting};
+use crate::support::environment::{PATIENCE, World};
 
-/// A queue that is full with one job.
+/// Fills a queue whose limit is one job.
 async fn full<W: World>(db: &W) -> MessageServices<W::Store> {
     db.jobs().put_rule(&Rule::new(Scope::Queue, "default").depth(1)).await.unwrap();
     let messages = db.messages().await;
@@ -16,7 +16,7 @@ async fn full<W: World>(db: &W) -> MessageServices<W::Store> {
     messages
 }
 
-/// Nothing of the unit of work is kept, and the error says which queue; another queue, and a later time, are free.
+/// Nothing of the unit of work is kept, and the error names the queue. Other queues still accept jobs, and so does this one later.
 pub(crate) async fn a_full_queue_refuses<W: World>(db: &W) {
     let messages = full(db).await;
     let error = messages.send(note()).await.unwrap_err();
@@ -33,7 +33,7 @@ pub(crate) async fn a_full_queue_refuses<W: World>(db: &W) {
     messages.send(note().delay(Duration::from_secs(3600))).await.unwrap();
 }
 
-/// It waits as long as it was told to, and no longer.
+/// The sender waits as long as configured, and no longer.
 pub(crate) async fn a_sender_waits_in_vain<W: World>(db: &W) {
     let messages = full(db).await;
     let begun = Instant::now();
@@ -45,7 +45,7 @@ pub(crate) async fn a_sender_waits_in_vain<W: World>(db: &W) {
     assert_eq!(db.jobs().all().await.len(), 1);
 }
 
-/// Many senders that wait, and one executor: all of it is sent and run.
+/// With many waiting senders and one executor, all jobs are sent and run.
 pub(crate) async fn waiting_senders_go_on_when_there_is_room<W: World>(db: &W) {
     let messages = full(db).await.when_full(WhenFull::Wait(PATIENCE));
     let mut senders = tokio::task::JoinSet::new();

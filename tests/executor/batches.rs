@@ -9,16 +9,16 @@ use jobwright::{
     MessageServices, NewJob, Outcome,
 };
 
-use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
+use crate::support::environment::{Gate, PATIENCE, World, at_once, quick};
 
-/// How many jobs each call got.
+/// The number of jobs in each call.
 type Sizes = Arc<Mutex<Vec<usize>>>;
 
 fn builder<W: World>(messages: &MessageServices<W::Store>) -> ExecutorBuilder<W::Store> {
     CommandExecutor::builder(messages.clone()).config(quick()).kind_options("many", at_once())
 }
 
-/// Long enough that only a full batch runs in a test's time.
+/// Waits so long that only a full batch runs within a test.
 fn full(size: usize) -> BatchOptions {
     BatchOptions::new(size).wait(Duration::from_secs(60))
 }
@@ -30,7 +30,7 @@ async fn send<W: World>(messages: &MessageServices<W::Store>, count: u32) -> Vec
     ids
 }
 
-/// An executor whose batches write each job into the ledger, and end as `ends` says.
+/// Builds an executor whose batches write each job into the ledger, and end as `ends` says.
 async fn noting<W: World>(
     messages: &MessageServices<W::Store>,
     options: BatchOptions,
@@ -81,7 +81,7 @@ pub(crate) async fn a_batch_that_does_not_fill_runs_after_its_wait<W: World>(db:
     assert_eq!(sizes.lock().unwrap().iter().sum::<usize>(), 3);
 }
 
-/// One that were to wait for more jobs than may run would wait in vain.
+/// A batch that waited for more jobs than may run would wait forever.
 pub(crate) async fn a_batch_is_never_larger_than_what_may_run<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 6).await;
@@ -104,14 +104,18 @@ pub(crate) async fn a_batch_is_never_larger_than_what_may_run<W: World>(db: &W) 
     assert_eq!(*sizes.lock().unwrap(), [2, 2, 2]);
 }
 
-/// Nothing was written: every one is recorded as it ended.
+/// Nothing was written, and what it sent was refused, so each job is recorded as it ended. None runs again.
 pub(crate) async fn each_job_of_a_batch_ends_by_itself<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 5).await;
+    let sizes = Sizes::default();
+    let calls = sizes.clone();
     let executor = builder::<W>(&messages)
         .kind_options("many", KindOptions::default())
-        .handle_batch("many", full(5), |batch| {
+        .handle_batch("many", full(5), move |batch| {
+            calls.lock().unwrap().push(batch.jobs().len());
             Box::pin(async move {
+                batch.send(&batch.jobs()[0], NewJob::json("", &())).unwrap_err();
                 let each = batch.jobs().iter().filter_map(|job| {
                     let ended = match job.payload.decode::<u32>().unwrap() {
                         0 => Ok(Outcome::Done),
@@ -134,12 +138,13 @@ pub(crate) async fn each_job_of_a_batch_ends_by_itself<W: World>(db: &W) {
     db.gone(ids[3]).await;
     db.reaches(ids[4], JobState::Timer).await;
     executor.shutdown(Duration::ZERO).await.unwrap();
+    assert_eq!(*sizes.lock().unwrap(), [5]);
     assert_eq!(db.jobs().detail(ids[2]).await.summary.attempt, 0, "a snooze costs nothing");
     let left_out = db.jobs().detail(ids[4]).await;
     assert_eq!(left_out.errors[0].error, "the batch handler returned no outcome for this job of its batch");
 }
 
-/// Its neighbours wrote into the same transaction: they run again without it, and at no attempt.
+/// The other jobs wrote into the same transaction: they run again without the failed one, at no attempt.
 pub(crate) async fn one_failure_rolls_back_what_the_batch_wrote<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 4).await;
@@ -211,7 +216,7 @@ pub(crate) async fn a_timeout_fails_all_jobs_of_its_batch<W: World>(db: &W) {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// An operator removed one while the batch ran: nothing of the batch is kept, and the others run again.
+/// An operator removes one job while the batch runs: the batch is rolled back, and the other jobs run again.
 pub(crate) async fn a_batch_with_a_job_that_is_no_longer_owned_commits_nothing<W: World>(db: &W) {
     let messages = db.messages().await;
     let ids = send::<W>(&messages, 3).await;
@@ -270,12 +275,12 @@ pub(crate) async fn a_shutdown_without_patience_gives_a_batch_back<W: World>(db:
     }
 }
 
-/// Straight from the commit, with no claim.
+/// Jobs come straight from the commit, without a claim.
 pub(crate) async fn jobs_handed_over_gather_too<W: World>(db: &W) {
     let messages = db.messages().await;
     let sizes = Sizes::default();
     let executor = noting::<W>(&messages, full(5), &sizes, |_, _| Ok(Outcome::Done)).await;
-    // Only after its first look does an executor take jobs straight from a commit.
+    // An executor takes jobs straight from a commit only after its first poll.
     crate::support::eventually(PATIENCE, async || {
         send::<W>(&messages, 5).await;
         db.drained().await;

@@ -1,4 +1,4 @@
-//! Jobs that are cancelled while they run: their handlers are told, and nothing of them is committed.
+//! Jobs that are cancelled while they run: their handlers are notified, and nothing they did is committed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, JobId, NewJob, Outcome};
 
+use crate::support::environment::{PATIENCE, World, quick};
 use crate::support::eventually;
-use crate::support::world::{PATIENCE, World, quick};
 
-/// What handlers came to.
+/// Counts what became of handlers.
 #[derive(Default)]
 struct Seen {
     started: AtomicU64,
-    /// They heard that they are to stop.
+    /// Handlers that were asked to stop.
     told: AtomicU64,
-    /// They went on to their end.
+    /// Handlers that ran to their end.
     ended: AtomicU64,
-    /// Their futures were dropped, or returned.
+    /// Handlers whose futures returned or were dropped.
     dropped: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Seen {
     }
 }
 
-/// Counts when it goes.
+/// Counts when it is dropped.
 struct Goes(Arc<Seen>);
 
 impl Drop for Goes {
@@ -41,8 +41,8 @@ impl Drop for Goes {
     }
 }
 
-/// Jobs of the kind `asks` ask whether they are to stop, those of the kind `writes` wait to be told, then write a line and say that they
-/// are done; those of the kind `deaf` never listen.
+/// Builds an executor with three kinds: `asks` polls whether it should stop; `writes` waits to be notified, then writes a line and returns `Done`;
+/// `deaf` never checks.
 async fn executor<W: World>(db: &W, grace: Duration) -> (CommandExecutor<W::Store>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let mut builder =
@@ -76,8 +76,8 @@ async fn executor<W: World>(db: &W, grace: Duration) -> (CommandExecutor<W::Stor
 }
 
 async fn cancel<W: World>(db: &W, id: JobId) {
-    let steered = db.jobs().cancel(&JobFilter::ids([id]), false).await.unwrap();
-    assert_eq!(steered.0.get(&JobState::Running), Some(&1));
+    let affected = db.jobs().cancel(&JobFilter::ids([id]), false).await.unwrap();
+    assert_eq!(affected.0.get(&JobState::Running), Some(&1));
 }
 
 pub(crate) async fn a_handler_is_told_and_may_tidy_up<W: World>(db: &W) {
@@ -112,7 +112,7 @@ pub(crate) async fn one_that_does_not_listen_is_dropped<W: World>(db: &W) {
     assert_eq!((stats.cancelled, stats.failed, stats.in_flight), (1, 0, 0));
 }
 
-/// A shutdown waits for nobody's grace.
+/// A shutdown ends every grace period.
 pub(crate) async fn a_shutdown_ends_the_grace<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_secs(3600)).await;
     let id = db.messages().await.send(NewJob::json("deaf", &1)).await.unwrap();
@@ -124,8 +124,8 @@ pub(crate) async fn a_shutdown_ends_the_grace<W: World>(db: &W) {
     assert_eq!(db.jobs().state(id).await, None);
 }
 
-/// Another job under the same id is another job, on the same node and while the first handler still has its grace: the cancellation of the one
-/// does not stop the other, and the end of the one does not end the other.
+/// The same id is sent again and runs on the same node while the first handler still has its grace: cancelling the one does not stop the other, and
+/// the end of the one does not end the other.
 pub(crate) async fn its_id_is_sent_again<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_secs(2)).await;
     let messages = db.messages().await;
@@ -139,7 +139,7 @@ pub(crate) async fn its_id_is_sent_again<W: World>(db: &W) {
     assert_eq!((Seen::count(&seen.told), Seen::count(&seen.ended)), (0, 0), "the other one is not meant");
     assert_eq!(db.jobs().state(id).await, Some(JobState::Running));
 
-    // And now that what was told to the first may still be remembered.
+    // Again, while the first one's cancellation may still be remembered.
     cancel(db, id).await;
     Seen::reaches(&seen.ended, 1).await;
     messages.send(NewJob::json("asks", &3).id(id)).await.unwrap();
@@ -157,7 +157,7 @@ pub(crate) async fn its_id_is_sent_again<W: World>(db: &W) {
     assert_eq!((stats.cancelled, stats.done, stats.refused, stats.in_flight), (4, 0, 0, 0));
 }
 
-/// Its slot, and its group, are for others at once.
+/// The slot and the group become free for others at once.
 pub(crate) async fn the_group_goes_on<W: World>(db: &W) {
     let (executor, seen) = executor(db, Duration::from_millis(10)).await;
     let messages = db.messages().await;
@@ -169,7 +169,7 @@ pub(crate) async fn the_group_goes_on<W: World>(db: &W) {
     assert_eq!(db.jobs().state(second).await, Some(JobState::Running));
     cancel(db, second).await;
     eventually(PATIENCE, async || executor.stats().cancelled == 2).await;
-    assert_eq!(db.jobs().slot_faults().await.unwrap(), Vec::<String>::new());
+    assert_eq!(db.jobs().permit_faults().await.unwrap(), Vec::<String>::new());
     executor.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Content that a codec made: what handlers, results and operators see is plain, what is stored is not.
+//! Encoded content: handlers, results and operators see plain content, and the database stores it encoded.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use jobwright::{
     Outcome, RetryPolicy, Schedule, Unique,
 };
 
-use crate::support::world::{PATIENCE, World, at_once, quick};
+use crate::support::environment::{PATIENCE, World, at_once, quick};
 
 const SECRET: &str = "4111-1111-1111-1111";
 
@@ -25,7 +25,7 @@ fn once() -> KindOptions {
     KindOptions::default().retry(RetryPolicy::Fixed(Duration::ZERO))
 }
 
-/// What a reader of the tables sees of a job.
+/// Returns a job's content as a reader of the tables sees it.
 async fn stored<W: World>(db: &W, id: JobId) -> String {
     let detail = db.jobs().show(id).await.unwrap().unwrap();
     let payload = String::from_utf8_lossy(detail.payload.as_bytes()).into_owned();
@@ -86,7 +86,7 @@ pub(crate) async fn nothing_of_a_sealed_job_is_stored_in_plain<W: World>(db: &W)
     executor.shutdown(PATIENCE).await.unwrap();
 }
 
-/// They can't be told apart without a key, and are no reason for a list of thousands.
+/// Without a key they can't be distinguished, and should not make a list of thousands of groups.
 pub(crate) async fn dead_letters_with_sealed_errors_are_one_group<W: World>(db: &W) {
     let messages = db.messages().await.with_codec(Seal::new(key("one")));
     let executor = CommandExecutor::builder(messages.clone())
@@ -99,13 +99,13 @@ pub(crate) async fn dead_letters_with_sealed_errors_are_one_group<W: World>(db: 
         let id = messages.send(NewJob::json("pay", SECRET)).await.unwrap();
         db.reaches(id, JobState::Dead).await;
     }
-    let found = messages.admin().dead_groups(&JobFilter::default(), 10).await.unwrap();
+    let found = messages.admin().dead_letter_groups(&JobFilter::default(), 10).await.unwrap();
     let [group] = found.groups.as_slice() else { panic!("{found:?}") };
     assert_eq!((group.count, group.error.starts_with("encoded")), (2, true), "{group:?}");
     executor.shutdown(PATIENCE).await.unwrap();
 }
 
-/// A node that has not got the key yet must not cost the job.
+/// A node that does not have the key yet must not cost the job.
 pub(crate) async fn a_key_that_is_missing_costs_an_attempt_and_no_job<W: World>(db: &W) {
     let new = db.messages().await.with_codec(Seal::new(key("new")));
     let id = new.send(NewJob::json("pay", SECRET).max_attempts(50)).await.unwrap();
@@ -156,7 +156,7 @@ pub(crate) async fn a_schedule_that_is_put_again_is_unchanged_until_the_key_chan
     assert!(!stored(db, id).await.contains(SECRET));
 }
 
-/// A unique job is told by what it says, not by how it was encoded.
+/// A unique job is compared by its content, not by its encoding.
 pub(crate) async fn unique_jobs_are_compared_before_they_are_encoded<W: World>(db: &W) {
     let messages = db.messages().await.with_codec(Seal::new(key("one")));
     let job = || NewJob::json("pay", SECRET).unique(Unique::payload());

@@ -1,4 +1,4 @@
-//! Conflicts are run again at once, and errors mean what the application says.
+//! Conflicts are run again at once, and errors are classified by the application.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, JobError, KindOptions, NewJob, Outcome, PgTransaction, RetryAdvice, RetryPolicy};
 
 use crate::support::TestDb as _;
+use crate::support::environment::{World, at_once, quick};
 use crate::support::postgres::Pg;
-use crate::support::world::{World, at_once, quick};
 
-/// Each time the handler writes a line and then loses, but for the last.
+/// Each time but the last the handler writes a line and then meets a conflict.
 pub(crate) async fn a_conflict_is_run_again_within_its_attempt<W: World>(db: &W) {
     let messages = db.messages().await;
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -129,7 +129,7 @@ pub(crate) async fn a_queue_has_a_retry_policy<W: World>(db: &W) {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// A handler that works at a strict isolation level, and somebody who gets in its way the first time, before or after its write.
+/// Runs a handler at a strict isolation level, while another transaction conflicts with it the first time, before or after its write.
 async fn disturbed(isolation: &'static str, work: &'static str, disturbance: &'static str) {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     db.raw("create table {schema}.account (id int primary key, balance int); insert into {schema}.account values (1, 5), (2, 5)")
@@ -176,13 +176,13 @@ async fn a_serialization_failure_of_a_statement_is_run_again() {
     disturbed("repeatable read", "update account set balance = balance + 1 where id = 1", somebody).await;
 }
 
-/// The driver's error, as an application wraps it.
+/// Returns the driver's error as an application wraps it.
 async fn book(transaction: &PgTransaction, context: bool) -> anyhow::Result<()> {
     let booked = transaction.batch_execute("update account set balance = balance + 1 where id = 1").await;
     if context { booked.context("can't book") } else { Ok(booked?) }
 }
 
-/// `anyhow` hides what the outermost error is; with and without words of the application's own.
+/// `anyhow` hides the type of the outermost error, with and without added context.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_serialization_failure_inside_an_anyhow_error_is_run_again() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -230,7 +230,7 @@ async fn a_serialization_failure_inside_an_anyhow_error_is_run_again() {
     assert_eq!((runs.load(Ordering::Relaxed), stats.conflicts, stats.done), (3, 2, 1));
 }
 
-/// The server finds out when the handler is done: the commit is refused.
+/// The server detects the conflict when the handler is done: the commit is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_serialization_failure_of_the_commit_is_run_again() {
     let somebody = "begin isolation level serializable; select sum(balance) from account; \

@@ -9,11 +9,11 @@ use jobwright::store::{Postgres, Rule, Scope};
 use jobwright::{CommandExecutor, ExecutorConfig, NewJob, Outcome};
 use tokio::sync::Semaphore;
 
+use crate::support::environment::{PATIENCE, World, lease, patient, quick};
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, lease, patient, quick};
 use crate::support::{TestDb as _, eventually};
 
-/// Who is at work, and the most there ever were.
+/// The number of running handlers, and the highest so far.
 #[derive(Clone, Default)]
 struct Watch(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -37,7 +37,7 @@ impl Drop for Here {
     }
 }
 
-/// An executor whose handlers take a moment.
+/// Starts an executor whose handlers take a short while.
 async fn start(db: &Pg<false>, config: ExecutorConfig, watch: &Watch) -> CommandExecutor<Postgres> {
     let mut builder =
         CommandExecutor::builder(db.messages().await).config(config).queue("default", 8).queue("other", 8);
@@ -55,7 +55,7 @@ async fn start(db: &Pg<false>, config: ExecutorConfig, watch: &Watch) -> Command
     builder.start().await.unwrap()
 }
 
-/// Nothing counts any more, and nobody ever had a slot.
+/// Asserts that nothing counts any more, and that no permit was ever held.
 async fn all_is_free(db: &Pg<false>) {
     let client = db.client().await;
     eventually(PATIENCE, async || {
@@ -64,7 +64,7 @@ async fn all_is_free(db: &Pg<false>) {
     })
     .await;
     let jobs = db.jobs();
-    eventually(PATIENCE, async || jobs.slot_faults().await.unwrap().is_empty()).await;
+    eventually(PATIENCE, async || jobs.permit_faults().await.unwrap().is_empty()).await;
 }
 
 async fn send(db: &Pg<false>, count: usize, job: impl Fn(usize) -> NewJob) {
@@ -83,8 +83,8 @@ async fn a_limit_holds_over_nodes_queues_and_kinds() {
     store.put_rule(&Rule::new(Scope::Kind, "work").running(3)).await.unwrap();
     store.put_rule(&Rule::new(Scope::Queue, "*").running(4)).await.unwrap();
     db.raw(
-        "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'a slot'; end $$;
-         create trigger no before insert on {schema}.slot for each row execute function {schema}.no()",
+        "create function {schema}.no() returns trigger language plpgsql as $$ begin raise exception 'a permit'; end $$;
+         create trigger no before insert on {schema}.permit for each row execute function {schema}.no()",
     )
     .await;
     let work = Watch::default();
@@ -103,7 +103,7 @@ async fn a_limit_holds_over_nodes_queues_and_kinds() {
     }
 }
 
-/// In every window of the period no more start than the rate says, over two nodes, and nearly as many.
+/// In every window of the period, two nodes together start no more jobs than the rate allows, and nearly as many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_holds_in_every_window() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -136,7 +136,7 @@ async fn a_rate_holds_in_every_window() {
     }
 }
 
-/// Jobs of groups go through rounds, others do not, and they are counted together.
+/// Jobs of groups go through admission passes, others do not, and they are counted together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_groups_share_a_limit_with_others() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -156,7 +156,7 @@ async fn jobs_of_groups_share_a_limit_with_others() {
     }
 }
 
-/// It becomes lower, higher, goes and comes again, while everything runs.
+/// The limit is lowered, raised, removed and set again, while everything runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_changes_while_everything_runs() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -200,7 +200,7 @@ async fn a_limit_changes_while_everything_runs() {
     executor.shutdown(PATIENCE).await.unwrap();
 }
 
-/// Nodes are dropped in the middle of their work, and what they ran becomes free; two that live both get some.
+/// Nodes are dropped while they work, and their permits become free; two that live both get some.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_die_and_others_take_over() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -241,7 +241,7 @@ async fn nodes_die_and_others_take_over() {
     }
 }
 
-/// A node that stops, and has one left to finish, counts that one and not those that have ended.
+/// A node that stops, with one job left to finish, counts that one and not those that have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_tells_what_has_ended() {
     let Some(db) = Pg::<false>::create().await else { return };

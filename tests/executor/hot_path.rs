@@ -1,16 +1,16 @@
-//! Jobs that go straight from a commit to a free slot.
+//! Local handoff: jobs go straight from a commit to a free slot.
 
 use std::time::Duration;
 
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, JobId, KindOptions, MessageServices, NewJob, Outcome};
 
-use crate::refused::Refusing;
+use crate::refused_outcomes::Refusing;
+use crate::support::environment::{Gate, PATIENCE, World, patient};
 use crate::support::eventually;
 use crate::support::jobs::Jobs;
-use crate::support::world::{Gate, PATIENCE, World, patient};
 
-/// An executor that looks at its table only when it is told to, with jobs that wait at a gate, after its first look.
+/// Starts an executor that polls only when woken, with jobs that wait at a gate. Returns after its first poll.
 pub(crate) async fn waiting_at<W: World>(
     messages: &MessageServices<W::Store>,
     concurrency: usize,
@@ -57,7 +57,7 @@ pub(crate) async fn with_a_free_slot_there_is_no_claim<W: World>(db: &W) {
     let gate = Gate::closed();
     gate.open();
     let executor = waiting_at::<W>(&messages, 5, &gate).await;
-    // A look that was asked for may come between; the next job then goes the long way. Not all of ten do.
+    // A requested poll may interfere; the next job is then claimed. That does not happen to all ten.
     let before = executor.stats();
     for _ in 0..10 {
         send::<W>(&messages, 1).await;
@@ -70,7 +70,7 @@ pub(crate) async fn with_a_free_slot_there_is_no_claim<W: World>(db: &W) {
     assert_eq!(stats.refused, 0);
 }
 
-/// The database keeps one of them, and one is handed over: two handlers would run under one claim.
+/// The database keeps one of the two, and only one is handed over: otherwise two handlers would run under one claim.
 pub(crate) async fn an_id_that_is_sent_twice_in_a_commit_runs_once<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
@@ -109,17 +109,17 @@ pub(crate) async fn never_more_than_there_is_room_for<W: World>(db: &W) {
     assert_eq!(executor.shutdown(Duration::ZERO).await.unwrap().refused, 0);
 }
 
-/// Slots are free, but others wait already, and can't be claimed at the moment: what is sent now is not the next.
+/// Slots are free, but other jobs wait already and can't be claimed now: a job sent now is not the next.
 pub(crate) async fn not_past_those_who_wait<W: Refusing>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
     gate.open();
     let executor = waiting_at::<W>(&messages, 5, &gate).await;
     db.refuse_claims().await;
-    // It can't be handed over, because its kind has a limit of its own.
+    // It can't be handed over, because its kind has its own limit.
     let first = messages.send(NewJob::json("limited", &())).await.unwrap();
     let before = executor.stats().handed_over;
-    // A claim that is about to be refused has the slots in hand; not at each of these.
+    // A claim that is about to be refused has reserved the slots, but not at each of these sends.
     for _ in 0..20 {
         send::<W>(&messages, 1).await;
     }

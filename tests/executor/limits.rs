@@ -1,4 +1,4 @@
-//! How many at the same time, and in which order.
+//! Concurrency limits and the order of jobs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,10 +8,10 @@ use jobwright::store::{JobFilter, JobState};
 use jobwright::{CommandExecutor, Job, KindOptions, NewJob, Outcome};
 use tokio::sync::Semaphore;
 
+use crate::support::environment::{Gate, PATIENCE, World, at_once, patient, quick};
 use crate::support::eventually;
-use crate::support::world::{Gate, PATIENCE, World, at_once, patient, quick};
 
-/// Counts who is there, by name, and remembers the most there ever were.
+/// Counts running handlers by name, and remembers the highest count.
 #[derive(Clone, Debug, Default)]
 struct Crowd(Arc<Mutex<BTreeMap<String, (usize, usize)>>>);
 
@@ -57,7 +57,7 @@ pub(crate) async fn a_queue_never_runs_more_than_its_concurrency<W: World>(db: &
         .await
         .unwrap();
     for _ in 0..15 {
-        // Some before it is awake, some handed over, some claimed.
+        // Some are sent before it wakes up, some are handed over, some are claimed.
         let mut cx = messages.begin();
         for _ in 0..10 {
             cx.send(NewJob::json("visit", &()).queue("narrow")).unwrap();
@@ -98,7 +98,7 @@ pub(crate) async fn a_kind_never_runs_or_holds_more_than_its_concurrency<W: Worl
     }
     cx.commit().await.unwrap();
     db.counts(JobState::Running, 2).await;
-    // What it could not start, another node may have.
+    // Jobs that it could not start are left to other nodes.
     for _ in 0..20 {
         messages.send(NewJob::json("limited", &())).await.unwrap();
         assert_eq!(db.jobs().find(&JobFilter::state(JobState::Running)).await.len(), 2);
@@ -167,7 +167,7 @@ pub(crate) async fn by_priority_then_order<W: World>(db: &W) {
     assert_eq!(*order.lock().unwrap(), [4, 1, 3, 0, 5, 2, 6]);
 }
 
-/// A scan that goes on where the last one ended must not go on past what is better.
+/// A scan that continues where the last one ended must not pass better jobs.
 pub(crate) async fn an_urgent_job_is_next_in_a_flood<W: World>(db: &W) {
     const SLOTS: usize = 2;
     let (messages, elsewhere) = (db.messages().await, db.messages().await);
@@ -196,7 +196,7 @@ pub(crate) async fn an_urgent_job_is_next_in_a_flood<W: World>(db: &W) {
         .await
         .unwrap();
     let begun = || order.lock().unwrap().len();
-    // As many have begun as may end, and one in each slot.
+    // All jobs that may end have begun, and one more in each slot.
     let mut permits = 0;
     for urgent in 1..=10 {
         permits += 20;
@@ -215,7 +215,7 @@ pub(crate) async fn an_urgent_job_is_next_in_a_flood<W: World>(db: &W) {
     executor.shutdown(PATIENCE).await.unwrap();
 }
 
-/// Its dispatcher does not wait for the slots of a kind, and would look again in an hour.
+/// The dispatcher does not wait for slots of a kind, and would poll again in an hour.
 pub(crate) async fn a_free_slot_of_a_kind_is_filled_without_a_poll<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = CommandExecutor::builder(messages.clone())

@@ -1,17 +1,17 @@
-//! Who lives and who does not, and what becomes of the jobs.
+//! Live and dead nodes, and what becomes of their jobs.
 
 use std::time::{Duration, Instant};
 
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
 
+use crate::support::environment::{Gate, PATIENCE, World, at_once, quick};
 use crate::support::eventually;
-use crate::support::world::{Gate, PATIENCE, World, at_once, quick};
 
-/// The shortest there is, so that much more than one passes in a test.
+/// The shortest possible lease, so that several pass in a test.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// An executor of one queue, with a lease. Its jobs write a line and then wait at a gate with their transaction open, or wait and then write.
+/// Starts an executor of one queue with a lease. Its jobs write a line and then wait at a gate with their transaction open, or wait and then write.
 async fn writing<W: World>(
     messages: &MessageServices<W::Store>,
     queue: &str,
@@ -46,8 +46,8 @@ async fn writing<W: World>(
         .unwrap()
 }
 
-/// A handler whose transaction is open for several leases. On an embedded database nobody else can write meanwhile, and still everybody
-/// lives: its own node, that of another queue, and the jobs of both.
+/// A handler keeps its transaction open for several leases. On an embedded database nothing else can write meanwhile, and still both nodes and their
+/// jobs live.
 pub(crate) async fn a_long_transaction_costs_nobody_the_lease<W: World>(db: &W) {
     let (messages, others) = (db.messages().await, db.messages().await);
     let gate = Gate::closed();
@@ -72,17 +72,17 @@ pub(crate) async fn a_long_transaction_costs_nobody_the_lease<W: World>(db: &W) 
     other.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// A clock that is set forward ends every lease there is, by that clock. Nobody dies of it.
+/// A clock that is set forward makes every lease look over. No node is declared dead for it.
 pub(crate) async fn a_clock_that_is_set_kills_nobody<W: World>(db: &W) {
     let (messages, others) = (db.messages().await, db.messages().await);
     let gate = Gate::closed();
-    // It has just told that it lives, and need not do so again during the test.
+    // It has just sent a heartbeat, and need not send another during the test.
     let calm = writing::<W>(&messages, "default", Duration::from_secs(300), &gate).await;
     let sent = messages.send(NewJob::json("waits", &())).await.unwrap();
     gate.waiting(1).await;
     let node = db.jobs().status().await.unwrap().nodes[0].id;
     db.end_lease(node).await;
-    // One that looks every third of a second.
+    // One that checks every third of a second.
     let monitor = writing::<W>(&others, "other", LEASE, &gate).await;
     let begun = Instant::now();
     eventually(PATIENCE, async || {
@@ -98,8 +98,8 @@ pub(crate) async fn a_clock_that_is_set_kills_nobody<W: World>(db: &W) {
     monitor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// A node that the database forgot, as after a failover or a restore: the first claim that finds it unknown says so, long before the next
-/// heartbeat would, and the executor registers anew.
+/// The database forgets a node, as after a failover or a restore: the first claim for it reports that, long before the next heartbeat would, and the
+/// executor registers again.
 pub(crate) async fn a_forgotten_node_hears_of_it_when_it_claims<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();

@@ -5,42 +5,43 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod around;
 mod back_pressure;
 mod batches;
 mod cancelling;
 mod codecs;
 mod conflicts;
 mod counting;
-mod endings;
-mod expiry;
-mod failing;
-mod fronts;
-mod gates;
-mod handing_on;
+mod failures;
+mod group_runs;
+mod groups_and_limits;
 mod hot_path;
 mod limits;
+mod listing_pages;
 mod liveness;
-mod pages;
+mod maintenance;
+mod middleware;
+mod old_snapshots;
 mod panics;
-mod plans;
-mod progressing;
-mod refused;
-mod replaced;
-mod running;
+mod progress_and_results;
+mod query_plans;
+mod refused_outcomes;
+mod replaced_file;
 mod scheduling;
-mod snapshots;
+mod shared_cursors;
 mod starting;
 mod stopping;
-mod upkeep;
-mod waking;
+mod successful_jobs;
+mod terminating;
+mod time_to_live;
+mod upgrades;
+mod wake_ups;
 mod walks;
 
-/// A test for each case, run against one kind of database.
+/// Defines a test for each case, run against one kind of database.
 macro_rules! run {
     ($db:ty, $($module:ident { $($case:ident)* })*) => {
         $(mod $module {
-            use crate::support::world::World;
+            use crate::support::environment::World;
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
@@ -78,11 +79,11 @@ cases! {
         unique_jobs_are_compared_before_they_are_encoded
         batches_see_plain_payloads_and_lose_only_what_can_not_be_read
     }
-    expiry {
+    time_to_live {
         what_nobody_runs_is_a_dead_letter_in_time
         what_was_claimed_in_time_runs_to_its_end
     }
-    around {
+    middleware {
         middleware_runs_around_handlers_in_the_order_it_was_added
         middleware_sees_a_panic_as_an_error
         a_middleware_that_panics_fails_the_attempt
@@ -125,7 +126,7 @@ cases! {
         the_classifier_says_what_an_error_means
         a_queue_has_a_retry_policy
     }
-    endings {
+    terminating {
         a_group_waits_for_the_handler
         an_ordered_group_waits_for_the_handler
         a_limit_waits_for_the_handler
@@ -139,7 +140,7 @@ cases! {
         a_clock_that_is_set_kills_nobody
         a_forgotten_node_hears_of_it_when_it_claims
     }
-    failing {
+    failures {
         an_error_rolls_back_and_is_tried_again
         attempts_end_as_a_dead_letter_with_their_history
         each_outcome_does_what_it_says
@@ -152,11 +153,11 @@ cases! {
         a_payload_nobody_can_read_ends_as_a_dead_letter
         an_attempt_near_the_largest_number_ends_as_a_dead_letter
     }
-    gates {
+    groups_and_limits {
         a_group_runs_back_to_back
         groups_never_overlap_over_nodes_and_queues
         limits_hold_over_nodes
-        nodes_die_and_slots_are_conserved
+        nodes_die_and_permits_are_conserved
         a_pause_ends_at_once
     }
     hot_path {
@@ -173,7 +174,7 @@ cases! {
         by_priority_then_order
         an_urgent_job_is_next_in_a_flood
     }
-    progressing {
+    progress_and_results {
         the_next_attempt_goes_on_from_the_checkpoint
         too_much_to_keep_is_refused
         a_handler_that_lost_its_job_is_told
@@ -181,11 +182,11 @@ cases! {
         what_left_no_result_is_told_by_the_history
         a_result_is_kept_as_long_as_asked
     }
-    refused {
+    refused_outcomes {
         one_of_many_is_a_dead_letter_that_says_why
         one_that_can_not_end_waits_at_its_cost
     }
-    running {
+    successful_jobs {
         a_job_is_done_and_gone
         a_command_gets_its_state_and_its_payload
         jobs_of_an_alias_find_their_command

@@ -1,4 +1,4 @@
-//! Schedules while executors run, and what they cost when nothing is due.
+//! Schedules while executors run, and their cost when nothing is due.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use jobwright::{
 };
 
 use crate::support::TestDb;
+use crate::support::environment::{PATIENCE, World, patient, quick};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, patient, quick};
 
-/// An executor that writes down for which occurrence each job was.
+/// Starts an executor that notes for which occurrence each job was.
 async fn ticking<W: World>(messages: &MessageServices<W::Store>, config: ExecutorConfig) -> CommandExecutor<W::Store> {
     CommandExecutor::builder(messages.clone())
         .config(config)
@@ -31,7 +31,7 @@ fn tick(interval: &str) -> NewSchedule {
     NewSchedule::new("tick", Schedule::new(interval).unwrap(), NewJob::json("tick", &())).misfire(Misfire::All)
 }
 
-/// Nobody would look for an hour.
+/// Polling would take an hour.
 pub(crate) async fn one_that_is_put_is_heard_of<W: World>(db: &W) {
     let messages = db.messages().await;
     let executor = ticking::<W>(&messages, patient()).await;
@@ -70,14 +70,14 @@ pub(crate) async fn many_nodes_run_each_occurrence_once<W: World>(db: &W) {
     }
 }
 
-/// Put by another process, past the wake-ups of this one.
+/// Another process puts the schedule, without this process's local wake-ups.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_another_process_puts_is_heard_of() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = World::messages(&db).await;
     let executor = ticking::<Pg<false>>(&messages, patient()).await;
     let elsewhere = World::messages(&db).await;
-    // Its listener may still be on its way: what changes is told again.
+    // The listener may not be connected yet, so each change sends another hint.
     let mut interval = 300;
     eventually(PATIENCE, async || {
         interval += 1;
@@ -88,7 +88,7 @@ async fn one_that_another_process_puts_is_heard_of() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Whether it holds within this time.
+/// Returns whether the condition holds within this time.
 async fn eventually_or(deadline: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let begun = std::time::Instant::now();
     while begun.elapsed() < deadline {

@@ -1,4 +1,4 @@
-//! What is found out at the start, and not by the first job.
+//! Mistakes that are found at the start, and not by the first job.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use jobwright::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::support::world::{World, at_once, quick};
+use crate::support::environment::{World, at_once, quick};
 
 #[derive(Serialize, Deserialize)]
 struct Needy;
 
-/// What it needs.
+/// A service that the handler needs.
 struct Thing;
 
 impl<S: Store> Command<S> for Needy {
@@ -27,7 +27,7 @@ impl<S: Store> Command<S> for Needy {
     }
 }
 
-/// Refused, with this in the text, and without a trace in the database.
+/// Asserts that the start is refused with this text, and leaves no trace in the database.
 async fn refused<W: World>(
     db: &W,
     text: &[&str],
@@ -78,7 +78,7 @@ pub(crate) async fn impossible_settings_are_refused<W: World>(db: &W) {
     }
 }
 
-/// One that would run nothing is a mistake, unless that is what it is for.
+/// An executor that would run nothing is a mistake, unless it is configured so on purpose.
 pub(crate) async fn nothing_to_run_is_refused_unless_it_is_meant<W: World>(db: &W) {
     refused(db, &["no handler", "without_handlers()"], |builder| builder).await;
     refused(db, &["no handler"], |builder| builder.queue("default", 5).state(Thing)).await;

@@ -6,9 +6,9 @@ use jobwright::store::JobState;
 use jobwright::{CommandExecutor, MessageServices, NewJob, Outcome};
 
 use crate::hot_path::waiting_at;
-use crate::support::world::{Gate, World, quick};
+use crate::support::environment::{Gate, World, quick};
 
-/// An executor whose jobs write a line and then wait at a gate.
+/// Builds an executor whose jobs write a line and then wait at a gate.
 async fn holding<W: World>(
     messages: &MessageServices<W::Store>,
     concurrency: usize,
@@ -46,7 +46,7 @@ pub(crate) async fn a_shutdown_waits_for_its_handlers<W: World>(db: &W) {
     let ids = send::<W>(&messages, 4).await;
     db.counts(JobState::Running, 4).await;
     let stopping = tokio::spawn(executor.shutdown(Duration::from_secs(20)));
-    // It has stopped claiming: what is sent now stays.
+    // It has stopped claiming: jobs sent now stay.
     let jobs = db.jobs();
     let late = send::<W>(&messages, 1).await[0];
     assert_eq!(jobs.state(late).await, Some(JobState::Waiting));
@@ -57,7 +57,7 @@ pub(crate) async fn a_shutdown_waits_for_its_handlers<W: World>(db: &W) {
     assert_eq!(jobs.detail(late).await.summary.attempt, 0);
 }
 
-/// A slot is free, and nothing waits: before the shutdown it would start here.
+/// A slot is free, and nothing waits: before the shutdown the job would start here.
 pub(crate) async fn what_is_sent_while_it_stops_does_not_start_here<W: World>(db: &W) {
     let messages = db.messages().await;
     let gate = Gate::closed();
@@ -65,7 +65,7 @@ pub(crate) async fn what_is_sent_while_it_stops_does_not_start_here<W: World>(db
     send::<W>(&messages, 1).await;
     gate.waiting(1).await;
     let mut stopping = Box::pin(executor.shutdown(Duration::from_secs(60)));
-    // Told to stop at the first poll.
+    // The first poll of the future begins the shutdown.
     assert!(tokio::time::timeout(Duration::ZERO, &mut stopping).await.is_err());
     let mut late = Vec::new();
     for _ in 0..10 {
@@ -128,8 +128,10 @@ pub(crate) async fn a_dropped_executor_releases_its_jobs<W: World>(db: &W) {
     db.counts(JobState::Waiting, 4).await;
     assert!(db.jobs().all().await.iter().all(|job| job.attempt == 0));
     let jobs = db.jobs();
-    crate::support::eventually(crate::support::world::PATIENCE, async || jobs.status().await.unwrap().nodes.is_empty())
-        .await;
+    crate::support::eventually(crate::support::environment::PATIENCE, async || {
+        jobs.status().await.unwrap().nodes.is_empty()
+    })
+    .await;
     gate.open();
     let next = holding::<W>(&messages, 4, &gate).await;
     db.drained().await;

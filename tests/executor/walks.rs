@@ -1,16 +1,16 @@
-//! No statement of the engine walks over all that is in a table or an index, whatever the planner was told.
+//! No statement of the engine scans a whole table or index, whatever the planner assumed.
 
 use std::collections::HashMap;
 
 use jobwright::Keep;
 use jobwright::store::testing::postgres_statements;
 
-use crate::plans::SESSION;
+use crate::query_plans::SESSION;
 use crate::support::TestDb;
 use crate::support::postgres::Pg;
 
-/// Of all that the engine sends. A node plans its statements once, often while the tables are empty: then the whole of an index looks like the
-/// shortest way, and is walked over when a million wait.
+/// All statements of the engine. A node plans its statements once, often while the tables are empty. Scanning a whole index then looks cheapest, and
+/// the plan still scans it when a million jobs wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -31,14 +31,14 @@ async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables(
         .unwrap();
     let firsts: HashMap<String, String> = firsts.iter().map(|row| (row.get(0), row.get(1))).collect();
     let mut walks = walks_of(&client, db.schema(), &firsts, "never used").await;
-    // Some work has been done, and is over.
+    // Some work has been done.
     client
         .batch_execute(
-            "insert into job (id, kind, queue, rank, max_attempts, payload, terms)
+            "insert into job (id, kind, queue, rank, max_attempts, payload, options)
              select gen_random_uuid(), 'kind', 'default', 0, 10, '1', '{\"group\": \"hot\"}' from generate_series(1, 2000);
-             insert into slot (job_id, key) select id, 'g:hot' from job;
-             insert into opening (key) select 'g:hot' from job;
-             delete from slot; delete from opening; delete from job",
+             insert into permit (job_id, key) select id, 'g:hot' from job;
+             insert into unblock (key) select 'g:hot' from job;
+             delete from permit; delete from unblock; delete from job",
         )
         .await
         .unwrap();
@@ -47,7 +47,7 @@ async fn no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables(
     assert_eq!(walks, Vec::<String>::new());
 }
 
-/// `firsts`: the first column of each index.
+/// Lists the full scans in the plans; `firsts` has the first column of each index.
 async fn walks_of(
     client: &tokio_postgres::Client,
     schema: &str,
@@ -61,7 +61,7 @@ async fn walks_of(
         "dead_letter_job ",
         "external_job ",
         "history ",
-        "slot ",
+        "permit ",
         "unique_key ",
     ];
     let mut walks = Vec::new();
@@ -88,7 +88,7 @@ async fn walks_of(
         for (line, next) in plan.iter().zip(plan.iter().skip(1)) {
             let index = line.split(" using ").nth(1).and_then(|after| after.split(' ').next());
             let Some(first) = index.and_then(|index| firsts.get(index)) else { continue };
-            // A condition on its first column is one of where it begins, or ends.
+            // Only a condition on the first column of an index limits where the scan begins or ends.
             if !(next.contains("Index Cond") && compares(next, first)) {
                 walks.push(format!("{when}: {name}: {} {}", line.trim().trim_start_matches("->  "), next.trim()));
             }
@@ -97,7 +97,7 @@ async fn walks_of(
     walks
 }
 
-/// Whether a condition compares this column, and not only something with it: it stands behind a parenthesis, maybe with its table.
+/// Whether a condition compares this column itself, and does not only mention it: the column follows a parenthesis, perhaps with its table.
 fn compares(condition: &str, column: &str) -> bool {
     condition.split('(').any(|part| {
         let name = part.split([' ', ')', ',']).next().unwrap_or_default();
@@ -106,10 +106,18 @@ fn compares(condition: &str, column: &str) -> bool {
 }
 
 /// Counts and checks of operators, which may take a while.
-const ASKED_BY_PEOPLE: [&str; 8] =
-    ["audit", "choose", "count_some", "dead_groups", "history", "slot_faults", "status_nodes", "status_queues"];
+const ASKED_BY_PEOPLE: [&str; 8] = [
+    "audit",
+    "choose",
+    "count_some",
+    "dead_letter_groups",
+    "history",
+    "permit_faults",
+    "status_nodes",
+    "status_queues",
+];
 
-/// What operators do to all jobs that match a filter, of which each row is asked. And `travel`, by which tests move a table in time.
+/// Operations on all jobs that match a filter, which check each row. And `travel`, by which tests move a table in time.
 const BY_FILTER: [&str; 12] = [
     "cancel",
     "change_idle",
@@ -125,21 +133,21 @@ const BY_FILTER: [&str; 12] = [
     "travel",
 ];
 
-/// They begin at an end of an index, and go no further than a limit. Or they read, every ten minutes or when a rule changes, what has few rows: nodes, parts of
-/// periods, jobs that are handed out or run.
+/// Scans that begin at an end of an index and stop at a limit. Or scans, every ten minutes or when a rule changes, of tables with few rows: nodes,
+/// parts of periods, jobs that are handed out or run.
 const WITH_A_LIMIT: [&str; 11] = [
-    "adopt",
     "aging_queues",
-    "ahead",
+    "clock_skew",
     "forget_nodes",
+    "permit_running",
     "prune_rate_log",
     "put_rule",
-    "right_leases",
-    "right_lives",
-    "right_rates",
-    "right_retries",
-    "right_timer_lives",
+    "repair_leases",
+    "repair_lives",
+    "repair_rates",
+    "repair_retries",
+    "repair_timer_lives",
 ];
 
-/// As many as there are rules, nodes, schedules, steps of the schema.
+/// Tables with few rows: rules, nodes, schedules, migrations.
 const FEW_ROWS: [&str; 4] = ["rule", "node", "schedule", "migration"];

@@ -1,14 +1,14 @@
-//! Claims that fail: what the node looks for then, and what it need not.
+//! Claims that fail: when the node checks afterwards what it owns, and when it need not.
 
 use std::time::Duration;
 
-use crate::ledger_keeper::{Does, send, start};
+use crate::ledger_worker::{Does, send, start};
+use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::eventually;
 use crate::support::postgres::Pg;
-use crate::support::world::{PATIENCE, World, lease};
 
-/// Counts the walks over the job table (`release_unknown.sql`), and claims, which are refused while `refusing` has a row. Sequences, because
-/// what they count outlives the rollback.
+/// Counts claims, and scans of the job table (`release_unknown.sql`). Claims are refused while `refusing` has a row. Sequences count, because they
+/// keep their value after a rollback.
 const COUNTING: &str = "
     create sequence {schema}.walks;
     create sequence {schema}.refusals;
@@ -32,8 +32,8 @@ async fn count(db: &Pg<false>, sequence: &str) -> i64 {
     db.client().await.query_one(&sql, &[]).await.unwrap().get(0)
 }
 
-/// A claim that the server has refused took nothing, so there is nothing to look for: a look reads the whole job table, and a server that
-/// refuses one claim refuses many.
+/// A claim that the server refused took nothing, so there is nothing to check. A check reads the whole job table, and a server that refuses one claim
+/// refuses many.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_claim_is_no_reason_to_walk_over_all_jobs() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };

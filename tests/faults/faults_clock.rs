@@ -1,4 +1,4 @@
-//! Clocks that are wrong, or are set: nobody dies of it, and nothing is held up.
+//! Clocks that are wrong, or are set: no node is declared dead for it, and nothing is delayed.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use jobwright::JobId;
 use jobwright::store::JobState;
 
-use crate::ledger_keeper::{Does, Orders, job, send};
-use crate::support::faked::library;
+use crate::ledger_worker::{Does, Orders, job, send};
+use crate::support::environment::{PATIENCE, World};
+use crate::support::fake_clock::library;
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;
-use crate::support::world::{PATIENCE, World};
 use crate::support::{TestDb, eventually};
 
-/// Puts a process' clock off. Not the one that only measures how much time has passed: no wrong setting changes that.
+/// Offsets a process's wall clock. The monotonic clock is not affected, because no setting changes it.
 fn off_by(command: &mut Command, offset: &str) {
     command.env("LD_PRELOAD", library()).env("FAKETIME", offset).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
 }
@@ -32,13 +32,13 @@ async fn nodes_whose_clocks_are_an_hour_off_keep_time_and_lease() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
         assert!((told - now - seconds).abs() < 30, "the worker's clock is not off: {told} here {now}");
 
-        // Work, now and later: neither early nor never.
+        // Jobs due now and later: none starts early, and all run.
         let mut ids = send::<Pg<false>>(&messages, Does::Note, 20).await;
         let later = messages.send(job(Does::Note).delay(Duration::from_secs(2))).await.unwrap();
         let begun = std::time::Instant::now();
         let sends = messages.send(job(Does::SendDelayed)).await.unwrap();
         db.gone(sends).await;
-        // What it sent is due when the database says so.
+        // Its jobs are due by the database's clock.
         let jobs = db.jobs().all().await;
         let child = jobs.iter().find(|job| job.id != later && job.state == JobState::Timer).expect("not delayed");
         let delay = child.due_at.unwrap().duration_since(child.created_at).as_secs_f64();
@@ -49,7 +49,7 @@ async fn nodes_whose_clocks_are_an_hour_off_keep_time_and_lease() {
         db.drained().await;
         each_once_but(&db, &ids, sends).await;
 
-        // It kept its lease of one second, as the same node, and is found dead when it is.
+        // It kept its lease of one second, as the same node, and is declared dead only after its end.
         let nodes = db.jobs().status().await.unwrap().nodes;
         assert!(
             nodes.len() == 1 && nodes[0].lease_seconds_left > 0.0 && nodes[0].lease_seconds_left < 1.1,

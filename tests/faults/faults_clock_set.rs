@@ -1,4 +1,4 @@
-//! Clocks that are set while everybody works.
+//! Clocks that are set during work.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use jobwright::store::schedules::{get, put};
 use jobwright::store::{JobState, Rule, Scope, testing};
 use jobwright::{JobId, MessageServices, NewSchedule, NodeId, Overlap, Schedule};
 
-use crate::ledger_keeper::{Does, Orders, job};
-use crate::support::faked::FakedClock;
+use crate::ledger_worker::{Does, Orders, job};
+use crate::support::environment::{PATIENCE, World};
+use crate::support::fake_clock::FakedClock;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::process::{Sign, Worker};
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::world::{PATIENCE, World};
 use crate::support::{TestDb as _, eventually};
 
 /// In seconds.
@@ -22,19 +22,19 @@ const LEASE: u64 = 4;
 /// Heartbeats of more than one lease.
 const BEATS: i64 = 4;
 
-/// Who lives, and how often its heart has beaten.
+/// Returns the live nodes, and how often each has sent a heartbeat.
 async fn beats<W: World>(db: &W) -> BTreeMap<NodeId, i64> {
-    db.jobs().pulses().await.unwrap().iter().map(|pulse| (pulse.node, pulse.beat)).collect()
+    db.jobs().node_heartbeats().await.unwrap().iter().map(|heartbeat| (heartbeat.node, heartbeat.heartbeats)).collect()
 }
 
-/// Lets everybody live for longer than a lease. They are the same as before.
+/// Waits for more than a lease, and asserts that the same nodes live.
 async fn all_live_on<W: World>(db: &W, nodes: usize) {
     let before = beats(db).await;
     assert_eq!(before.len(), nodes, "{before:?}");
     eventually(PATIENCE, async || {
         let now = beats(db).await;
         assert!(now.keys().eq(before.keys()), "somebody died: {before:?}, {now:?}");
-        before.iter().all(|(node, beat)| now[node] >= beat + BEATS)
+        before.iter().all(|(node, heartbeats)| now[node] >= heartbeats + BEATS)
     })
     .await;
 }
@@ -42,7 +42,7 @@ async fn all_live_on<W: World>(db: &W, nodes: usize) {
 fn workers<W: World>(db: &W, count: usize, clock: &FakedClock, sign: &Sign) -> Vec<Worker> {
     let start = |n: usize| {
         let mut orders = Orders::new(&db.config(), &format!("worker {n}")).waiting_for(sign);
-        // Whoever dies here must not have died of a slow machine.
+        // A node that dies here must not have died of a slow machine.
         orders.lease = LEASE;
         orders.start_with(|command| clock.followed_by(command))
     };
@@ -57,7 +57,7 @@ async fn send<W: World>(messages: &MessageServices<W::Store>) -> Vec<JobId> {
     ids
 }
 
-/// Steps of an hour, forward, back, behind the right time and forward again: more than make a quarantine.
+/// Steps of an hour: forward, back, behind the true time and forward again. There are more than the number of deaths that causes a quarantine.
 async fn nobody_minds_the_steps<W: World>(db: W, count: usize) {
     let (clock, overlapped) = (FakedClock::right(), Sign::new());
     let messages = db.messages().await;
@@ -66,7 +66,7 @@ async fn nobody_minds_the_steps<W: World>(db: W, count: usize) {
     let born = beats(&db).await;
     let mut ids = Vec::new();
     for ahead in [0, 3600, 0, -3600, 0] {
-        // While they work: some before, some after.
+        // During work: some before, some after.
         ids.extend(send::<W>(&messages).await);
         clock.set(ahead);
         ids.extend(send::<W>(&messages).await);
@@ -94,7 +94,7 @@ async fn the_clock_of_a_worker_steps() {
     nobody_minds_the_steps(db, 2).await;
 }
 
-/// The server's own, which says when everything is due: nobody is dead by it, and schedules and rates go on, forward and back.
+/// The server's own clock, by which everything is due: no node dies of its steps, and schedules and rates go on, forward and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_of_the_server_steps() {
     if crate::support::postgres_url().is_none() {
@@ -121,7 +121,7 @@ async fn the_clock_of_the_server_steps() {
         ids.extend(send::<Pg<false>>(&messages).await);
         let before = fired().await;
         all_live_on(&db, 2).await;
-        // What was sent has gone through the rate, and the schedule has fired again.
+        // The jobs have passed the rate, and the schedule has fired again.
         for id in &ids {
             db.gone(*id).await;
         }

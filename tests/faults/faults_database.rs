@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use jobwright::store::JobState;
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
 
-use crate::ledger_keeper::{Does, job, send, start};
+use crate::ledger_worker::{Does, job, send, start};
+use crate::support::environment::{Gate, PATIENCE, World, at_once, lease, quick};
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
-use crate::support::world::{Gate, PATIENCE, World, at_once, lease, quick};
 use crate::support::{TestDb, eventually};
 
-/// Deadlines short enough to wait for.
+/// Sets short deadlines.
 fn hasty(config: DatabaseConfig) -> DatabaseConfig {
     config.call_timeout(Duration::from_secs(2)).connect_timeout(Duration::from_secs(1))
 }
@@ -22,8 +22,8 @@ async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
     MessageServices::postgres(&hasty(db.config_by(proxy.address))).await.unwrap()
 }
 
-/// Sends jobs until told to stop, whatever happens to its connections, and returns those that were sent for sure. One id for
-/// each job, however often it is tried, so an answer that got lost does not count twice.
+/// Sends jobs until it is stopped, whatever happens to its connections, and returns those that were sent for certain. Each job keeps its id over all
+/// tries, so a lost answer does not count twice.
 struct Producer {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Producer {
             let mut ids = Vec::new();
             while !stopped.load(Ordering::SeqCst) {
                 let id = JobId::new();
-                // In a transaction of its own: what became of a lost commit is found out, or known not to be.
+                // In its own transaction: the result of a lost commit is found out, or known to be unknown.
                 let send = async || {
                     let mut cx = messages.begin();
                     cx.send(job(Does::Note).max_attempts(1000).id(id))?;
@@ -51,7 +51,7 @@ impl Producer {
                         ids.push(id);
                         count.fetch_add(1, Ordering::SeqCst);
                     }
-                    // It may have been stored and even done: nobody can tell from here, so its effect may or may not be there.
+                    // It may have been stored and even done: that is unknown here, so its effect may or may not exist.
                     Err(error) if error.kind() == ErrorKind::CommitUnknown => panic!("{error:?}"),
                     Err(error) => assert!(error.is_retryable(), "{error:?}"),
                 }
@@ -62,7 +62,7 @@ impl Producer {
         Self { stop, sent, task }
     }
 
-    /// How many were sent so far.
+    /// Returns how many were sent so far.
     fn sent(&self) -> usize {
         self.sent.load(Ordering::SeqCst)
     }
@@ -75,7 +75,7 @@ impl Producer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_there_at_start_is_said_soon_and_without_the_password() {
-    // A port that was just given back, and one that takes connections and never says a word.
+    // A port that was just closed, and one that accepts connections and never answers.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [closed, silent.local_addr().unwrap()] {
@@ -113,7 +113,7 @@ async fn connections_killed_one_after_the_other_under_load() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// The database is away for ten seconds, which is longer than the lease: connections are cut and refused.
+/// The database is away for ten seconds, longer than the lease: connections are cut and refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outage_of_ten_seconds_needs_no_restart() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -136,14 +136,14 @@ async fn outage_of_ten_seconds_needs_no_restart() {
     let ids = producer.stop().await;
     db.drained().await;
     db.each_once(&ids).await;
-    // It fenced itself off, and came back as somebody else.
+    // It fenced itself, and came back under a new node id.
     assert_eq!(executor.stats().leases_lost, 1);
     let nodes = db.jobs().status().await.unwrap().nodes;
     assert!(nodes.iter().any(|node| node.id != first && !node.dead), "{nodes:?}");
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// Connections stay open and no byte passes, for longer than the lease: the node must stop by itself, before others take over.
+/// Connections stay open and no byte passes, for longer than the lease: the node must stop before others take over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_network_makes_the_node_fence_itself() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -152,7 +152,7 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
     let gate = Gate::closed();
     let running = Arc::new(AtomicUsize::new(0));
     let (entered, waiting) = (running.clone(), gate.clone());
-    /// Counts handlers that are there, however they leave.
+    /// Counts running handlers, however they end.
     struct Here(Arc<AtomicUsize>);
     impl Drop for Here {
         fn drop(&mut self) {
@@ -177,11 +177,11 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
         .await
         .unwrap();
     let ids = send::<Pg<false>>(&messages, Does::Note, 4).await;
-    // Not before each has written: one that waits for an answer would end without it.
+    // Not before each has written: a handler that waits for an answer would end without it.
     gate.waiting(4).await;
     assert_eq!(running.load(Ordering::SeqCst), 4);
     proxy.stall();
-    // As everybody else sees it. No renewal comes through any more.
+    // By the database's clock. No renewal gets through any more.
     let left = db.jobs().status().await.unwrap().nodes[0].lease_seconds_left;
     let over = Instant::now() + Duration::from_secs_f64(left);
     eventually(PATIENCE, async || running.load(Ordering::SeqCst) == 0).await;
@@ -204,8 +204,7 @@ async fn a_half_open_network_makes_the_node_fence_itself() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// A process that fenced itself off, and lives, did not die: its jobs go back without a death on their record, and even one that has no
-/// attempt left runs again.
+/// A process that fenced itself and lives did not die. Its jobs go back without a recorded death, and even one without attempts left runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_was_lost_counts_no_death() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -225,7 +224,7 @@ async fn a_lease_that_was_lost_counts_no_death() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// An executor whose jobs, of the kind `gated`, wait at a gate and then write a line.
+/// Starts an executor whose jobs, of the kind `gated`, wait at a gate and then write a line.
 async fn start_at<W: World>(
     messages: &MessageServices<W::Store>,
     config: ExecutorConfig,
@@ -248,7 +247,7 @@ async fn start_at<W: World>(
         .unwrap()
 }
 
-/// An outage that is shorter than the lease costs nobody anything.
+/// An outage shorter than the lease costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_stall_costs_no_lease_and_no_attempt() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -274,7 +273,7 @@ async fn a_short_stall_costs_no_lease_and_no_attempt() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// The rows are owned by a node that lives and does not know it: nobody else would ever release them.
+/// The rows are owned by a node that lives and does not know it: no other node would ever release them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_answer_got_lost_is_given_back() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -295,7 +294,7 @@ async fn a_claim_whose_answer_got_lost_is_given_back() {
     assert_eq!((stats.leases_lost, stats.refused), (0, 0));
 }
 
-/// The same for a commit that was to hand its jobs over.
+/// The same for a commit that would have handed its jobs over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_whose_answer_got_lost_is_given_back() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -320,8 +319,8 @@ async fn a_hand_over_whose_answer_got_lost_is_given_back() {
     assert_eq!((stats.leases_lost, stats.refused), (0, 0));
 }
 
-/// Handlers hold every connection: leases are renewed and jobs claimed through others, and who asks for one more is told why
-/// not, in time.
+/// Handlers use every connection. Leases are renewed and jobs claimed through others, and a request for one more connection fails in time, with the
+/// reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_pool_stops_neither_heartbeats_nor_claims() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -372,7 +371,7 @@ async fn a_full_pool_stops_neither_heartbeats_nor_claims() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// A lock that somebody holds on the table: every call ends, and says that it was the server's time limit or ours.
+/// The table is locked: every call ends, and reports that the server's time limit or ours was exceeded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_takes_too_long_is_ended() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -385,10 +384,10 @@ async fn a_statement_that_takes_too_long_is_ended() {
     let begun = Instant::now();
     let error = messages.send(job(Does::Note)).await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    // Busy, if everything else that waits for the lock had taken all connections.
+    // Busy, if all connections were taken by others that wait for the lock.
     assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy), "{error}");
     lock.rollback().await.unwrap();
-    // Nothing of ours waits on the server any more than its deadline, and work goes on.
+    // None of our statements waits on the server beyond its deadline, and work goes on.
     let ids = send::<Pg<false>>(&db.messages().await, Does::Note, 10).await;
     for id in &ids {
         db.gone(*id).await;
@@ -397,13 +396,13 @@ async fn a_statement_that_takes_too_long_is_ended() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// Debian's `PgBouncer` ends itself when a client is gone before its request to cancel was answered.
+/// Debian's `PgBouncer` crashes when a client disconnects before its cancel request was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let proxy = Proxy::start(db.address()).await;
     let here = proxy.address.to_string();
-    // With TLS where the server has it; one of several servers.
+    // With TLS where the server has it; with one of several servers.
     for (host, mode) in
         [(here.clone(), "disable"), (here.clone(), "prefer"), (format!("127.0.0.1:1,{here}"), "disable")]
     {
@@ -411,7 +410,7 @@ async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() 
         let url = format!("{}&sslmode={mode}", config.url.expose().replace(&here, &host));
         let messages = MessageServices::postgres(&config.with_url(url)).await.unwrap();
         let ended = proxy.ended_by_server();
-        // Inside a transaction, since what may be committing is never cancelled.
+        // Inside a transaction, since a statement that may be committing is never cancelled.
         let mut cx = messages.begin();
         let transaction = cx.transaction().await.unwrap();
         let waiting =
@@ -422,7 +421,7 @@ async fn who_cancels_a_statement_does_not_hang_up_before_the_server_has_heard() 
     }
 }
 
-/// A handler that blocks all threads of the application's runtime for longer than the lease.
+/// A handler blocks all threads of the application's runtime for longer than the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocked_threads_do_not_cost_the_lease() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -433,7 +432,7 @@ async fn blocked_threads_do_not_cost_the_lease() {
             Box::pin(async move {
                 let line = cx.job().id.to_string();
                 Pg::<false>::note(cx.transaction().await?, &line).await?;
-                // What one should not do in an async handler.
+                // Wrong in an async handler.
                 std::thread::sleep(Duration::from_secs(2));
                 Ok(Outcome::Done)
             })
@@ -444,8 +443,8 @@ async fn blocked_threads_do_not_cost_the_lease() {
     let mut cx = messages.begin();
     let ids: Vec<_> = (0..4).map(|n| cx.send(NewJob::json("block", &n)).unwrap()).collect();
     cx.commit().await.unwrap();
-    // Another node, in a runtime of its own, would release what this one holds.
-    let watcher = crate::ledger_keeper::Orders::new(&db.config(), "watcher").start();
+    // Another node, in its own runtime, would release the jobs of this one.
+    let watcher = crate::ledger_worker::Orders::new(&db.config(), "watcher").start();
     db.drained().await;
     db.each_once(&ids).await;
     let stats = executor.shutdown(Duration::from_secs(5)).await.unwrap();
@@ -453,7 +452,7 @@ async fn blocked_threads_do_not_cost_the_lease() {
     drop(watcher);
 }
 
-/// Longer than a call may take, shorter than the lease: outcomes wait for the database, and nothing runs again.
+/// Longer than the deadline of a call, shorter than the lease: outcomes wait for the database, and nothing runs again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_wait_for_an_outage_that_is_shorter_than_the_lease() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };

@@ -1,16 +1,16 @@
-//! What the log says of an outage of the database: once that it is down and why, once that it is back.
+//! Logs of a database outage: one line that it is down and why, and one that it is back.
 
 use std::time::Duration;
 
 use jobwright::{CommandExecutor, DatabaseConfig, MessageServices};
 
-use crate::ledger_keeper::{Does, send, start};
+use crate::ledger_worker::{Does, send, start};
+use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::logs::Logs;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::process::Sign;
 use crate::support::proxy::Proxy;
-use crate::support::world::{PATIENCE, World, lease};
 use crate::support::{TestDb, eventually, postgres_url};
 
 /// Long enough for every task of an executor to fail several times.
@@ -20,13 +20,13 @@ fn hasty(config: DatabaseConfig) -> DatabaseConfig {
     config.call_timeout(Duration::from_secs(1)).connect_timeout(Duration::from_secs(1))
 }
 
-/// Port and address, as errors name them.
+/// Returns port and address as errors name them.
 fn name(config: &DatabaseConfig) -> String {
     let url = config.url.expose().to_owned();
     url.rsplit_once('@').unwrap().1.split('/').next().unwrap().to_owned()
 }
 
-/// An executor with a job in hand, and others that come now and then.
+/// Starts an executor with a running job, and others that come now and then.
 async fn busy(db: &Pg<false>, config: &DatabaseConfig, sign: &Sign) -> (MessageServices, CommandExecutor) {
     let messages = MessageServices::postgres(config).await.unwrap();
     let executor = start::<Pg<false>>(&messages, lease(30), 4, Some(sign.path().to_owned())).await;
@@ -36,7 +36,7 @@ async fn busy(db: &Pg<false>, config: &DatabaseConfig, sign: &Sign) -> (MessageS
     (messages, executor)
 }
 
-/// A server that is stopped tells everybody; then nobody is there.
+/// A server that is stopped notifies all clients; then connections are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_of_the_server_is_two_lines() {
     if postgres_url().is_none() {
@@ -46,7 +46,7 @@ async fn a_stop_of_the_server_is_two_lines() {
     let server = PrivatePg::start();
     let db = Pg::<false>::create_on(&server.url()).await;
     db.create_ledger().await;
-    // Under another name than the test's own connections, which notice too.
+    // Named differently from the test's own connections, which notice it too.
     let config = World::config(&db);
     let url = config.url.expose().replace("127.0.0.1", "localhost");
     let config = hasty(config.with_url(url));
@@ -79,7 +79,7 @@ async fn a_stop_of_the_server_is_two_lines() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// A network that swallows everything: somebody's missing answer comes first.
+/// A network that drops everything: some statement's missing answer comes first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_falls_silent_is_told_of_once() {
     let logs = Logs::capture();
@@ -103,7 +103,7 @@ async fn a_server_that_falls_silent_is_told_of_once() {
     executor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// Somebody ends connections, and the server lives: that is no outage, and one line.
+/// Connections are ended and the server lives: that is no outage, and one line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_lost_are_no_outage() {
     let logs = Logs::capture();

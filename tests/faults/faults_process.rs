@@ -5,15 +5,15 @@ use std::time::Duration;
 use jobwright::NewJob;
 use jobwright::store::JobState;
 
-use crate::ledger_keeper::{Does, Orders, job, send, start};
+use crate::ledger_worker::{Does, Orders, job, send, start};
+use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::postgres::Pg;
 use crate::support::process::Sign;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::world::{PATIENCE, World, lease};
 use crate::support::{TestDb, eventually};
 
-/// A worker is killed while it holds `held` jobs, some of them with writes in open transactions, and completes others.
+/// Kills a worker while it holds `held` jobs, some with writes in open transactions, and completes others.
 async fn killed_with_jobs_in_hand<W: World>(db: &W, held: usize, in_transactions: usize) {
     let messages = db.messages().await;
     let mut ids = send::<W>(&messages, Does::NoteThenWait, in_transactions).await;
@@ -26,7 +26,7 @@ async fn killed_with_jobs_in_hand<W: World>(db: &W, held: usize, in_transactions
 
     let second = Sign::new();
     let rescuer = start::<W>(&messages, lease(1), held, Some(second.path().to_owned())).await;
-    // All of them again, in other hands.
+    // All of them run again, on another node.
     eventually(PATIENCE, async || {
         let running = db.jobs().find(&jobwright::store::JobFilter::state(JobState::Running)).await;
         running.len() == held && running.iter().all(|job| job.attempt == 2)
@@ -50,12 +50,12 @@ async fn kill_9_with_a_thousand_jobs_in_hand() {
     killed_with_jobs_in_hand(&db, 1000, 6).await;
 }
 
-/// Two processes on one file.
+/// Two processes share a file.
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_9_on_an_embedded_database() {
     let db = SqliteDb::with_ledger().await.unwrap();
-    // One writer at a time: a transaction that is held open would hold up the others, so only one is, at the end.
+    // One writer at a time: an open transaction would block the others, so there is only one, at the end.
     killed_with_jobs_in_hand(&db, 200, 0).await;
 }
 
@@ -112,7 +112,7 @@ async fn kill_9_again_and_again_under_load() {
     rescuer.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// A name is for people: nodes are told apart by their numbers.
+/// A name is for people: nodes are distinguished by their ids.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_of_one_name_are_two_nodes() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -170,7 +170,7 @@ async fn a_job_that_aborts_its_process_ends_as_a_dead_letter() {
     db.each_once(&[good]).await;
 }
 
-/// However many attempts it has. The one that finds it so is this very process, which would not survive it.
+/// Whatever its number of attempts. The process that finds it is this test's, which would not survive running it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_aborts_its_process_again_and_again_is_quarantined() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -189,7 +189,7 @@ async fn a_job_that_aborts_its_process_again_and_again_is_quarantined() {
     survivor.shutdown(Duration::ZERO).await.unwrap();
 }
 
-/// No handler of it, no attempt spent, however many come and go.
+/// A kind without a handler loses no attempt, however many workers come and go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_9_leaves_kinds_nobody_knew_untouched() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };

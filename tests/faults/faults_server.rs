@@ -1,4 +1,4 @@
-//! A server of our own that crashes, or takes no writes.
+//! A private server that crashes, or accepts no writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jobwright::{ErrorKind, JobId, MessageServices};
 
-use crate::ledger_keeper::{Does, job, send, start};
+use crate::ledger_worker::{Does, job, send, start};
+use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
-use crate::support::world::{PATIENCE, World, lease};
 use crate::support::{eventually, postgres_url};
 
 async fn hasty(db: &Pg<false>) -> MessageServices {
@@ -17,7 +17,7 @@ async fn hasty(db: &Pg<false>) -> MessageServices {
     MessageServices::postgres(&config).await.unwrap()
 }
 
-/// Twice under load. What was answered with `Ok` is there afterwards, once; what failed is not, unless nobody could know.
+/// It crashes twice under load. Sends answered with `Ok` are there afterwards, once; failed ones are not, except those in doubt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_crashes_under_load_loses_nothing() {
     if postgres_url().is_none() {
@@ -59,7 +59,7 @@ async fn a_server_that_crashes_under_load_loses_nothing() {
     stop.store(true, Ordering::SeqCst);
     let (mut ids, unknown) = producing.await.unwrap();
     db.drained().await;
-    // Those nobody knows about may be there or not, but not twice either.
+    // Jobs in doubt may be there or not, but not twice either.
     let ledger = db.ledger().await;
     ids.extend(unknown.into_iter().filter(|id| ledger.contains_key(&id.to_string())));
     db.each_once(&ids).await;
@@ -89,7 +89,7 @@ async fn a_server_that_takes_no_writes_is_said_and_waited_for() {
         client.batch_execute("select pg_reload_conf()").await.unwrap();
     };
     writes(false).await;
-    // The signal reaches the other sessions a moment later.
+    // The signal reaches the other sessions a little later.
     eventually(PATIENCE, async || {
         let error = match messages.send(job(Does::Note)).await {
             Ok(id) => {

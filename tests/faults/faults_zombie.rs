@@ -1,4 +1,4 @@
-//! Nodes that were given up, and are not dead after all.
+//! Nodes that were declared dead, and are not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use jobwright::store::{ClaimRequest, JobState, Settlement, Store, UnitOfWork, Ve
 use jobwright::{Fence, MessageServices, NewJob};
 use serde_json::json;
 
-use crate::ledger_keeper::{Does, Orders, send, start};
+use crate::ledger_worker::{Does, Orders, send, start};
+use crate::support::environment::{PATIENCE, World, lease};
 use crate::support::jobs::{claim_number, node_info};
 use crate::support::postgres::Pg;
 use crate::support::process::{Sign, Worker, role};
-use crate::support::world::{PATIENCE, World, lease};
 use crate::support::{TestDb, eventually};
 
 /// All ways to end an attempt.
 const PATHS: [&str; 8] =
     ["done", "done with transaction", "retry", "snooze", "cancel", "dead", "release", "release unknown"];
 
-/// A process is stopped for longer than its lease while it holds a job for each way to end one. Its jobs run elsewhere. Then it
-/// wakes up and reports its outcomes.
+/// A process is stopped for longer than its lease while it holds a job for each way to end one. Its jobs run elsewhere. Then it continues and reports
+/// its outcomes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigstop_then_every_late_outcome_is_refused() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -40,8 +40,7 @@ async fn sigstop_then_every_late_outcome_is_refused() {
     let rescuer = start::<Pg<false>>(&messages, lease(1), 8, None).await;
     db.drained().await;
     db.each_once(&ids).await;
-    // One of each is there again, in other hands, when the zombie wakes up; a fence that looked at the id alone would let
-    // its outcomes pass.
+    // Each job is claimed again by another node when the zombie continues; a fence that checked only the id would accept its outcomes.
     rescuer.shutdown(Duration::from_secs(5)).await.unwrap();
     let mut cx = messages.begin();
     for id in &ids {
@@ -66,7 +65,7 @@ async fn sigstop_then_every_late_outcome_is_refused() {
     );
 }
 
-/// The process that is stopped: the store by hand, so that nothing but the store itself can refuse.
+/// The process that is stopped. It calls the store directly, so that only the store can refuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a worker process of other tests"]
 async fn zombie() {
@@ -88,7 +87,7 @@ async fn zombie() {
     Sign::at(text("go")).given().await;
 
     let mut report: BTreeMap<&str, bool> = BTreeMap::new();
-    // The transaction is still open, and the job it is about is not ours any more.
+    // The transaction is still open, and its job is no longer ours.
     report.insert("done with transaction", transaction.remove(node, fence).await.unwrap());
     transaction.rollback().await.unwrap();
     report.insert("done", !store.complete(node, &[fences["done"]]).await.unwrap().is_empty());
@@ -111,7 +110,7 @@ async fn zombie() {
     Sign::at(text("report")).give(&json!(words).to_string());
 }
 
-/// A whole executor is stopped for longer than its lease, in the middle of its handlers, and goes on later.
+/// A whole executor is stopped for longer than its lease, while handlers run, and continues later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigstop_of_an_executor_that_later_goes_on() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
@@ -133,7 +132,7 @@ async fn sigstop_of_an_executor_that_later_goes_on() {
     // Its handlers could finish now.
     sign.give("");
     zombie.signal("CONT");
-    // It starts anew under another number, by itself.
+    // It starts again under another node id, without intervention.
     eventually(PATIENCE, async || {
         let nodes = db.jobs().status().await.unwrap().nodes;
         nodes.iter().any(|node| node.pid == zombie.pid() && node.id != first && !node.dead)

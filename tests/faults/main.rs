@@ -1,5 +1,4 @@
-//! What happens when processes die, networks break and servers go away: nothing is lost, nothing takes effect twice, and
-//! nobody has to restart anything.
+//! Processes die, networks break and servers go away: nothing is lost, nothing takes effect twice, and nothing has to be restarted by hand.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -15,4 +14,4 @@ mod faults_process;
 mod faults_server;
 mod faults_zombie;
 mod killed;
-mod ledger_keeper;
+mod ledger_worker;

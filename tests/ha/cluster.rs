@@ -1,4 +1,4 @@
-//! Servers of PostgreSQL that copy each other, with TLS.
+//! PostgreSQL servers that replicate each other, with TLS.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
-use crate::rig::{Rig, free_port, processes_in, signal};
+use crate::server_processes::{Rig, free_port, processes_in, signal};
 use crate::support::private_pg::programs;
 
-/// What any step of a server may take on a busy machine.
+/// The longest that any step of a server may take on a busy machine.
 const STEP: Duration = Duration::from_secs(90);
 
-/// One server. It ends with its rig.
+/// A server, which ends with its rig.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     rig: Arc<Rig>,
@@ -21,7 +21,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A new, empty one. It runs.
+    /// Creates and starts an empty server.
     pub(crate) fn create(rig: &Arc<Rig>, name: &str) -> Self {
         make_certificate(rig);
         let node = Self { rig: rig.clone(), name: name.to_owned(), port: free_port() };
@@ -34,7 +34,7 @@ impl Node {
              hostssl replication all 127.0.0.1/32 trust\n",
         );
         let usual = std::fs::read_to_string(rig.path(&conf)).unwrap();
-        // What the kernel has outlives the processes that are killed here, so fsync would only cost time.
+        // The kernel's data outlives the processes that are killed here, so fsync would only cost time.
         let more = format!(
             "listen_addresses = '127.0.0.1'\nunix_socket_directories = '{folder}'\nfsync = off\nmax_connections = 100\n\
              dynamic_shared_memory_type = mmap\nwal_keep_size = '512MB'\nssl = on\nssl_cert_file = '{folder}/cert.pem'\n\
@@ -46,19 +46,19 @@ impl Node {
         node
     }
 
-    /// One that somebody else starts and stops.
+    /// Refers to a server that others start and stop.
     pub(crate) fn of_others(rig: &Arc<Rig>, name: &str, port: u16) -> Self {
         Self { rig: rig.clone(), name: name.to_owned(), port }
     }
 
-    /// A copy of this one as it is now, which does not run.
+    /// Makes a copy of this server in its present state, which does not run.
     pub(crate) fn backup(&self, name: &str) -> Self {
         let copy = Self { name: name.to_owned(), port: free_port(), ..self.clone() };
         self.base_backup(&copy, &[]);
         copy
     }
 
-    /// A standby that follows this one. It runs.
+    /// Starts a standby that follows this server.
     pub(crate) fn standby(&self, name: &str) -> Self {
         let copy = Self { name: name.to_owned(), port: free_port(), ..self.clone() };
         self.base_backup(&copy, &["-R"]);
@@ -73,7 +73,7 @@ impl Node {
         self.rig.run(command.arg("-D").arg(copy.data()), STEP);
     }
 
-    /// How who runs the servers reaches it.
+    /// Returns the connection string for the user that runs the servers.
     fn local(&self) -> String {
         format!("host={} port={} user=postgres dbname=postgres", self.rig.home(), self.port)
     }
@@ -98,19 +98,19 @@ impl Node {
         }
     }
 
-    /// In good order: what it has committed has reached its standby when this returns.
+    /// Stops it cleanly: its commits have reached its standby when this returns.
     pub(crate) fn stop(&self) {
         let mut command = self.rig.command(programs().join("pg_ctl"));
         self.rig.run(command.arg("-D").arg(self.data()).args(["-w", "-t", "80", "-m", "fast", "stop"]), STEP);
     }
 
-    /// Ends the recovery of a standby, and waits until it takes writes.
+    /// Promotes a standby, and waits until it accepts writes.
     pub(crate) fn promote(&self) {
         let mut command = self.rig.command(programs().join("pg_ctl"));
         self.rig.run(command.arg("-D").arg(self.data()).args(["-w", "-t", "80", "promote"]), STEP);
     }
 
-    /// Makes a server that was stopped in good order follow another one.
+    /// Makes a cleanly stopped server follow another one.
     pub(crate) fn follow(&self, primary: &Self) {
         self.rig.file(&format!("{}/standby.signal", self.name), "");
         let conf = format!("{}/postgresql.auto.conf", self.name);
@@ -120,7 +120,7 @@ impl Node {
         self.rig.file(&conf, &format!("{usual}\n{more}"));
     }
 
-    /// All its processes, without a word to anybody: none runs on that could see another one end.
+    /// Kills all its processes at once: none runs on that could see another one end.
     pub(crate) fn kill(&self) {
         self.freeze();
         let end = Instant::now() + STEP;
@@ -135,8 +135,7 @@ impl Node {
         }
     }
 
-    /// As after a start of the machine. A process that nobody waits for keeps its number though it has ended, and
-    /// PostgreSQL would take it for one that runs.
+    /// Removes the PID file, as a restart of the machine would. A zombie process keeps its PID, and PostgreSQL would take it for one that runs.
     fn forget_process(&self) {
         let file = self.data().join("postmaster.pid");
         let Ok(text) = std::fs::read_to_string(&file) else { return };
@@ -149,9 +148,9 @@ impl Node {
         }
     }
 
-    /// It falls silent: its connections stay open, new ones are taken by the kernel and get no answer.
+    /// Freezes it: its connections stay open, and new ones are accepted by the kernel and get no answer.
     pub(crate) fn freeze(&self) {
-        // Twice: one may just have been forked.
+        // Twice: a process may just have been forked.
         signal("STOP", &processes_in(&self.data()));
         signal("STOP", &processes_in(&self.data()));
     }
@@ -160,7 +159,7 @@ impl Node {
         signal("CONT", &processes_in(&self.data()));
     }
 
-    /// What it commits from now on reaches no standby.
+    /// Stops its WAL senders: later commits reach no standby.
     pub(crate) async fn freeze_senders(&self) {
         let rows = self.client().await.query("select pid from pg_stat_replication", &[]).await.unwrap();
         let pids: Vec<u32> = rows.iter().map(|row| row.get::<_, i32>(0).unsigned_abs()).collect();
@@ -168,7 +167,7 @@ impl Node {
         signal("STOP", &pids);
     }
 
-    /// A connection past everything.
+    /// Opens a direct connection.
     pub(crate) async fn client(&self) -> Client {
         let local = self.local();
         let connecting = tokio_postgres::connect(&local, NoTls);
@@ -178,7 +177,7 @@ impl Node {
         client
     }
 
-    /// Every commit waits for the standby from now on.
+    /// Makes every commit wait for the standby from now on.
     pub(crate) async fn wait_for_standby(&self, how: &str) {
         let client = self.client().await;
         for setting in ["synchronous_standby_names = '*'", &format!("synchronous_commit = '{how}'")] {
@@ -189,7 +188,7 @@ impl Node {
         crate::support::eventually(STEP, async || client.query_one(sync, &[]).await.unwrap().get(0)).await;
     }
 
-    /// Waits until a standby has all that this one has now.
+    /// Waits until a standby has all that this server has now.
     pub(crate) async fn caught_up(&self) {
         let client = self.client().await;
         let here: String = client.query_one("select pg_current_wal_lsn()::text", &[]).await.unwrap().get(0);
@@ -198,7 +197,7 @@ impl Node {
     }
 }
 
-/// One for all servers of the rig, which clients trust.
+/// Creates one certificate for all servers of the rig, which clients trust.
 pub(crate) fn make_certificate(rig: &Rig) {
     if rig.path("cert.pem").exists() {
         return;

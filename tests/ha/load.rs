@@ -1,4 +1,4 @@
-//! Producers that write down what they committed, and executors whose handlers write down what they did.
+//! Producers that record their commits, and executors whose handlers record their runs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::cluster::Node;
-use crate::gates::Gates;
-use crate::stage::{CALL, Stage, Way};
+use crate::handler_barriers::Gates;
+use crate::scenario::{CALL, Stage, Way};
 use crate::support::eventually;
 
-/// What nothing takes that works, on a machine that has other work.
+/// Longer than anything takes unless it is broken, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Handlers at a time, of each executor.
@@ -27,7 +27,7 @@ const SLOTS: usize = 10;
 pub(crate) struct Book {
     pub(crate) sure: Vec<Sent>,
     pub(crate) unknown: Vec<JobId>,
-    /// Of these an error said that nothing was kept.
+    /// Jobs for which an error said that nothing was kept.
     pub(crate) failed: Vec<JobId>,
     pub(crate) errors: BTreeMap<&'static str, u64>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Sent {
     pub(crate) bare: bool,
 }
 
-/// Goes on until it is stopped.
+/// The load, which goes on until it is stopped.
 pub(crate) struct Load {
     pub(crate) book: Arc<Mutex<Book>>,
     pub(crate) gates: Gates,
@@ -51,14 +51,13 @@ pub(crate) struct Load {
     pub(crate) messages: MessageServices,
 }
 
-/// How long the heartbeat of an executor lasts: `JOBWRIGHT_HA_LEASE`, in seconds. Short, because it is part of what is
-/// measured, and long enough for a machine that has other work.
+/// The lease of an executor: `JOBWRIGHT_HA_LEASE`, in seconds. Short, because it is part of the measurement, and long enough for a busy machine.
 pub(crate) fn lease() -> Duration {
     Duration::from_secs(std::env::var("JOBWRIGHT_HA_LEASE").ok().and_then(|text| text.parse().ok()).unwrap_or(10))
 }
 
 impl Load {
-    /// Two executors, a producer beside the first one and another one by itself.
+    /// Starts two executors, a producer beside the first one and another one alone.
     pub(crate) async fn start(stage: &Stage, nodes: &[&Node]) -> Self {
         let mut ways = Vec::new();
         for _ in 0..3 {
@@ -67,7 +66,7 @@ impl Load {
         Self::start_by(&ways).await
     }
 
-    /// The same by ways that are given: the producer's, and those of executors.
+    /// The same with given ways to the servers: the producer's, and those of the executors.
     pub(crate) async fn start_by(ways: &[Way]) -> Self {
         let messages = services(&ways[0]).await;
         Self::start_with(messages, futures_util::future::join_all(ways[1..].iter().map(services)).await).await
@@ -85,14 +84,14 @@ impl Load {
         for (n, other) in others.iter().enumerate() {
             load.execute(other.clone(), &format!("executor {n}"), 1).await;
         }
-        // Beside an executor its jobs are born owned.
+        // Beside an executor its jobs are preclaimed.
         for messages in [messages, others[0].clone()] {
             load.producers.push(tokio::spawn(produce(messages, load.book.clone(), load.stop.clone())));
         }
         load
     }
 
-    /// One more executor; its queue `narrow` has this many slots.
+    /// Adds an executor; its queue `narrow` has this many slots.
     pub(crate) async fn join(&mut self, way: &Way, name: &str, narrow: usize) {
         self.execute(services(way).await, name, narrow).await;
     }
@@ -101,7 +100,7 @@ impl Load {
         let gates = [self.gates.clone(), self.gates.clone(), self.gates.clone()];
         let [noting, bare, gated] = gates;
         let again = KindOptions::default().retry(RetryPolicy::Fixed(Duration::from_millis(50)));
-        // A server that falls silent answers a handler's own statement never.
+        // A frozen server never answers a handler's own statement.
         let bounded = again.clone().timeout(CALL);
         let config = ExecutorConfig::default()
             .name(name.to_owned())
@@ -149,7 +148,7 @@ impl Load {
         self.executors.push(executor);
     }
 
-    /// Sends a job that waits at its gates, and waits until its commit is sure.
+    /// Sends a job that waits at its gates, and waits until its commit is certain.
     pub(crate) async fn send_gated(&self, queue: &str) -> JobId {
         let id = JobId::new();
         let job = NewJob::json("gated", &()).queue(queue).id(id).max_attempts(1000);
@@ -159,27 +158,27 @@ impl Load {
         id
     }
 
-    /// Jobs done until now, as executors counted them.
+    /// Returns the jobs done so far, as executors counted them.
     pub(crate) fn done(&self) -> u64 {
         self.executors.iter().map(|executor| executor.stats().done).sum()
     }
 
-    /// Outcomes that were refused, because the claim was no longer current.
+    /// Returns the number of refused outcomes, whose claims were no longer current.
     pub(crate) fn refused(&self) -> u64 {
         self.executors.iter().map(|executor| executor.stats().refused).sum()
     }
 
-    /// How often an executor had to start anew.
+    /// Returns how often an executor had to register again.
     pub(crate) fn leases_lost(&self) -> u64 {
         self.executors.iter().map(|executor| executor.stats().leases_lost).sum()
     }
 
-    /// Deliveries of a broker that were used.
+    /// Returns the number of broker deliveries that were used.
     pub(crate) fn delivered(&self) -> u64 {
         self.executors.iter().map(|executor| executor.stats().delivered).sum()
     }
 
-    /// The longest time between two commits that succeeded, in seconds, from this moment on.
+    /// Returns the longest time between two successful commits since this time, in seconds.
     pub(crate) fn longest_gap(&self, since: Instant) -> f64 {
         let book = self.book.lock().unwrap();
         let mut moments: Vec<Instant> = book.sure.iter().map(|sent| sent.committed).filter(|at| *at > since).collect();
@@ -188,7 +187,7 @@ impl Load {
         gaps.fold(0.0, f64::max)
     }
 
-    /// Goes on until so many more jobs are committed and done.
+    /// Waits until this many more jobs are committed and done.
     pub(crate) async fn goes_on_for(&self, jobs: usize) {
         let (sent, done) = (self.book.lock().unwrap().sure.len(), self.done());
         eventually(PATIENCE, async || {
@@ -197,7 +196,7 @@ impl Load {
         .await;
     }
 
-    /// No more jobs are sent.
+    /// Stops the producers.
     pub(crate) async fn stop_producers(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         for producer in self.producers.drain(..) {
@@ -218,14 +217,14 @@ async fn services(way: &Way) -> MessageServices {
 
 type Transaction = <jobwright::Postgres as jobwright::store::Store>::Transaction;
 
-/// Nothing keeps a line from being there twice: that is what is looked for.
+/// The table has no unique constraint: duplicates are what the account looks for.
 async fn note(transaction: &Transaction, id: JobId, run: u32) -> Result<(), jobwright::JobError> {
     let run = run.cast_signed();
     transaction.execute("insert into public.done (id, run) values ($1, $2)", &[id.as_uuid(), &run]).await?;
     Ok(())
 }
 
-/// Why a commit is not sure.
+/// Why a commit is not certain.
 enum NotSure {
     /// One of the caller's own statements failed, so there was no commit.
     NotTried(String),
@@ -250,7 +249,7 @@ async fn commit(messages: &MessageServices, job: NewJob, id: JobId, bare: bool) 
     }
 }
 
-/// Small jobs of some milliseconds, and every twentieth takes most of a second: so some are always under way.
+/// Sends short jobs of some milliseconds, and every twentieth takes most of a second, so that some always run.
 async fn produce(messages: MessageServices, book: Arc<Mutex<Book>>, stop: Arc<AtomicBool>) {
     for n in 0_u64.. {
         if stop.load(Ordering::SeqCst) {

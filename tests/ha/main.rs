@@ -1,19 +1,18 @@
-//! What happens when a whole server is lost and another takes over: clusters of PostgreSQL and of RabbitMQ, broken under
-//! load, with exact accounting afterwards. `cargo xtask ha` runs them one by one and prints a table; the ordinary suite
-//! passes them over.
+//! A whole server is lost and another takes over: clusters of PostgreSQL and of RabbitMQ, broken under load, with exact accounting afterwards. `cargo
+//! xtask ha` runs the scenarios one by one and prints a table; the ordinary suite skips them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod account;
+mod accounting;
 mod cluster;
-mod gates;
+mod handler_barriers;
 mod load;
+mod lost_tail;
 mod patroni;
 mod postgres;
 mod rabbit;
-mod rig;
-mod stage;
-mod tail;
+mod scenario;
+mod server_processes;

@@ -1,4 +1,4 @@
-//! The same load behind Patroni, etcd and `HAProxy`: they decide who is the primary, and clients know one address.
+//! The same load behind Patroni, etcd and `HAProxy`: they choose the primary, and clients know one address.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -6,21 +6,21 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::account::{Account, back};
+use crate::accounting::{Account, back};
 use crate::cluster::{Node, make_certificate};
 use crate::load::Load;
 use crate::postgres::some;
-use crate::rig::{Rig, free_port};
-use crate::stage::Stage;
+use crate::scenario::Stage;
+use crate::server_processes::{Rig, free_port};
 use crate::support::private_pg::programs;
 
-/// A first start makes a database and a copy of it, on a busy machine.
+/// A first start creates a database and a copy of it, on a busy machine.
 const START: Duration = Duration::from_secs(150);
-/// Seconds after which a leader that is not heard of is no longer one, and between two looks of each.
+/// Seconds after which a silent leader loses its role, and between two checks of each.
 const TTL: u64 = 20;
 const LOOP: u64 = 5;
 
-/// Everything is ended with the rig.
+/// Everything ends with the rig.
 struct Site {
     rig: Arc<Rig>,
     etcd: u16,
@@ -105,7 +105,7 @@ impl Site {
         let _ = self.rig.spawn(self.rig.command("haproxy").args(["-db", "-f"]).arg(file), "haproxy.log").id();
     }
 
-    /// What Patroni says of a member.
+    /// Whether Patroni reports this of a member.
     fn is(&self, n: usize, what: &str) -> bool {
         ask(self.members[n].rest, &format!("/{what}")).is_some_and(|said| said.starts_with("HTTP/1.0 200"))
     }
@@ -131,7 +131,7 @@ impl Site {
         }
     }
 
-    /// The machine of a member is lost.
+    /// Kills everything on a member's machine.
     fn kill(&mut self, n: usize) {
         if let Some(mut patroni) = self.members[n].patroni.take() {
             patroni.kill().unwrap();
@@ -141,19 +141,19 @@ impl Site {
     }
 }
 
-/// One question by HTTP, and the whole answer.
+/// Makes one HTTP request and returns the whole answer.
 fn ask(port: u16, path: &str) -> Option<String> {
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     let mut stream = std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(3))).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
     let mut said = String::new();
-    // A deadline that passes leaves what was read.
+    // A read past the deadline still leaves what was read.
     let _ = stream.read_to_string(&mut said);
     Some(said)
 }
 
-/// The leader's machine is lost, and comes back as a standby; then the lead is handed over in good order.
+/// The leader's machine is lost, and comes back as a standby; then there is a clean switchover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a cluster: cargo xtask ha --patroni"]
 async fn behind_patroni() {

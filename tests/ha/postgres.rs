@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::account::{Account, back};
+use crate::accounting::{Account, back};
 use crate::cluster::Node;
 use crate::load::Load;
-use crate::stage::{CALL, Stage};
+use crate::scenario::{CALL, Stage};
 
 /// Whether a commit waits for the standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commits {
-    /// It does not: what the standby lacks when the primary is lost, is lost.
+    /// It does not: commits that the standby lacks when the primary is lost are lost.
     Asynchronous,
     /// Until the standby has it on disk.
     Synchronous,
@@ -24,7 +24,7 @@ impl Commits {
     }
 }
 
-/// A primary and its standby.
+/// Starts a primary and its standby.
 pub(crate) async fn pair(stage: &Stage, commits: Commits) -> (Node, Node) {
     let a = stage.primary().await;
     let b = a.standby("b");
@@ -36,7 +36,7 @@ pub(crate) async fn pair(stage: &Stage, commits: Commits) -> (Node, Node) {
     (a, b)
 }
 
-/// Jobs before the fault, and after it: `JOBWRIGHT_HA_JOBS`.
+/// Returns the number of jobs before the fault, and after it: `JOBWRIGHT_HA_JOBS`.
 pub(crate) fn some() -> usize {
     std::env::var("JOBWRIGHT_HA_JOBS").ok().and_then(|text| text.parse().ok()).unwrap_or(400)
 }
@@ -76,7 +76,7 @@ async fn killed_asynchronous() {
     killed("primary killed, asynchronous", Commits::Asynchronous).await;
 }
 
-/// `cut`: whoever turns clients to the new primary also ends their connections to the old one.
+/// `cut`: the balancer that directs clients to the new primary also cuts their connections to the old one.
 async fn hung(title: &str, commits: Commits, cut: bool) {
     let stage = Stage::open(title);
     let (a, b) = pair(&stage, commits).await;
@@ -87,14 +87,14 @@ async fn hung(title: &str, commits: Commits, cut: bool) {
     b.promote();
     stage.turn(&b, cut);
     let back = back(&load, &b, fault).await;
-    // Some connections are found out one after the other, each with its deadline.
+    // Some connections are detected one after the other, each with its deadline.
     assert!(back.rest < 8.0 * CALL.as_secs_f64(), "jobs that waited were not looked at for long: {back:?}");
     load.goes_on_for(some()).await;
     if stage.is_open() {
-        // Somebody has to, or clients that come later find it: it is the first one in their URL.
+        // It has to be killed, or later clients find it: it is the first one in their URL.
         a.kill();
     } else {
-        // It takes itself for the primary, and goes on with what it was doing.
+        // It still considers itself the primary, and continues.
         a.thaw();
     }
     load.goes_on_for(some()).await;
@@ -115,14 +115,14 @@ async fn hung_asynchronous() {
     hung("primary hung, connections cut, asynchronous", Commits::Asynchronous, true).await;
 }
 
-/// Nobody ends the connections to the server that fell silent.
+/// Connections to the frozen server are not cut.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a cluster: cargo xtask ha"]
 async fn silent_synchronous() {
     hung("primary hung, connections left, synchronous", Commits::Synchronous, false).await;
 }
 
-/// There and back again, in good order: nothing may be lost, whatever commits wait for.
+/// Clean switchovers there and back: nothing may be lost, whatever commits wait for.
 async fn switched(title: &str, commits: Commits) {
     let stage = Stage::open(title);
     let (a, b) = pair(&stage, commits).await;
@@ -162,7 +162,7 @@ async fn switched_asynchronous() {
     switched("switchover and back, asynchronous", Commits::Asynchronous).await;
 }
 
-/// The old primary comes back and takes writes, and some connections of an executor that it does not know reach it.
+/// The old primary comes back and accepts writes, and some connections of an executor unknown to it reach it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a cluster: cargo xtask ha"]
 async fn stale() {
@@ -196,7 +196,7 @@ async fn stale() {
     account.with(back).telling(said).close();
 }
 
-/// Each of the executors is known there, and what they were before was found to be dead.
+/// Asserts that each executor is known there, and that its former nodes were declared dead.
 async fn only_three_live(server: &Node) {
     let client = server.client().await;
     let count = "select count(*) = 3 and bool_and(dead_at is null) from jobwright.node";
@@ -204,7 +204,7 @@ async fn only_three_live(server: &Node) {
         .await;
 }
 
-/// The server is replaced by a copy that was made while it worked, and its executors live.
+/// The server is replaced by a copy made during work, while its executors live.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "starts a cluster: cargo xtask ha"]
 async fn restored() {
@@ -214,7 +214,7 @@ async fn restored() {
     let mut load = Load::start(&stage, &[&a]).await;
     load.goes_on_for(some()).await;
     let copy = a.backup("copy");
-    // Of this one the copy knows nothing.
+    // The copy knows nothing of this one.
     let way = stage.way(&[&a]).await;
     load.join(&way, "executor that came later", 1).await;
     load.goes_on_for(some()).await;

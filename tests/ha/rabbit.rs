@@ -1,5 +1,4 @@
-//! Nodes of a RabbitMQ cluster are lost. Work never waits for them: the table is the backlog, and the broker comes back
-//! into use by itself.
+//! Nodes of a RabbitMQ cluster are lost. Work never waits for them: the table holds the backlog, and the broker is used again when it is back.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use jobwright::{BrokerConfig, MessageServices};
 
-use crate::account::{Account, back};
+use crate::accounting::{Account, back};
 use crate::load::Load;
 use crate::postgres::some;
-use crate::rig::{Rig, free_port};
-use crate::stage::Stage;
+use crate::scenario::Stage;
+use crate::server_processes::{Rig, free_port};
+use crate::support::environment::PATIENCE;
 use crate::support::proxy::Proxy;
-use crate::support::world::PATIENCE;
 
 /// Three nodes start at the same time, on a busy machine.
 const START: Duration = Duration::from_secs(300);
@@ -55,7 +54,7 @@ impl Cluster {
         );
         rig.file("rabbitmq-env.conf", "");
         rig.file("enabled_plugins", "[].\n");
-        // In the foreground and here, so that it ends with the rest.
+        // As a foreground child, so that it ends with the rest.
         let _ = rig
             .spawn(rig.command("epmd").args(["-address", "127.0.0.1", "-port", &mapper.to_string()]), "epmd.log")
             .id();
@@ -98,10 +97,10 @@ impl Cluster {
         self.rig.try_run(self.command(n, "rabbitmqctl").arg("-q").args(arguments), START)
     }
 
-    /// Without a word.
+    /// Kills a node.
     fn kill(&mut self, n: usize) {
         if let Some(mut child) = self.nodes[n].child.take() {
-            // The script and the Erlang machine under it are a process group, made for them.
+            // The script and the Erlang VM under it are one process group, created for them.
             let group = format!("-{}", child.id());
             let _ = Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
             let _ = child.wait();
@@ -148,12 +147,12 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // What else was started in the folder ends with the rig.
+        // Everything else started in the folder ends with the rig.
         (0..NODES).for_each(|n| self.kill(n));
     }
 }
 
-/// A producer and two executors, each with a balancer of its own in front of the broker.
+/// A producer and two executors, each with its own balancer in front of the broker.
 struct Crew {
     load: Load,
     balancers: Vec<Proxy>,
@@ -179,7 +178,7 @@ impl Crew {
         Self { load, balancers, services }
     }
 
-    /// The balancers know only these nodes, and connections to others end.
+    /// Limits the balancers to these nodes, and cuts connections to others.
     fn turn(&self, cluster: &Cluster, nodes: &[usize]) {
         let addresses: Vec<String> = nodes.iter().map(|&n| cluster.address(n)).collect();
         for balancer in &self.balancers {

@@ -1,4 +1,4 @@
-//! Several brokers, and brokers that ask for a certificate.
+//! Several brokers, and brokers that require a certificate.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use jobwright::{Broker, BrokerConfig};
 
 use crate::support::amqp_url;
 use crate::support::certificates::Authority;
+use crate::support::environment::PATIENCE;
 use crate::support::eventually;
 use crate::support::private_rabbit::PrivateRabbit;
 use crate::support::proxy::Proxy;
-use crate::support::world::PATIENCE;
 use crate::{Silent, closed};
 
-/// `user:password@` and the rest behind the host.
+/// Returns `user:password@` and the rest behind the host.
 fn parts(url: &str) -> (String, String, String) {
     let rest = url.strip_prefix("amqp://").unwrap();
     let (credentials, rest) = rest.split_once('@').unwrap();
@@ -39,7 +39,7 @@ async fn the_next_broker_is_tried_when_one_refuses_or_is_silent() {
         assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
         broker.close(Duration::from_secs(2)).await;
     }
-    // Each one's reason is told, and no password.
+    // The error has each broker's reason, and no password.
     let broker = Broker::start(&config(format!("amqp://u:sekrit@{nobody},{}/", silent.address))).unwrap();
     let told = async || broker.up_within(Duration::from_millis(500)).await.unwrap_err().to_string();
     eventually(PATIENCE, async || {

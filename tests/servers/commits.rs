@@ -1,17 +1,17 @@
-//! Commits that wait for a synchronous standby which is not there.
+//! Commits that wait for a synchronous standby which is missing.
 
 use std::time::{Duration, Instant};
 
 use jobwright::{ErrorKind, MessageServices, Postgres};
 
+use crate::support::environment::PATIENCE;
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::proxy::Proxy;
-use crate::support::world::PATIENCE;
 use crate::support::{TestDb, eventually, postgres_url, unique};
 
-/// What the server says when somebody ends such a wait.
+/// The server's message when such a wait is ended.
 const CANCELED: &str = "canceling wait for synchronous replication";
 
 struct Alone {
@@ -32,7 +32,7 @@ impl Alone {
         alone
     }
 
-    /// Commits wait for this one from now on; for none if it is empty.
+    /// Makes commits wait for this standby from now on; for none if it is empty.
     async fn standby(&self, name: &str) {
         let aside = self.db.client().await;
         aside.batch_execute("set synchronous_commit = local").await.unwrap();
@@ -41,7 +41,7 @@ impl Alone {
         if name.is_empty() {
             return;
         }
-        // What commits look at is set by another process a moment later: one that waits shows that it is.
+        // The setting reaches other processes a little later: a commit that waits shows that it has.
         eventually(PATIENCE, async || {
             let probe = self.db.client().await;
             let create = format!("create table {} (n int)", unique("probe_"));
@@ -50,7 +50,7 @@ impl Alone {
         .await;
     }
 
-    /// How many connections of ours wait for the standby.
+    /// Returns how many of our connections wait for the standby.
     async fn waiting(&self) -> i64 {
         let sql = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and application_name = $1";
         self.db.client().await.query_one(sql, &[&self.db.schema()]).await.unwrap().get(0)
@@ -63,7 +63,7 @@ impl Alone {
     }
 }
 
-/// An operator cancels the wait: the commit stands on this server only, which is not what was asked for.
+/// An operator cancels the wait: the commit is durable on this server only, less than was requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
     if postgres_url().is_none() {
@@ -86,7 +86,7 @@ async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
         cx.commit().await.map(drop)
     }))
     .await;
-    // A statement that is a commit of its own.
+    // A statement that commits alone.
     let messages = alone.messages.clone();
     ends(tokio::spawn(async move { messages.send(job()).await.map(drop) })).await;
     // A statement of the engine.
@@ -102,7 +102,7 @@ async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
     alone.standby("").await;
 }
 
-/// The answer gets lost, and with it the warning: that the server knows of the commit proves nothing of the standby.
+/// The answer gets lost, and with it the warning: the server's knowledge of the commit proves nothing about the standby.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
     if postgres_url().is_none() {
@@ -124,7 +124,7 @@ async fn a_lost_answer_is_no_success_while_the_standby_is_away() {
     alone.standby("").await;
 }
 
-/// Past the deadline nobody cancels what may be committing, since that would let it stand on this server only.
+/// A commit that may be in progress is not cancelled at its deadline, since that could leave it on this server only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_be_committing_is_never_cancelled() {
     if postgres_url().is_none() {
@@ -146,13 +146,13 @@ async fn what_may_be_committing_is_never_cancelled() {
     });
     eventually(PATIENCE, async || alone.waiting().await >= 4).await;
     gone.abort();
-    // For longer than a request to cancel takes to arrive.
+    // For longer than a cancel request takes to arrive.
     let watched = Instant::now();
     while watched.elapsed() < Duration::from_secs(3) {
         assert!(alone.waiting().await >= 4, "{}", alone.server.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // The standby is given up: what waits stands.
+    // The standby is given up: waiting commits succeed.
     alone.standby("").await;
     eventually(PATIENCE, async || alone.db.jobs().all().await.len() == 3).await;
     assert!(!alone.server.log().contains(CANCELED), "{}", alone.server.log());

@@ -3,17 +3,17 @@
 use jobwright::{ErrorKind, MessageServices, Postgres};
 use tokio::task::JoinHandle;
 
+use crate::support::environment::PATIENCE;
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::proxy::Proxy;
-use crate::support::world::PATIENCE;
 use crate::support::{TestDb, eventually, postgres_url};
 
-/// What is not flushed by a commit stays in memory for as long as it can, so that a crash loses it.
+/// Data that no commit flushes stays in memory as long as possible, so that a crash loses it.
 const LAZY: &[&str] = &["wal_level = minimal", "max_wal_senders = 0", "wal_writer_delay = 10s", "autovacuum = off"];
 
-/// A sender behind a proxy, which is down from the moment of the crash until what is to happen behind its back has happened.
+/// A sender behind a proxy, which is down from the crash until the events that the sender must not see are over.
 struct Site {
     db: Pg<false>,
     messages: MessageServices<Postgres>,
@@ -49,7 +49,7 @@ impl Site {
     }
 }
 
-/// COMMIT has arrived, and nothing of the transaction is on the disk when the server crashes. Its number is given out again.
+/// COMMIT has arrived, and nothing of the transaction is on disk when the server crashes. Its number is used again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_a_crash_undid_is_no_success_when_another_has_its_number() {
     if postgres_url().is_none() {
@@ -64,7 +64,7 @@ async fn a_commit_that_a_crash_undid_is_no_success_when_another_has_its_number()
          for each row execute function {schema}.at_the_gate()",
     )
     .await;
-    // It may be on the disk after all, because the server writes what it has now and then: then this time proves nothing.
+    // It may be on disk after all, because the server writes regularly: then this try proves nothing.
     for _ in 0..5 {
         let gate = db.hold("select pg_advisory_xact_lock(1)").await;
         let committing = site.committing();
@@ -89,7 +89,7 @@ async fn a_commit_that_a_crash_undid_is_no_success_when_another_has_its_number()
     panic!("the number was never given out again");
 }
 
-/// Lets others commit until one of them has this number.
+/// Commits other transactions until one of them gets this number.
 async fn given_out_again(db: &Pg<false>, number: i64) -> bool {
     let client = db.client().await;
     let mut given = 0;
@@ -101,7 +101,7 @@ async fn given_out_again(db: &Pg<false>, number: i64) -> bool {
     given == number
 }
 
-/// The other way round: it is on the disk, and its job says so, though no connection is left that could witness it.
+/// The reverse: it is on disk, and its job proves it, though the connection that could confirm it is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_survived_a_crash_is_a_success() {
     if postgres_url().is_none() {

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use jobwright::store::Store as _;
 use jobwright::{CommandExecutor, DatabaseConfig, ErrorKind, MessageServices, Outcome, Postgres};
 
+use crate::support::environment::{PATIENCE, lease};
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::private_pg::PrivatePg;
 use crate::support::proxy::Proxy;
-use crate::support::world::{PATIENCE, lease};
 use crate::support::{TestDb, eventually};
 use crate::{Silent, closed};
 
-/// The same URL with more parameters.
+/// Returns the URL with more parameters.
 fn with(config: DatabaseConfig, parameters: &str) -> DatabaseConfig {
     let url = config.url.expose();
     let mark = if url.contains('?') { '&' } else { '?' };
@@ -23,7 +23,7 @@ fn with(config: DatabaseConfig, parameters: &str) -> DatabaseConfig {
     config.with_url(url)
 }
 
-/// An executor that counts what it ran.
+/// Starts an executor that counts the jobs it ran.
 async fn counting(messages: &MessageServices<Postgres>) -> (jobwright::CommandExecutor, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = ran.clone();
@@ -56,7 +56,7 @@ async fn a_host_that_is_silent_costs_its_bound_and_the_next_is_tried() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// Without one in the URL it is that of the configuration; with one it is that.
+/// Without a deadline in the URL the configuration's applies; with one the URL's does.
 #[tokio::test]
 async fn each_host_has_its_bound_and_its_reason_is_told() {
     let (silent, nobody) = (Silent::start().await, closed().await);
@@ -132,7 +132,7 @@ async fn work_goes_on_at_the_promoted_standby_of_a_silent_primary() {
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }
 
-/// A primary that stays up and takes no writes any more keeps none of our connections.
+/// A primary that stays up but becomes read-only keeps none of our connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_to_a_server_that_changed_its_role_are_dropped_at_once() {
     let Some(_) = Pg::<false>::create_empty().await else { return };
@@ -140,7 +140,7 @@ async fn connections_to_a_server_that_changed_its_role_are_dropped_at_once() {
     let db = Pg::<false>::create_on(&old.url()).await;
     let new = PrivatePg::standby_of(&old);
     let config = with(db.config_by(format!("{},{}", old.address(), new.address())), "target_session_attrs=read-write");
-    // Not named as those of the test itself.
+    // Named differently from the test's own connections.
     let name = format!("{}_own", db.schema());
     let config = with(config, &format!("application_name={name}"));
     let messages = MessageServices::postgres(&config).await.unwrap();
@@ -167,7 +167,7 @@ async fn connections_to_a_server_that_changed_its_role_are_dropped_at_once() {
     aside.batch_execute("select pg_reload_conf()").await.unwrap();
     new.promote();
     eventually(PATIENCE, async || match messages.send(job()).await {
-        // The signal reaches each session a moment later: this one was still in time.
+        // The signal reaches each session a little later: this call was still in time.
         Ok(_) => ours().await == 0,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");

@@ -1,4 +1,4 @@
-//! More than one server, and servers that ask for more than a name: failover, silence, crashes, TLS, synchronous standbys.
+//! Several servers, and servers that require more than a name: failover, silence, crashes, TLS, synchronous standbys.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-/// Accepts connections, and never says a word.
+/// Accepts connections, and never answers.
 struct Silent {
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
@@ -43,7 +43,7 @@ impl Drop for Silent {
     }
 }
 
-/// An address where nobody listens.
+/// Returns an address where nothing listens.
 async fn closed() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }

@@ -11,7 +11,7 @@ use crate::support::postgres::Pg;
 use crate::support::private_pg::user_of_servers;
 use crate::support::{TestDb, unique};
 
-/// A PgBouncer that pools statements; it ends with this.
+/// A PgBouncer that pools statements; it ends with this value.
 struct Pooler {
     dir: std::path::PathBuf,
     port: u16,
@@ -62,10 +62,10 @@ async fn a_pooler_of_statements_is_refused_with_what_to_do() {
     let config = |pgbouncer| {
         db.config().with_url(format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port)).pgbouncer(pgbouncer)
     };
-    // With the switch it is found at once.
+    // With the check it is found at once.
     let error = MessageServices::postgres(&config(true)).await.map(drop).unwrap_err();
     explained(&error);
-    // Without it, by the first who needs a transaction.
+    // Without it, the first call that needs a transaction finds it.
     let direct = Postgres::connect(&config(false).schema(unique("t_"))).await;
     let error = match direct {
         Ok(store) => store.jobs().migrate().await.map(drop).unwrap_err(),

@@ -1,4 +1,4 @@
-//! What a server refuses, as it is said.
+//! Refusals by a server, and their errors.
 
 use jobwright::{DatabaseConfig, ErrorKind, MessageServices};
 
@@ -6,7 +6,7 @@ use crate::support::TestDb;
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 
-/// A trigger says what a full disk would: an answer, after which nothing is open.
+/// A trigger gives the answer of a full disk: the outcome is known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_a_refusal_and_nothing_unknown() {
     let Some(db) = Pg::<false>::create().await else { return };

@@ -1,4 +1,4 @@
-//! A PostgreSQL server that speaks TLS, and what each `sslmode` makes of it.
+//! A PostgreSQL server with TLS, and the effect of each `sslmode`.
 
 use jobwright::{DatabaseConfig, ErrorKind, Postgres};
 
@@ -33,7 +33,7 @@ impl Encrypted {
         Self { authority, stranger, server }
     }
 
-    /// At a name that is in the certificate, or at the address, which is not.
+    /// Connects to a name that is in the certificate, or to the address, which is not.
     async fn connect(&self, host: &str, database: &str, parameters: &str) -> Result<(), jobwright::Error> {
         let port = self.server.address().rsplit_once(':').unwrap().1.to_owned();
         // The name, wherever the resolver would send it.
@@ -86,7 +86,7 @@ async fn sslmode_means_what_libpq_means() {
         if let Err(error) = connected
             && !parameters.contains("disable")
         {
-            // The server is up, and that is not what is said.
+            // The server is up, so the error must not say that it is down.
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");
             let text = error.to_string();
             assert!(text.contains("certificate") && text.contains("sslrootcert") && !text.contains("is up"), "{text}");

@@ -1,4 +1,4 @@
-//! Held rows, deliveries, and jobs in the hands of external workers.
+//! Hidden rows, deliveries, and jobs handed out to external workers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use jobwright::store::{ExternalDone, JobState, Settlement, Verdict};
 use jobwright::{Fence, JobId, REPLY_QUEUE};
 
-use crate::ops::{Ending, KINDS, QUEUES};
+use crate::ops::{AttemptOutcome, KINDS, QUEUES};
 use crate::player::{Claim, Outcome, Player, both, same, settlement, sorted, taken, taken_by};
 use crate::snapshot::Snapshot;
 use crate::support::jobs::{LATER, claim_number, hand_out_number};
@@ -36,12 +36,12 @@ impl Player {
         Ok(!claimed.is_empty())
     }
 
-    /// Changes nothing that can be seen.
-    pub(crate) async fn unhold(&mut self, jobs: &[usize], before: &Snapshot) -> Outcome<bool> {
+    /// Makes rows visible, which no snapshot shows.
+    pub(crate) async fn unhide(&mut self, jobs: &[usize], before: &Snapshot) -> Outcome<bool> {
         let ids: Vec<JobId> =
             jobs.iter().filter_map(|n| before.get(n % before.len().max(1)).map(|seen| seen.id)).collect();
-        let answers = both!(self, |side| side.jobs.unhold(&ids).await);
-        same("unhold", answers.map(|queues| queues.into_iter().collect::<BTreeSet<_>>()))?;
+        let answers = both!(self, |side| side.jobs.unhide(&ids).await);
+        same("unhide", answers.map(|queues| queues.into_iter().collect::<BTreeSet<_>>()))?;
         Ok(false)
     }
 
@@ -53,7 +53,7 @@ impl Player {
         Ok(!out.is_empty())
     }
 
-    /// Hand-outs, counted from the newest; none of a job twice.
+    /// Selects hand-outs, counted from the newest; none of a job twice.
     fn pick_outs(&self, outs: &[usize]) -> Vec<Fence> {
         let mut seen = BTreeSet::new();
         let all = outs.iter().filter_map(|back| self.outs.iter().rev().nth(*back).copied());
@@ -66,7 +66,7 @@ impl Player {
         Ok(same("take_back", answers)? > 0)
     }
 
-    /// Replies have ids that each side makes by itself: they are looked at and removed.
+    /// Completes hand-outs. Each side draws the ids of its replies, so these are checked and removed.
     pub(crate) async fn complete_external(&mut self, outs: &[usize], before: &Snapshot) -> Outcome<bool> {
         let fences = self.pick_outs(outs);
         let done: Vec<ExternalDone> = fences.iter().map(|fence| ExternalDone { fence: *fence, result: None }).collect();
@@ -94,7 +94,7 @@ impl Player {
         Ok(!accepted.is_empty())
     }
 
-    pub(crate) async fn settle_external(&mut self, outcomes: &[(usize, Ending)]) -> Outcome<bool> {
+    pub(crate) async fn settle_external(&mut self, outcomes: &[(usize, AttemptOutcome)]) -> Outcome<bool> {
         let fences = self.pick_outs(&outcomes.iter().map(|(back, _)| *back).collect::<Vec<_>>());
         let settlements: Vec<Settlement> =
             fences.iter().zip(outcomes).map(|(fence, (_, ending))| settlement(*fence, *ending)).collect();
@@ -105,7 +105,7 @@ impl Player {
         Ok(!accepted.is_empty())
     }
 
-    /// All that is out runs out, then is released.
+    /// Ends the leases of all hand-outs, then releases them.
     pub(crate) async fn expire_external(&mut self, limit: usize) -> Outcome<bool> {
         let fences = self.outs.clone();
         let answers = both!(self, |side| {

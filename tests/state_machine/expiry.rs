@@ -1,4 +1,4 @@
-//! The one thing that can't be hurried: a lease that runs out.
+//! A lease that runs out, the only event that can't be simulated.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::TestDb;
 use crate::support::jobs::{claim_number, job, messages, node_info};
 use crate::support::oracle::Oracle;
 
-/// A node dies without a word; both sides find out by their own clocks, and agree on what is left.
+/// A node crashes; both sides find out by their own clocks, and agree on what is left.
 pub(crate) async fn plays<T: TestDb>() {
     let Some(db) = T::create().await else { return };
     let oracle = Oracle::create().await.unwrap();

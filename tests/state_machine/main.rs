@@ -1,19 +1,19 @@
-//! Random histories. Some are played to a store and to the oracle at once: they must never tell different stories. Where a store decides
-//! among equals, or nodes act at the same moment, there is no oracle, but what must hold after each step.
+//! Random histories. Some are played against a store and the oracle at once, which must always agree. Where a store decides among equals, or nodes
+//! act at the same time, there is no oracle; instead, conditions are checked after each step.
 //!
-//! A failure is shrunk to a short history, and its seed kept in `proptest-regressions/`, from where it is tried first next
-//! time. `JOBWRIGHT_PROPTEST_CASES` sets how many histories are played.
+//! A failure is shrunk to a short history, and its seed kept in `proptest-regressions/`, from where it is tried first next time.
+//! `JOBWRIGHT_PROPTEST_CASES` sets how many histories are played.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod admission;
+mod admission_ops;
+mod admission_watch;
 mod delivering;
 mod expiry;
-mod gates;
-mod gates_ops;
-mod gates_watch;
 mod ops;
 mod player;
 mod schedules;
@@ -31,7 +31,7 @@ use self::player::{Outcome, Player};
 use self::support::TestDb;
 use self::support::oracle::Oracle;
 
-/// Longest history.
+/// The longest history.
 const OPS: usize = 40;
 
 fn plays<T: TestDb>(cases: u32) {
@@ -41,7 +41,7 @@ fn plays<T: TestDb>(cases: u32) {
     let mut runner = TestRunner::new(Config {
         cases,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/state_machine.txt"))),
-        // Shrinking goes on while it helps, but not until the test is killed and says nothing.
+        // Shrinking goes on while it helps, but must end before the test is killed without a message.
         max_shrink_time: 60_000,
         max_shrink_iters: 5_000,
         ..Config::default()
@@ -75,8 +75,7 @@ fn plays<T: TestDb>(cases: u32) {
     }
 }
 
-/// Histories of one kind, each from its start to its end, until one of them breaks what must hold. `name` is that of the file that keeps
-/// the seeds of those that did.
+/// Plays histories of one kind, each from its start to its end, until one of them fails. `name` is the file that keeps the seeds of failures.
 fn histories<T: TestDb, O: Debug>(
     name: &'static str,
     cases: u32,
@@ -106,7 +105,7 @@ fn histories<T: TestDb, O: Debug>(
     }
 }
 
-/// The same tests for each store.
+/// Defines the same tests for each store.
 macro_rules! state_machine {
     ($($(#[$cfg:meta])? $module:ident: $db:ty, $cases:literal)*) => {
         $($(#[$cfg])? mod $module {
@@ -117,16 +116,16 @@ macro_rules! state_machine {
 
             #[test]
             fn groups_and_limits() {
-                // Each step asks about all slots: half as many.
-                let strategy = crate::gates_ops::history(2 * crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/gates.txt", $cases / 2, &strategy, &crate::gates::play);
+                // Each step checks all permits, so there are half as many histories.
+                let strategy = crate::admission_ops::history(2 * crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/gates.txt", $cases / 2, &strategy, &crate::admission::play);
             }
 
             #[test]
             fn rates_and_times() {
-                // The same, about what was admitted too; and in the end, time goes by until all that may start has.
-                let strategy = crate::gates_ops::timed_history(2 * crate::OPS);
-                crate::histories::<$db, _>("proptest-regressions/times.txt", $cases / 6, &strategy, &crate::gates::play);
+                // The same, with checks of admitted jobs; in the end, time passes until all that may start has.
+                let strategy = crate::admission_ops::timed_history(2 * crate::OPS);
+                crate::histories::<$db, _>("proptest-regressions/times.txt", $cases / 6, &strategy, &crate::admission::play);
             }
 
             #[test]

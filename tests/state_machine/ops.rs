@@ -1,6 +1,6 @@
-//! What can happen, and how often.
+//! The operations, and how often they occur.
 
-use jobwright::store::{JobState, ScanMark, ScanPart};
+use jobwright::store::{JobState, ScanCursor, ScanRange};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use proptest::prelude::*;
 pub(crate) const NODES: usize = 3;
 pub(crate) const QUEUES: [&str; 2] = ["default", "other"];
 pub(crate) const KINDS: [&str; 3] = ["a", "b", "c"];
-/// How many given ids there are: few, so that they meet.
+/// How many given ids there are: few, so that they collide.
 pub(crate) const GIVEN: usize = 5;
 
-/// What a claim looks at.
+/// The part of a queue that a claim scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
@@ -23,33 +23,33 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) fn of(self, mark: Option<&ScanMark>) -> ScanPart<'_> {
-        match (self, mark) {
-            (Self::Whole, _) | (_, None) => ScanPart::All,
-            (Self::On, Some(mark)) => ScanPart::after(std::slice::from_ref(mark)),
-            (Self::Passed, Some(mark)) => ScanPart::UpTo(*mark),
+    pub(crate) fn of(self, cursor: Option<&ScanCursor>) -> ScanRange<'_> {
+        match (self, cursor) {
+            (Self::Whole, _) | (_, None) => ScanRange::All,
+            (Self::On, Some(cursor)) => ScanRange::after(std::slice::from_ref(cursor)),
+            (Self::Passed, Some(cursor)) => ScanRange::UpTo(*cursor),
         }
     }
 }
 
-/// One thing that happens. Numbers are taken modulo what there is to choose from, so every history makes sense.
+/// An operation. Numbers are taken modulo the number of choices, so every history makes sense.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Messages in one batch, perhaps owned from the start.
+    /// Messages in one batch, perhaps preclaimed.
     Send {
         messages: Vec<Message>,
         owned_by: Option<usize>,
     },
-    /// A claim, now and then by a node that is gone; some of them of a part of the queue.
+    /// A claim, sometimes by a node that is gone, and sometimes of a part of the queue.
     Claim {
         node: usize,
         queue: usize,
         kinds: Option<Vec<usize>>,
         limit: usize,
         part: Part,
-        held_too: bool,
+        include_hidden: bool,
     },
-    /// Deliveries of jobs there are, some of them old.
+    /// Deliveries of existing jobs, some of them old.
     Deliver {
         node: usize,
         jobs: Vec<(usize, bool)>,
@@ -63,7 +63,7 @@ pub(crate) enum Op {
         queue: usize,
         limit: usize,
     },
-    /// Hand-outs of long ago are reported too.
+    /// Old hand-outs are reported too.
     TakeBack {
         outs: Vec<usize>,
     },
@@ -71,35 +71,35 @@ pub(crate) enum Op {
         outs: Vec<usize>,
     },
     SettleExternal {
-        outcomes: Vec<(usize, Ending)>,
+        outcomes: Vec<(usize, AttemptOutcome)>,
     },
     ExpireExternal {
         limit: usize,
     },
-    /// Claims of long ago are reported too: by their own node, or by another.
+    /// Old claims are reported too: by their own node, or by another.
     Complete {
         node: usize,
         claims: Vec<usize>,
     },
     Settle {
         node: usize,
-        outcomes: Vec<(usize, Ending)>,
+        outcomes: Vec<(usize, AttemptOutcome)>,
     },
     Promote {
         limit: usize,
     },
-    /// The node stops, and gives back what it owns; another one takes its place.
+    /// The node stops, and gives back its jobs; another one takes its place.
     Retire {
         node: usize,
     },
-    /// The node is gone, its jobs are lost; another one takes its place.
+    /// The node crashes, and its jobs are lost; another one takes its place.
     Perish {
         node: usize,
     },
     ReleaseLost {
         limit: usize,
     },
-    /// The node forgot some of what it owns.
+    /// The node forgets some of the jobs it owns.
     ReleaseUnknown {
         node: usize,
         forgets: usize,
@@ -129,7 +129,7 @@ pub(crate) struct Message {
 
 /// An outcome other than success.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum AttemptOutcome {
     RetryNow,
     RetryLater,
     SnoozeNow,
@@ -137,7 +137,7 @@ pub(crate) enum Ending {
     Release,
     Cancel,
     Dead,
-    /// Without saying why.
+    /// Without an error.
     Silent,
 }
 
@@ -172,7 +172,7 @@ fn message() -> impl Strategy<Value = Message> {
     )
         .prop_map(|(kind, queue, priority, max_attempts, later, given, own, held, asks)| Message {
             kind,
-            // Mostly one queue, so that there is something to choose from in it.
+            // Mostly one queue, so that it has several jobs to choose from.
             queue: if kind == 0 { queue } else { 0 },
             priority,
             max_attempts,
@@ -184,16 +184,16 @@ fn message() -> impl Strategy<Value = Message> {
         })
 }
 
-fn ending() -> impl Strategy<Value = Ending> {
+fn ending() -> impl Strategy<Value = AttemptOutcome> {
     prop_oneof![
-        4 => Just(Ending::RetryNow),
-        1 => Just(Ending::RetryLater),
-        2 => Just(Ending::SnoozeNow),
-        1 => Just(Ending::SnoozeLater),
-        2 => Just(Ending::Release),
-        1 => Just(Ending::Cancel),
-        1 => Just(Ending::Dead),
-        1 => Just(Ending::Silent),
+        4 => Just(AttemptOutcome::RetryNow),
+        1 => Just(AttemptOutcome::RetryLater),
+        2 => Just(AttemptOutcome::SnoozeNow),
+        1 => Just(AttemptOutcome::SnoozeLater),
+        2 => Just(AttemptOutcome::Release),
+        1 => Just(AttemptOutcome::Cancel),
+        1 => Just(AttemptOutcome::Dead),
+        1 => Just(AttemptOutcome::Silent),
     ]
 }
 
@@ -216,7 +216,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(messages, owned_by)| Op::Send { messages, owned_by }),
         8 => (0..=NODES * 4, 0..QUEUES.len(), option::weighted(0.3, vec(0..KINDS.len(), 0..3)), 1_usize..5,
               part(), prop::bool::weighted(0.3))
-            .prop_map(|(node, queue, kinds, limit, part, held_too)| Op::Claim { node, queue, kinds, limit, part, held_too }),
+            .prop_map(|(node, queue, kinds, limit, part, include_hidden)| Op::Claim { node, queue, kinds, limit, part, include_hidden }),
         3 => (0..=NODES * 4, vec((0_usize..20, prop::bool::weighted(0.2)), 1..5), option::weighted(0.2, vec(0..KINDS.len(), 0..3)))
             .prop_map(|(node, jobs, kinds)| Op::Deliver { node, jobs, kinds }),
         1 => vec(0_usize..20, 1..4).prop_map(|jobs| Op::Unhold { jobs }),
@@ -239,7 +239,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Up to `longest` things that happen one after the other.
+/// Up to `longest` operations, one after the other.
 pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), longest / 4..=longest)
 }

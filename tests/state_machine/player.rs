@@ -1,31 +1,31 @@
-//! Plays a history to a store and to the oracle, and compares after each step.
+//! Plays a history against a store and the oracle, and compares after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
 use jobwright::store::{
-    ClaimRequest, Inserted, JobFilter, JobState, LONGEST_HOLD, Preclaim, ScanMark, Settlement, Steered, Verdict,
+    AffectedJobs, ClaimRequest, Inserted, JobFilter, JobState, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict,
 };
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
-use crate::ops::{Ending, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
+use crate::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};
 use crate::snapshot::{self, Snapshot};
 use crate::support::Jobs;
-use crate::support::jobs::{LATER, claim_number, mark, message, node_info};
+use crate::support::jobs::{LATER, claim_number, cursor, message, node_info};
 
 pub(crate) type Outcome<T> = Result<T, String>;
 
-/// One of the two that are compared, with the numbers it gave out itself.
+/// One of the two compared stores, with the ids that it drew itself.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) jobs: Jobs,
-    /// All nodes there ever were.
+    /// All nodes that ever existed.
     pub(crate) nodes: Vec<NodeId>,
-    marks: [Option<ScanMark>; QUEUES.len()],
+    cursors: [Option<ScanCursor>; QUEUES.len()],
 }
 
-/// What a claim took. A node that may not claim takes nothing; the oracle says so without an error.
+/// Returns the jobs of a claim. A node that may not claim takes nothing; the oracle reports that without an error.
 pub(crate) fn taken_by(answer: jobwright::Result<Vec<Job>>) -> jobwright::Result<Vec<Job>> {
     match answer {
         Err(error) if error.kind() == jobwright::ErrorKind::LeaseLost => Ok(Vec::new()),
@@ -33,36 +33,36 @@ pub(crate) fn taken_by(answer: jobwright::Result<Vec<Job>>) -> jobwright::Result
     }
 }
 
-/// A claim that was handed out, perhaps long ago.
+/// A claim, perhaps an old one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) fence: Fence,
-    /// Its place in `Side::nodes`.
+    /// Its index in `Side::nodes`.
     pub(crate) node: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Player {
     pub(crate) sides: [Side; 2],
-    /// The places in `Side::nodes` of the nodes that are alive.
+    /// The indexes in `Side::nodes` of the live nodes.
     alive: [usize; NODES],
     pub(crate) claims: Vec<Claim>,
-    /// What external workers were given, perhaps long ago.
+    /// Hand-outs to external workers, perhaps old ones.
     pub(crate) outs: Vec<Fence>,
     given: [JobId; GIVEN],
     sent: u64,
-    /// How many jobs there must be, by what the store itself reported.
+    /// How many jobs must exist, by what the store itself reported.
     pub(crate) balance: u64,
     versions: BTreeMap<(JobId, i64), i64>,
     last: Snapshot,
 }
 
-/// Both sides must have answered the same.
+/// Asserts that both sides returned the same.
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, [store, oracle]: [T; 2]) -> Outcome<T> {
     if store == oracle { Ok(store) } else { Err(format!("{what}: the store says {store:?}, the oracle {oracle:?}")) }
 }
 
-/// What a claim or a hand-out gave, in order: rank, fence, attempt and kind.
+/// Returns what a claim or a hand-out took, in order: rank, fence, attempt and kind.
 pub(crate) fn taken(jobs: &[Job]) -> Vec<(i16, Fence, u32, String)> {
     let mut jobs: Vec<_> = jobs.iter().map(|job| (-job.priority, job.seq, job)).collect();
     jobs.sort_by_key(|(rank, seq, _)| (*rank, *seq));
@@ -95,7 +95,7 @@ pub(crate) fn sorted(ids: Vec<JobId>) -> Vec<JobId> {
 
 impl Player {
     pub(crate) async fn new(store: Jobs, oracle: Jobs) -> Self {
-        let side = |jobs| Side { jobs, nodes: Vec::new(), marks: Default::default() };
+        let side = |jobs| Side { jobs, nodes: Vec::new(), cursors: Default::default() };
         let mut player = Self {
             sides: [side(store), side(oracle)],
             alive: [0; NODES],
@@ -125,7 +125,7 @@ impl Player {
         Ok(())
     }
 
-    /// One step, and all that must hold after it.
+    /// Plays one step, and checks everything that must hold after it.
     pub(crate) async fn play(&mut self, op: &Op) -> Outcome<()> {
         let before = std::mem::take(&mut self.last);
         let changed = self.apply(op, &before).await?;
@@ -144,7 +144,7 @@ impl Player {
         Ok(())
     }
 
-    /// What both sides show, if it is the same.
+    /// Returns what both sides show, if it is the same.
     pub(crate) async fn compare(&mut self) -> Outcome<Snapshot> {
         let [store, oracle] = both!(self, |side| snapshot::take(&side.jobs, &side.nodes).await);
         if let Some(difference) = snapshot::difference(&store, &oracle) {
@@ -161,7 +161,7 @@ impl Player {
         Ok(store)
     }
 
-    /// One of the waiting jobs.
+    /// Selects one of the waiting jobs.
     pub(crate) fn waiting(&self, n: usize) -> Option<JobId> {
         let waiting: Vec<JobId> =
             self.last.iter().filter(|seen| seen.state == JobState::Waiting).map(|seen| seen.id).collect();
@@ -172,8 +172,8 @@ impl Player {
     async fn apply(&mut self, op: &Op, before: &Snapshot) -> Outcome<bool> {
         match op {
             Op::Send { messages, owned_by } => self.send(messages, *owned_by).await,
-            Op::Claim { node, queue, kinds, limit, part, held_too } => {
-                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *part, *held_too).await
+            Op::Claim { node, queue, kinds, limit, part, include_hidden } => {
+                self.claim(self.anyone(*node), *queue, kinds.as_deref(), *limit, *part, *include_hidden).await
             }
             Op::Complete { node, claims } => {
                 let (place, claims) = self.pick(*node, claims);
@@ -192,13 +192,13 @@ impl Player {
                 self.register(*node).await?;
                 Ok(released > 0)
             }
-            // Declared dead already, past both stores.
+            // Already declared dead, bypassing both stores.
             Op::Perish { node } => {
                 self.register(*node).await?;
                 Ok(false)
             }
             Op::Deliver { node, jobs, kinds } => self.deliver(self.anyone(*node), jobs, kinds.as_deref(), before).await,
-            Op::Unhold { jobs } => self.unhold(jobs, before).await,
+            Op::Unhold { jobs } => self.unhide(jobs, before).await,
             Op::HandOut { queue, limit } => self.hand_out(*queue, *limit).await,
             Op::TakeBack { outs } => self.take_back(outs).await,
             Op::CompleteExternal { outs } => self.complete_external(outs, before).await,
@@ -212,9 +212,9 @@ impl Player {
                 let released = both!(self, |side| side.jobs.release_unknown(side.nodes[place], &known, None).await);
                 Ok(same("release_unknown", released)? > 0)
             }
-            // Done already, past both stores: there is no method for it yet.
+            // Already done, bypassing both stores.
             Op::Suspend { .. } => Ok(true),
-            Op::Steer { how, filter, dry_run } => self.steer(*how, filter, *dry_run, before).await,
+            Op::Steer { how, filter, dry_run } => self.operate(*how, filter, *dry_run, before).await,
         }
     }
 
@@ -253,17 +253,17 @@ impl Player {
         }
         let mut message = message(job);
         if plan.held {
-            message.hold = LONGEST_HOLD;
+            message.hidden_for = MAX_HIDDEN;
         }
         message
     }
 
-    /// What both sides call the node in this place.
+    /// Returns both sides' ids of the node at this index.
     pub(crate) fn alive(&self, node: usize) -> [NodeId; 2] {
         [0, 1].map(|side| self.sides[side].nodes[self.alive[node]])
     }
 
-    /// Mostly a node that is alive, now and then the first there was, which may be gone.
+    /// Returns mostly a live node, sometimes the first one, which may be gone.
     pub(crate) fn anyone(&self, node: usize) -> usize {
         if node == NODES * 4 { 0 } else { self.alive[node % NODES] }
     }
@@ -275,20 +275,20 @@ impl Player {
         kinds: Option<&[usize]>,
         limit: usize,
         part: Part,
-        held_too: bool,
+        include_hidden: bool,
     ) -> Outcome<bool> {
         let kinds: Option<Vec<String>> = kinds.map(|kinds| kinds.iter().map(|kind| KINDS[*kind].to_owned()).collect());
         let claim = claim_number();
         let answers = both!(self, |side| {
             let mut request = ClaimRequest::new(side.nodes[place], claim, QUEUES[queue], limit)
-                .part(part.of(side.marks[queue].as_ref()))
-                .held_too(held_too);
+                .range(part.of(side.cursors[queue].as_ref()))
+                .include_hidden(include_hidden);
             request.kinds = kinds.as_deref();
             taken_by(side.jobs.claim(&request).await.map(|claimed| claimed.jobs))
         });
         for (side, jobs) in self.sides.iter_mut().zip(&answers) {
-            let (before, last) = (side.marks[queue], jobs.iter().map(mark).max());
-            side.marks[queue] = match part {
+            let (before, last) = (side.cursors[queue], jobs.iter().map(cursor).max());
+            side.cursors[queue] = match part {
                 Part::Whole => last,
                 Part::On => last.or(before),
                 Part::Passed => before.or(last),
@@ -299,7 +299,7 @@ impl Player {
         Ok(!claimed.is_empty())
     }
 
-    /// The node that reports, and the claims it reports, counted from the newest. Mostly the node of the first claim.
+    /// Selects the node that reports, and the claims it reports, counted from the newest. It is mostly the node of the first claim.
     fn pick(&self, node: usize, claims: &[usize]) -> (usize, Vec<Claim>) {
         let mut seen = BTreeSet::new();
         let picked: Vec<Claim> = claims
@@ -311,7 +311,7 @@ impl Player {
         (if node < NODES { self.alive[node] } else { own }, picked)
     }
 
-    async fn settle(&mut self, node: usize, outcomes: &[(usize, Ending)]) -> Outcome<bool> {
+    async fn settle(&mut self, node: usize, outcomes: &[(usize, AttemptOutcome)]) -> Outcome<bool> {
         let (place, claims) = self.pick(node, &outcomes.iter().map(|(back, _)| *back).collect::<Vec<_>>());
         let settlements: Vec<Settlement> =
             claims.iter().zip(outcomes).map(|(claim, (_, ending))| settlement(claim.fence, *ending)).collect();
@@ -334,7 +334,7 @@ impl Player {
                 total += promoted.jobs;
                 queues.extend(promoted.queues);
                 if promoted.jobs < limit as u64 {
-                    // Only what is due in an hour is left.
+                    // Only timers due in an hour are left.
                     let next = promoted.next.map(|next| next > Duration::from_secs(60));
                     break Ok::<_, String>((total, queues, next));
                 }
@@ -360,7 +360,7 @@ impl Player {
         Ok(sum != (0, 0))
     }
 
-    async fn steer(&mut self, how: Steer, filter: &Filter, dry_run: bool, before: &Snapshot) -> Outcome<bool> {
+    async fn operate(&mut self, how: Steer, filter: &Filter, dry_run: bool, before: &Snapshot) -> Outcome<bool> {
         let mut meant = JobFilter::default();
         meant.ids = filter.ids.map(|rest| before.iter().skip(rest).step_by(3).map(|seen| seen.id).collect());
         meant.states = filter.state.map(|state| vec![state]);
@@ -372,8 +372,8 @@ impl Player {
             Steer::Cancel => side.jobs.cancel(&filter, dry_run).await,
             Steer::Delete => side.jobs.delete(&filter, dry_run).await,
         });
-        let counts = |steered: Steered| -> Vec<(JobState, u64)> {
-            steered.0.into_iter().filter(|(_, count)| *count > 0).collect()
+        let counts = |affected: AffectedJobs| -> Vec<(JobState, u64)> {
+            affected.0.into_iter().filter(|(_, count)| *count > 0).collect()
         };
         let total: u64 = same("steer", answers.map(counts))?.iter().map(|(_, count)| count).sum();
         if !dry_run && !matches!(how, Steer::Retry) {
@@ -383,18 +383,18 @@ impl Player {
     }
 }
 
-pub(crate) fn settlement(fence: Fence, ending: Ending) -> Settlement {
+pub(crate) fn settlement(fence: Fence, ending: AttemptOutcome) -> Settlement {
     let verdict = match ending {
-        Ending::RetryNow | Ending::Silent => Verdict::Retry(Duration::ZERO),
-        Ending::RetryLater => Verdict::Retry(LATER),
-        Ending::SnoozeNow => Verdict::Snooze(Duration::ZERO),
-        Ending::SnoozeLater => Verdict::Snooze(LATER),
-        Ending::Release => Verdict::Release,
-        Ending::Cancel => Verdict::Cancel,
-        Ending::Dead => Verdict::Dead,
+        AttemptOutcome::RetryNow | AttemptOutcome::Silent => Verdict::Retry(Duration::ZERO),
+        AttemptOutcome::RetryLater => Verdict::Retry(LATER),
+        AttemptOutcome::SnoozeNow => Verdict::Snooze(Duration::ZERO),
+        AttemptOutcome::SnoozeLater => Verdict::Snooze(LATER),
+        AttemptOutcome::Release => Verdict::Release,
+        AttemptOutcome::Cancel => Verdict::Cancel,
+        AttemptOutcome::Dead => Verdict::Dead,
     };
     match ending {
-        Ending::RetryNow | Ending::RetryLater | Ending::Dead => {
+        AttemptOutcome::RetryNow | AttemptOutcome::RetryLater | AttemptOutcome::Dead => {
             Settlement::new(fence, verdict).error("failed", Some("detail"))
         }
         _ => Settlement::new(fence, verdict),

@@ -1,5 +1,5 @@
-//! Random histories of schedules: each occurrence is one job, whoever fires it and whoever dies over it, and missed ones are made up for as
-//! their schedule says.
+//! Random histories of schedules: each occurrence is one job, whichever node fires it or dies over it, and missed ones are handled as their schedule
+//! says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jobwright::store::schedules::{
-    Fate, Firing, PutOutcome, ScheduleInfo, Which, fire_due, pause, put, resume, run_now,
+    FireOutcome, Firing, PutOutcome, ScheduleInfo, ScheduleQuery, fire_due, pause, put, resume, run_now,
 };
-use jobwright::store::{Action, JobFilter, JobState, Order, Settlement, Store, Verdict, testing};
+use jobwright::store::{Action, JobFilter, JobState, OperatorOptions, Settlement, Store, Verdict, testing};
 use jobwright::{JobId, NewJob, NewSchedule, NodeId, Overlap, SCHEDULE, SCHEDULED_AT, Schedule};
 
 use crate::player::Outcome;
@@ -17,26 +17,26 @@ use crate::schedules_model::{Model, NAMES, Op, Plan, TICK, Work};
 use crate::support::jobs::{LATER, node_info};
 use crate::support::{Jobs, SqlDb};
 
-/// How long what a dead node left open may take to be rolled back.
+/// How long a rollback of a dead node's transaction may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Player<'a, T: SqlDb> {
     db: &'a T,
     jobs: Jobs,
     node: NodeId,
-    /// In halves of a day.
+    /// In half days.
     now: i64,
     passed: u32,
     epochs: usize,
     schedules: BTreeMap<&'static str, Model>,
-    /// What nodes have read, and are about to do.
+    /// What nodes have read and are about to fire.
     looks: BTreeMap<usize, Vec<(Firing, usize)>>,
-    /// All jobs there ever were, and all occurrences that had one.
+    /// All jobs that ever existed, and all occurrences that had one.
     known: BTreeSet<JobId>,
     happened: BTreeSet<(usize, i64)>,
 }
 
-/// Lets a node get so far, and die.
+/// Lets a node run this many steps, and die.
 async fn mortal<F: Future>(doing: F, steps: Option<usize>) -> Option<F::Output> {
     let Some(mut left) = steps else { return Some(doing.await) };
     let mut doing = Box::pin(doing);
@@ -65,7 +65,7 @@ fn made(name: &str, plan: &Plan) -> NewSchedule {
         .until(until)
 }
 
-/// The number of the occurrence at this moment.
+/// Returns the number of the occurrence at this time.
 fn number(info: &ScheduleInfo, plan: &Plan, at: Timestamp) -> Outcome<i64> {
     let every = (TICK * plan.every as u32).as_micros() as i64;
     let since = at.as_microsecond() - info.anchor.as_microsecond();
@@ -135,7 +135,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 self.look(&alive).await?;
             }
             Op::Look(node) => {
-                let (now, due) = store.read_schedules(Which::Due(100)).await.map_err(text)?;
+                let (now, due) = store.read_schedules(ScheduleQuery::Due(100)).await.map_err(text)?;
                 let epoch = |info: &ScheduleInfo| self.schedules[info.spec.name.as_str()].epoch;
                 let plans = due.iter().filter_map(|info| Some((testing::firing(info, now, 5)?, epoch(info))));
                 self.looks.insert(*node, plans.collect());
@@ -169,16 +169,15 @@ impl<'a, T: SqlDb> Player<'a, T> {
     }
 
     async fn pass(&mut self, ticks: i64) {
-        // A little more each time: an occurrence is never at the very moment of an earlier one of another day, as it could not be if time
-        // went by itself.
+        // A little more each time: an occurrence never falls exactly on an earlier one of another day, as it could not if time really passed.
         self.passed += 1;
         self.db.pass(TICK * ticks as u32 + Duration::from_micros(1) * self.passed).await;
         self.now += ticks;
-        // What they have read are moments, and nobody can move those.
+        // They have read times, which can't be moved.
         self.looks.clear();
     }
 
-    /// Schedules whose last job is not over.
+    /// Returns the schedules whose last job is not over.
     async fn alive(&self) -> BTreeSet<&'static str> {
         let over = |state: JobState| state == JobState::Dead;
         let alive: BTreeSet<JobId> =
@@ -219,18 +218,18 @@ impl<'a, T: SqlDb> Player<'a, T> {
         }
     }
 
-    /// Fires what was due when the node looked, if that has not changed since.
+    /// Fires what was due when the node read it, if that has not changed since.
     async fn strike(&mut self, node: usize) -> Outcome<()> {
         let Some(plans) = self.looks.remove(&node) else { return Ok(()) };
         let alive = self.alive().await;
-        let expected: Vec<Fate> = plans
+        let expected: Vec<FireOutcome> = plans
             .iter()
             .map(|(firing, epoch)| match self.schedules.get(firing.name.as_str()) {
                 Some(model) if (model.version, model.epoch) == (firing.seen, *epoch) => {
                     let overlaps = model.plan.overlap == Overlap::Forbid && alive.contains(firing.name.as_str());
-                    if overlaps { Fate::LeftOut } else { Fate::Sent }
+                    if overlaps { FireOutcome::Skipped } else { FireOutcome::Sent }
                 }
-                _ => Fate::Lost,
+                _ => FireOutcome::Lost,
             })
             .collect();
         let firings: Vec<Firing> = plans.into_iter().map(|(firing, _)| firing).collect();
@@ -239,7 +238,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         self.look(&alive).await
     }
 
-    /// What has happened to each schedule, and which jobs it has sent.
+    /// Reads the history of each schedule, and the jobs that it has sent.
     async fn look(&mut self, alive: &BTreeSet<&'static str>) -> Outcome<()> {
         let mut sent: BTreeMap<String, Vec<(Timestamp, JobId, serde_json::Value)>> = BTreeMap::new();
         for row in self.jobs.all().await {
@@ -273,11 +272,11 @@ impl<'a, T: SqlDb> Player<'a, T> {
     }
 
     async fn read(&self) -> Outcome<Vec<ScheduleInfo>> {
-        let page = Which::Page { after: None, limit: 100 };
+        let page = ScheduleQuery::Page { after: None, limit: 100 };
         self.jobs.read_schedules(page).await.map(|(_, found)| found).map_err(text)
     }
 
-    /// Whether all schedules are as they should be.
+    /// Checks all schedules against the model.
     async fn agree(&mut self) -> Outcome<()> {
         let found = self.read().await?;
         let names: Vec<&str> = found.iter().map(|info| info.spec.name.as_str()).collect();
@@ -296,7 +295,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         if matches!(work, Work::Suspended) {
             let some = self.jobs.find(&JobFilter::state(JobState::Waiting)).await.into_iter().take(count);
             let some = JobFilter::ids(some.map(|row| row.id));
-            self.jobs.steer(&some, &Action::Suspend, Order::UNNAMED).await?;
+            self.jobs.operate(&some, &Action::Suspend, OperatorOptions::UNNAMED).await?;
         }
         for job in self.jobs.take(self.node, count).await {
             let settle = |verdict| [Settlement::new(job.fence(), verdict)];
@@ -310,7 +309,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         Ok(())
     }
 
-    /// All go on, and are over when they should be.
+    /// Resumes all, and checks that they end in time.
     async fn finish(mut self) -> Outcome<()> {
         for name in 0..NAMES.len() {
             self.play(&Op::Resume(name)).await?;
@@ -330,7 +329,7 @@ fn same<V: PartialEq + std::fmt::Debug>(what: &str, is: V, expected: V) -> Outco
     if is == expected { Ok(()) } else { Err(format!("{what}: {is:?} instead of {expected:?}")) }
 }
 
-/// A history, from its start to its end.
+/// Plays a history from its start to its end.
 pub(crate) async fn play<T: SqlDb>(db: &T, history: &[Op]) -> Outcome<()> {
     let mut player = Player::new(db).await;
     for (n, op) in history.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What happens in a history of schedules, and which occurrences are to send jobs. Time goes by in halves of a day, and every occurrence is
-//! at such a moment: nothing here knows how a store computes or keeps them.
+//! The operations in a history of schedules, and the occurrences that have to send jobs. Time passes in half days, and every occurrence falls on one:
+//! nothing here knows how a store computes or keeps them.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ pub(crate) enum Op {
     Resume(usize),
     RunNow(usize),
     Delete(usize),
-    /// So many halves of a day.
+    /// Half days that pass.
     Pass(i64),
-    /// Nodes that fire at the same moment, each with the jobs of a round and maybe a death after so many steps. The last one goes on until
-    /// nothing is due.
+    /// Nodes that fire at the same time, each with its batch size, and perhaps a death after a number of steps. The last one goes on until nothing is
+    /// due.
     Fire(Vec<(usize, Option<usize>)>),
-    /// One round of one node.
+    /// One batch of one node.
     Round(usize),
     /// A node reads what is due, and is slow.
     Look(usize),
-    /// Then it fires.
+    /// The same node fires.
     Strike(usize),
-    /// A node reads what is due, then one is deleted and put again, then the node fires.
+    /// A node reads what is due, a schedule is deleted and put again, and then the node fires.
     Anew {
         name: usize,
         plan: Plan,
@@ -50,10 +50,10 @@ pub(crate) enum Work {
     Suspended,
 }
 
-/// What is put.
+/// The schedule that is put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// In halves of a day.
+    /// In half days.
     pub(crate) every: i64,
     pub(crate) misfire: Misfire,
     pub(crate) overlap: Overlap,
@@ -97,7 +97,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Up to `longest` things that happen one after the other, or at once.
+/// Up to `longest` operations, one after the other or at once.
 pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), longest / 4..=longest)
 }
@@ -106,11 +106,11 @@ pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) plan: Plan,
-    /// Which of all there were, and of all times that its occurrences were counted anew.
+    /// Its number among all schedules and all restarts of their occurrences.
     pub(crate) epoch: usize,
-    /// As it was read last.
+    /// The version read last.
     pub(crate) version: i64,
-    /// What its occurrences count from. The first comes one interval later.
+    /// The time that its occurrences count from. The first comes one interval later.
     anchor: i64,
     until: Option<i64>,
     pub(crate) paused: bool,
@@ -129,10 +129,10 @@ impl Model {
         new
     }
 
-    /// Puts another one in its place; `epoch` is for one whose occurrences count anew. Whether anything is different.
+    /// Replaces the plan; `epoch` is used if its occurrences count from the start again. Returns whether anything changed.
     pub(crate) fn put(&mut self, plan: &Plan, now: i64, epoch: usize) -> bool {
         let old = std::mem::replace(&mut self.plan, plan.clone());
-        // An end is a moment, and no two are put at the same one.
+        // An end is an absolute time, and no two are put at the same time.
         let same_end = old.until.is_none() && plan.until.is_none();
         if same_end && old == *plan {
             return false;
@@ -162,7 +162,7 @@ impl Model {
         (left && self.until.is_none_or(|until| self.tick(n) <= until)).then_some(n)
     }
 
-    /// The last occurrence up to this moment. Each step takes a moment longer than nothing, so what is at this moment is over.
+    /// Returns the last occurrence up to this time. Each step takes a little time, so an occurrence at this time is past.
     fn last(&self, now: i64) -> i64 {
         (now - self.anchor).div_euclid(self.plan.every)
     }
@@ -175,11 +175,11 @@ impl Model {
         !self.paused && self.next.is_some_and(|next| self.tick(next) <= now)
     }
 
-    /// Lets it fire what is due at `now`, or a first part of that. `sent` are the occurrences that have sent jobs, `alive`: whether the job
-    /// before is not over.
+    /// Fires what is due at `now`, or a first part of it. `sent` are the occurrences that have sent jobs, `alive`: whether the previous job is not
+    /// over.
     ///
     /// # Errors
-    /// When they should have been others.
+    /// If other occurrences should have sent jobs.
     pub(crate) fn fire(&mut self, now: i64, sent: &[(i64, JobId)], alive: bool) -> Result<(), String> {
         let Some(first) = self.next.filter(|_| self.is_due(now)) else {
             return Err(format!("it was not due: {self:?}"));

@@ -1,4 +1,4 @@
-//! All there is to see of a store, in a form that can be compared between stores.
+//! The visible state of a store, in a form that can be compared between stores.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use jobwright::{JobId, NodeId};
 
 use crate::support::Jobs;
 
-/// What a person could see of a job. Moments, and the numbers a store gives out itself, are left out.
+/// The visible properties of a job, without times and numbers that a store draws itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) id: JobId,
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
     pub(crate) version: i64,
-    /// The place of the owner among the nodes of this history.
+    /// The index of the owner among the nodes of this history.
     pub(crate) owner: Option<usize>,
     pub(crate) has_due_date: bool,
     pub(crate) errors: Vec<(u32, String)>,
@@ -26,15 +26,15 @@ pub(crate) struct Seen {
     pub(crate) payload: String,
 }
 
-/// All jobs, in their order.
+/// All jobs, in order.
 pub(crate) type Snapshot = Vec<Seen>;
 
-/// The part of an error that is specified.
+/// Returns the part of an error that is specified.
 fn gist(error: &str) -> String {
     if error.starts_with("owner lost") { "owner lost".to_owned() } else { error.to_owned() }
 }
 
-/// Looks at everything, page by page, and checks what must hold at any time. `nodes` are all nodes there ever were.
+/// Reads everything, page by page, and checks what must always hold. `nodes` are all nodes that ever existed.
 pub(crate) async fn take(jobs: &Jobs, nodes: &[NodeId]) -> Result<Snapshot, String> {
     let mut rows = Vec::new();
     loop {
@@ -77,14 +77,14 @@ pub(crate) async fn take(jobs: &Jobs, nodes: &[NodeId]) -> Result<Snapshot, Stri
             has_due_date: row.due_at.is_some(),
             errors: detail.errors.iter().map(|error| (error.attempt, gist(&error.error))).collect(),
             has_reason: detail.dead.is_some_and(|(_, reason)| !reason.is_empty()),
-            // Read and written again: stores differ in the blanks they put into a document.
+            // Parsed and written again: stores put different blanks into a document.
             payload: detail.payload.decode::<serde_json::Value>().map_err(|e| e.to_string())?.to_string(),
         });
     }
     Ok(snapshot)
 }
 
-/// What is different, in words.
+/// Describes the difference.
 pub(crate) fn difference(store: &Snapshot, oracle: &Snapshot) -> Option<String> {
     if store == oracle {
         return None;

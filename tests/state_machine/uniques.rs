@@ -1,12 +1,11 @@
-//! Random histories of unique jobs: who gets a key is foretold from what the listing says, and no two jobs that exclude each other are
-//! ever there together.
+//! Random histories of unique jobs: the holder of each key is predicted from the listing, and two jobs that exclude each other never exist together.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobwright::store::{
-    Action, Change, ClaimRequest, ExternalDone, Inserted, JobFilter, JobState, Order, Preclaim, Settlement, Store,
-    UnitOfWork, Verdict,
+    Action, Change, ClaimRequest, ExternalDone, Inserted, JobFilter, JobState, OperatorOptions, Preclaim, Settlement,
+    Store, UnitOfWork, Verdict,
 };
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
@@ -27,12 +26,12 @@ pub(crate) struct Player<'a, T: SqlDb> {
     sent: u32,
 }
 
-/// What the listing says.
+/// Returns the states in the listing.
 async fn states(jobs: &Jobs) -> States {
     jobs.all().await.into_iter().map(|row| (row.id, row.state)).collect()
 }
 
-/// Whether it was rejected. Any other error is the end of the history.
+/// Returns whether it was rejected. Any other error ends the history.
 fn rejected(answer: &jobwright::Result<Inserted>) -> Outcome<bool> {
     match answer {
         Ok(_) => Ok(false),
@@ -64,7 +63,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         self.ledger.look(&states(&self.jobs).await)
     }
 
-    /// As it is sent, and by the ids that it has then. An id is given once in a flush, and only if `given`.
+    /// Makes messages, and pairs them with their ids. An id is given once in a flush, and only if `given`.
     fn made(&mut self, sent: &[Message], given: bool) -> (Vec<JobMessage>, Vec<(JobId, Message)>) {
         let mut used = BTreeSet::new();
         let mut made = Vec::new();
@@ -109,8 +108,8 @@ impl<'a, T: SqlDb> Player<'a, T> {
             let same = before.keys().eq(after.keys());
             return if same { Ok(()) } else { Err(format!("rolled back, and not the same: {before:?}, {after:?}")) };
         }
-        let Inserted { owned, kept, .. } = answer.unwrap_or_default();
-        for (id, holder) in kept.iter().filter(|(id, _)| !before.contains_key(id)) {
+        let Inserted { owned, duplicates, .. } = answer.unwrap_or_default();
+        for (id, holder) in duplicates.iter().filter(|(id, _)| !before.contains_key(id)) {
             if forecast.kept.get(id) != Some(holder) {
                 return Err(format!("{id} was kept out by {holder}, foretold: {forecast:?}"));
             }
@@ -124,10 +123,10 @@ impl<'a, T: SqlDb> Player<'a, T> {
         Ok(())
     }
 
-    /// Two flushes at the same moment: as if one came after the other.
+    /// Flushes twice at the same time: the result is as if one came after the other.
     async fn together(&mut self, one: &[Message], other: &[Message], before: &States) -> Outcome<()> {
         let (first, one) = self.made(one, true);
-        // Not the same id by both.
+        // The two never use the same id.
         let (second, other) = self.made(other, false);
         let aside = Jobs(self.db.store().jobs());
         let (first, second) = tokio::join!(self.jobs.insert(&first, None), aside.insert(&second, None));
@@ -157,7 +156,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         Err(format!("neither order explains {seen:?} and {after:?}\nbefore: {before:?}\nforetold: {told:#?}"))
     }
 
-    /// One is sent while a node claims: it meets what is claimed as it was before, or as it is now.
+    /// Sends a job while a node claims: the send sees the jobs as they were before the claim, or after it.
     async fn race(&mut self, sent: &Message, node: usize, queue: usize, before: &States) -> Outcome<()> {
         let (made, named) = self.made(std::slice::from_ref(sent), true);
         let aside = Jobs(self.db.store().jobs());
@@ -239,13 +238,13 @@ impl<'a, T: SqlDb> Player<'a, T> {
             Op::Delete { job } => drop(jobs.delete(&nth(*job).unwrap_or_default(), false).await?),
             Op::Requeue => drop(jobs.retry(&JobFilter::state(JobState::Dead), false).await?),
             Op::Suspend { job } => {
-                jobs.steer(&nth(*job).unwrap_or_default(), &Action::Suspend, Order::UNNAMED).await?;
+                jobs.operate(&nth(*job).unwrap_or_default(), &Action::Suspend, OperatorOptions::UNNAMED).await?;
             }
-            Op::Resume => drop(jobs.steer(&JobFilter::default(), &Action::Resume, Order::UNNAMED).await?),
-            Op::RunNow => drop(jobs.steer(&JobFilter::default(), &Action::RunNow, Order::UNNAMED).await?),
+            Op::Resume => drop(jobs.operate(&JobFilter::default(), &Action::Resume, OperatorOptions::UNNAMED).await?),
+            Op::RunNow => drop(jobs.operate(&JobFilter::default(), &Action::RunNow, OperatorOptions::UNNAMED).await?),
             Op::Move { job, queue } => {
                 let change = Change::default().queue(QUEUES[*queue]);
-                jobs.steer(&nth(*job).unwrap_or_default(), &Action::Change(change), Order::UNNAMED).await?;
+                jobs.operate(&nth(*job).unwrap_or_default(), &Action::Change(change), OperatorOptions::UNNAMED).await?;
             }
             Op::Pass(minutes) => {
                 self.db.pass(MINUTE * *minutes).await;
@@ -258,7 +257,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         Ok(())
     }
 
-    /// All that is left runs to its end; then every key is free, but for those whose period is not over.
+    /// Runs all remaining jobs to their end; then every key is free, except those whose period is not over.
     pub(crate) async fn finish(mut self) -> Outcome<()> {
         let jobs = self.jobs.clone();
         for node in self.nodes {
@@ -270,7 +269,9 @@ impl<'a, T: SqlDb> Player<'a, T> {
             jobs.complete_external(&[done]).await.map_err(|error| error.to_string())?;
         }
         jobs.retry(&JobFilter::state(JobState::Dead), false).await.map_err(|error| error.to_string())?;
-        jobs.steer(&JobFilter::default(), &Action::RunNow, Order::UNNAMED).await.map_err(|error| error.to_string())?;
+        jobs.operate(&JobFilter::default(), &Action::RunNow, OperatorOptions::UNNAMED)
+            .await
+            .map_err(|error| error.to_string())?;
         let node = jobs.register_node(&node_info("last")).await.map_err(|error| error.to_string())?;
         for _ in 0..1000 {
             jobs.admit_all().await;
@@ -303,13 +304,13 @@ impl<'a, T: SqlDb> Player<'a, T> {
                 self.send(&[key.strict()], Way::Alone, &before).await?;
             }
         }
-        // In the second round nothing kept them out.
+        // In the second round none was a duplicate.
         let sent = jobs.all().await.len();
         if sent == Key::all().count() { Ok(()) } else { Err(format!("only {sent} keys are free at the end")) }
     }
 }
 
-/// A history, from its start to its end.
+/// Plays a history from its start to its end.
 pub(crate) async fn play<T: SqlDb>(db: &T, history: &[Op]) -> Outcome<()> {
     let mut player = Player::new(db).await;
     for (n, op) in history.iter().enumerate() {

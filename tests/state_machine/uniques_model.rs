@@ -1,5 +1,5 @@
-//! What happens in a history of unique jobs, and who is to have which key: judged by where each job is, and by nothing that a store keeps
-//! of keys.
+//! The operations in a history of unique jobs, and the expected holder of each key. It is derived from the states of jobs, without anything that a
+//! store knows of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Alone,
-    /// Claimed at once by this node.
+    /// Preclaimed by this node.
     Owned(usize),
     Committed,
     RolledBack,
@@ -76,7 +76,7 @@ pub(crate) struct Key {
 pub(crate) enum Hold {
     Done,
     Waiting,
-    /// So many minutes.
+    /// Minutes.
     Period(u32),
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Clash {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// `None`: one like any other.
+    /// `None`: not unique.
     unique: Option<(Key, Hold, Clash)>,
     queue: usize,
     later: bool,
@@ -99,9 +99,9 @@ pub(crate) struct Message {
 
 fn unique() -> impl Strategy<Value = (By, u8, bool, Hold, Clash)> {
     let by = prop_oneof![3 => Just(By::Key), 1 => Just(By::Payload), 2 => Just(By::Fields)];
-    let hold = prop_oneof![3 => Just(Hold::Done), 3 => Just(Hold::Waiting), 2 => (1_u32..=3).prop_map(|n| Hold::Period(n * 10))];
+    let hidden_for = prop_oneof![3 => Just(Hold::Done), 3 => Just(Hold::Waiting), 2 => (1_u32..=3).prop_map(|n| Hold::Period(n * 10))];
     let clash = prop_oneof![3 => Just(Clash::Keep), 3 => Just(Clash::Replace), 1 => Just(Clash::Reject)];
-    (by, 0_u8..2, prop::bool::weighted(0.2), hold, clash)
+    (by, 0_u8..2, prop::bool::weighted(0.2), hidden_for, clash)
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -109,8 +109,8 @@ fn message() -> impl Strategy<Value = Message> {
     let rest = (prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::bool::weighted(0.2), given);
     (prop::option::weighted(0.9, unique()), rest).prop_map(|(unique, (other, later, group, given))| {
         let queue = usize::from(other);
-        let unique =
-            unique.map(|(by, n, apart, hold, clash)| (Key { by, n, queue: apart.then_some(queue) }, hold, clash));
+        let unique = unique
+            .map(|(by, n, apart, hidden_for, clash)| (Key { by, n, queue: apart.then_some(queue) }, hidden_for, clash));
         Message { unique, queue, later, group, given }
     })
 }
@@ -166,13 +166,13 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Up to `longest` things that happen one after the other, or at once.
+/// Up to `longest` operations, one after the other or at once.
 pub(crate) fn history(longest: usize) -> impl Strategy<Value = Vec<Op>> {
     vec(op(), longest / 4..=longest)
 }
 
 impl Key {
-    /// All there are here.
+    /// Returns all of them.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         [By::Key, By::Payload, By::Fields].into_iter().flat_map(|by| {
             let queues = [None, Some(0), Some(1)];
@@ -180,7 +180,7 @@ impl Key {
         })
     }
 
-    /// One that has this key, or fails.
+    /// Returns a message that must get this key, or fails.
     pub(crate) fn strict(self) -> Message {
         let unique = Some((self, Hold::Done, Clash::Reject));
         Message { unique, queue: self.queue.unwrap_or(0), later: false, group: false, given: None }
@@ -188,7 +188,7 @@ impl Key {
 }
 
 impl Message {
-    /// `serial` is in what is not compared.
+    /// Builds the job; `serial` is in a part that is not compared.
     pub(crate) fn make(&self, serial: u32) -> NewJob {
         let (by, n) = self.unique.map_or((By::Key, 0), |(key, ..)| (key.by, key.n));
         let payload = match by {
@@ -198,14 +198,14 @@ impl Message {
             By::Payload => Payload::json_text(format!("{{ \"m\": [1, 2],\n \"n\": {n} }}")),
         };
         let mut job = NewJob::new("kind", payload.unwrap()).queue(QUEUES[self.queue]).max_attempts(3);
-        if let Some((key, hold, clash)) = self.unique {
+        if let Some((key, hidden_for, clash)) = self.unique {
             let mut unique = match by {
                 By::Key => Unique::key(format!("k{n}")),
                 By::Payload => Unique::payload(),
                 By::Fields => Unique::fields(["/customer/id"]),
             };
             unique = if key.queue.is_some() { unique.per_queue() } else { unique };
-            unique = match hold {
+            unique = match hidden_for {
                 Hold::Done => unique,
                 Hold::Waiting => unique.while_waiting(),
                 Hold::Period(minutes) => unique.for_period(MINUTE * minutes),
@@ -225,13 +225,13 @@ fn waits(state: JobState) -> bool {
     matches!(state, JobState::Waiting | JobState::Blocked | JobState::Timer | JobState::Suspended)
 }
 
-/// What a flush does.
+/// The predicted effect of a flush.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Forecast {
     pub(crate) rejected: bool,
     pub(crate) accepted: BTreeSet<JobId>,
     pub(crate) replaced: BTreeSet<JobId>,
-    /// By whom each was kept out.
+    /// The duplicates, with the job that each was a duplicate of.
     pub(crate) kept: BTreeMap<JobId, JobId>,
 }
 
@@ -246,7 +246,7 @@ impl Forecast {
         sum
     }
 
-    /// Whether just that is what came and what went.
+    /// Checks that exactly these jobs came and went.
     pub(crate) fn compare(&self, before: &States, after: &States) -> Outcome<()> {
         let mut expected: BTreeSet<JobId> = before.keys().copied().collect();
         expected.extend(&self.accepted);
@@ -259,40 +259,40 @@ impl Forecast {
     }
 }
 
-/// One that was sent with a key.
+/// A job that was sent with a key.
 #[derive(Clone, Debug)]
 struct Held {
     key: Key,
     id: JobId,
-    hold: Hold,
+    hidden_for: Hold,
     /// When it was sent.
     at: u32,
-    /// It has started, or died.
+    /// Whether it has started, or died.
     begun: bool,
 }
 
 impl Held {
     fn is_over(&self, now: u32) -> bool {
-        matches!(self.hold, Hold::Period(minutes) if now >= self.at + minutes)
+        matches!(self.hidden_for, Hold::Period(minutes) if now >= self.at + minutes)
     }
 }
 
-/// All that were sent with a key, in that order, as long as it matters.
+/// All jobs sent with a key, in order, as long as they matter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    /// In minutes. As each step takes a moment longer than nothing, what was to end now has ended.
+    /// In minutes. Each step takes a little time, so what was to end now has ended.
     pub(crate) now: u32,
     sent: Vec<Held>,
-    /// Whose each key is. One that was passed over while it ran does not have it again when it waits again.
+    /// The holder of each key. A job that lost its key while it ran does not get it back when it waits again.
     keys: BTreeMap<Key, Held>,
 }
 
 impl Ledger {
-    /// Who holds a key, and whether it can be replaced.
+    /// Returns the holder of a key, and whether it can be replaced.
     fn holder(&self, key: Key, states: &States) -> Option<(JobId, bool)> {
         let held = self.keys.get(&key)?;
         let state = states.get(&held.id).copied();
-        let holds = match held.hold {
+        let holds = match held.hidden_for {
             Hold::Done => state.is_some(),
             Hold::Waiting => state.is_some_and(waits),
             Hold::Period(_) => !held.is_over(self.now),
@@ -301,28 +301,28 @@ impl Ledger {
         holds.then_some((held.id, loose))
     }
 
-    /// What a flush will do, and does here.
+    /// Predicts the effect of a flush, and applies it here.
     pub(crate) fn foretell(&mut self, before: &States, flush: &[(JobId, Message)]) -> Forecast {
         let start = self.clone();
         let mut forecast = Forecast::default();
         let mut firsts: BTreeMap<Key, JobId> = BTreeMap::new();
         for (id, message) in flush {
-            // An id that is there already changes nothing, whatever it asks for.
+            // An existing id changes nothing, whatever key it has.
             if before.contains_key(id) {
                 continue;
             }
-            let Some((key, hold, clash)) = message.unique else {
+            let Some((key, hidden_for, clash)) = message.unique else {
                 forecast.accepted.insert(*id);
                 continue;
             };
             let mut holder = self.holder(key, before);
             if let Some(first) = firsts.get(&key) {
-                // Of several in one flush the first counts, also if it was kept out itself.
+                // Of several in one flush the first counts, also if it was a duplicate itself.
                 holder = Some((forecast.kept.get(first).copied().unwrap_or(*first), false));
             }
             firsts.entry(key).or_insert(*id);
             match (holder, clash) {
-                // A period of its own that is not over.
+                // Its own period is not over.
                 (Some((holder, _)), _) if holder == *id => {
                     forecast.kept.insert(*id, holder);
                     continue;
@@ -342,20 +342,20 @@ impl Ledger {
                 (None, _) => {}
             }
             forecast.accepted.insert(*id);
-            let held = Held { key, id: *id, hold, at: self.now, begun: false };
+            let held = Held { key, id: *id, hidden_for, at: self.now, begun: false };
             self.keys.insert(key, held.clone());
             self.sent.push(held);
         }
         forecast
     }
 
-    /// Checks that no two are there that exclude each other, and forgets what is gone.
+    /// Checks that no two jobs exist that exclude each other, and forgets jobs that are gone.
     pub(crate) fn look(&mut self, states: &States) -> Outcome<()> {
         let now = self.now;
         for held in &mut self.sent {
             held.begun |= states.get(&held.id).is_some_and(|state| !waits(*state));
         }
-        let matters = |held: &Held| match held.hold {
+        let matters = |held: &Held| match held.hidden_for {
             Hold::Period(_) => !held.is_over(now) || states.contains_key(&held.id),
             _ => states.contains_key(&held.id),
         };
@@ -363,7 +363,7 @@ impl Ledger {
         self.keys.retain(|_, held| matters(held));
         for (n, one) in self.sent.iter().enumerate() {
             for other in self.sent[n + 1..].iter().filter(|other| other.key == one.key) {
-                let excludes = match one.hold {
+                let excludes = match one.hidden_for {
                     Hold::Done => true,
                     Hold::Waiting => !one.begun,
                     Hold::Period(minutes) => other.at < one.at + minutes,

@@ -1,11 +1,11 @@
-//! Certificates of a test's own, made with openssl.
+//! Certificates for a single test, made with openssl.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::unique;
 
-/// An authority, and what it has signed. Dropped, all of it is removed.
+/// A certificate authority and the certificates it has signed. Dropping it removes all of them.
 #[derive(Debug)]
 pub(crate) struct Authority {
     dir: PathBuf,
@@ -20,7 +20,7 @@ impl Authority {
         authority
     }
 
-    /// Signs a certificate for this name, which is also that of a user: `NAME.pem` and `NAME.key`.
+    /// Signs a certificate for this host name, which is also a user name, and writes `NAME.pem` and `NAME.key`.
     pub(crate) fn sign(&self, name: &str, alternative: &str) {
         std::fs::write(self.dir.join("ext"), format!("subjectAltName={alternative}\nbasicConstraints=CA:FALSE\n"))
             .unwrap();

@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use jobwright::store::{
-    AdmitRequest, Admitted, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary, NodeInfo, Page,
-    Preclaim, Pulse, ScanMark, Settlement, Steered, Verdict, testing,
+    AdmitRequest, Admitted, AffectedJobs, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary,
+    NodeHeartbeat, NodeInfo, Page, Preclaim, ScanCursor, Settlement, Verdict, testing,
 };
 use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId};
 use serde_json::json;
 
 use super::eventually;
 
-/// Calls that took jobs. Not from one on: no test may rely on the numbers themselves.
+/// Counts the calls that took jobs. It does not start at 1: no test may rely on the numbers themselves.
 static CALLS: AtomicU32 = AtomicU32::new(1000);
 
-/// The next number of a claim, greater than those before.
+/// Returns a new claim number, greater than all before.
 pub(crate) fn claim_number() -> ClaimNumber {
     ClaimNumber::new(CALLS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The next number of a hand-out, greater than those before, and those of claims.
+/// Returns a new hand-out number, greater than all before, claim numbers included.
 pub(crate) fn hand_out_number() -> HandOutNumber {
     HandOutNumber::new(CALLS.fetch_add(1, Ordering::Relaxed).into())
 }
 
-/// An hour: later than any test.
+/// An hour: later than the end of any test.
 pub(crate) const LATER: Duration = Duration::from_secs(3600);
 
 /// The engine's side of a store, with shorthand.
@@ -43,63 +43,63 @@ impl Deref for Jobs {
     }
 }
 
-/// A job of kind `kind` in the queue `default`.
+/// Returns a job of kind `kind` in the queue `default`.
 pub(crate) fn job() -> NewJob {
     NewJob::json("kind", &json!({ "n": 1 }))
 }
 
-/// `count` such jobs.
+/// Returns `count` such jobs.
 pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
     (0..count).map(|n| NewJob::json("kind", &json!({ "n": n }))).collect()
 }
 
-/// Checked, as a context does it.
+/// Validates a job, as a context does.
 pub(crate) fn message(job: NewJob) -> JobMessage {
     testing::message(job).unwrap()
 }
 
-/// Checked, all of them.
+/// Validates all of these jobs.
 pub(crate) fn messages(jobs: impl IntoIterator<Item = NewJob>) -> Vec<JobMessage> {
     jobs.into_iter().map(message).collect()
 }
 
-/// How a test's node presents itself: its lease outlives the test.
+/// Returns how a test's node registers: its lease outlives the test.
 pub(crate) fn node_info(name: &str) -> NodeInfo {
     NodeInfo::new(name, "host", 4711, Duration::from_secs(300))
 }
 
-/// The same claim by another token.
+/// Returns the same claim with another token.
 pub(crate) fn with_version(mut fence: Fence, version: i64) -> Fence {
     fence.version = version;
     fence
 }
 
-/// An id no node ever had.
+/// An id that no node ever had.
 pub(crate) const NOBODY: NodeId = NodeId(9_999_999);
 
-/// As a set: the order of an answer means nothing unless it is documented.
+/// Collects ids into a set: the order of a result means nothing unless it is documented.
 pub(crate) fn set(ids: impl IntoIterator<Item = JobId>) -> BTreeSet<JobId> {
     ids.into_iter().collect()
 }
 
-/// The ids in the order they were claimed.
+/// Returns the ids in the order in which the jobs were claimed.
 pub(crate) fn ids(jobs: &[Job]) -> Vec<JobId> {
     jobs.iter().map(|job| job.id).collect()
 }
 
-/// What outcomes name.
+/// Returns the fences that outcomes name.
 pub(crate) fn fences(jobs: &[Job]) -> Vec<Fence> {
     jobs.iter().map(Job::fence).collect()
 }
 
-/// A scan mark behind this job.
-pub(crate) fn mark(job: &Job) -> ScanMark {
-    ScanMark { rank: -job.priority, seq: job.seq }
+/// Returns a scan cursor behind this job.
+pub(crate) fn cursor(job: &Job) -> ScanCursor {
+    ScanCursor { rank: -job.priority, seq: job.seq }
 }
 
-/// Counts by state, as an operator's command returns them.
-pub(crate) fn steered<const N: usize>(counts: [(JobState, u64); N]) -> Steered {
-    Steered(counts.into_iter().collect())
+/// Returns counts by state, as an operator's command reports them.
+pub(crate) fn affected<const N: usize>(counts: [(JobState, u64); N]) -> AffectedJobs {
+    AffectedJobs(counts.into_iter().collect())
 }
 
 impl Jobs {
@@ -117,39 +117,39 @@ impl Jobs {
         messages.iter().map(|message| message.id).collect()
     }
 
-    /// A node that lives as long as the test.
+    /// Registers a node that lives as long as the test.
     pub(crate) async fn node(&self) -> NodeId {
         self.register_node(&node_info("test")).await.unwrap()
     }
 
-    /// The node's heartbeat as a monitor sees it.
-    pub(crate) async fn pulse(&self, node: NodeId) -> Pulse {
-        let pulses = self.pulses().await.unwrap();
-        pulses.into_iter().find(|pulse| pulse.node == node).expect("it is registered")
+    /// Returns the node's heartbeat as a monitor sees it.
+    pub(crate) async fn heartbeat_of(&self, node: NodeId) -> NodeHeartbeat {
+        let node_heartbeats = self.node_heartbeats().await.unwrap();
+        node_heartbeats.into_iter().find(|heartbeat| heartbeat.node == node).expect("it is registered")
     }
 
-    /// Declares a node dead whose heartbeat is the one that it has now.
+    /// Declares a node dead, naming its present heartbeat.
     pub(crate) async fn declare(&self, node: NodeId) {
-        let silent = self.pulse(node).await;
+        let silent = self.heartbeat_of(node).await;
         eventually(Duration::from_secs(15), async || self.declare_dead(&[silent]).await.unwrap() == [node]).await;
     }
 
-    /// Claims from the queue `default`, any kind.
+    /// Claims jobs of any kind from the queue `default`.
     pub(crate) async fn take(&self, node: NodeId, limit: usize) -> Vec<Job> {
         self.take_from("default", node, limit).await
     }
 
-    /// Claims from a queue, any kind.
+    /// Claims jobs of any kind from a queue.
     pub(crate) async fn take_from(&self, queue: &str, node: NodeId, limit: usize) -> Vec<Job> {
         let request = ClaimRequest::new(node, claim_number(), queue, limit);
         let mut jobs = match self.claim(&request).await {
             Ok(claimed) => claimed.jobs,
-            // Nothing was taken, which is what is asked here.
+            // A refused claim took nothing, and only that matters here.
             Err(error) if error.kind() == ErrorKind::LeaseLost => Vec::new(),
             Err(error) => panic!("{error:?}"),
         };
         assert!(jobs.len() <= limit, "{} jobs were claimed where {limit} were asked for", jobs.len());
-        // "Best first" says which are taken; the executor sorts what it got.
+        // "Best first" decides which jobs are taken; the executor sorts what it gets.
         jobs.sort_by_key(|job| (-job.priority, job.seq));
         jobs
     }
@@ -170,12 +170,12 @@ impl Jobs {
         (node, claimed)
     }
 
-    /// Settles one claim, and says whether it was accepted.
+    /// Settles one claim and returns whether the outcome was accepted.
     pub(crate) async fn settle_one(&self, node: NodeId, fence: Fence, verdict: Verdict) -> bool {
         self.settle_with(node, Settlement::new(fence, verdict)).await
     }
 
-    /// Settles one claim with all there is to say about it.
+    /// Settles one claim with a full settlement and returns whether it was accepted.
     pub(crate) async fn settle_with(&self, node: NodeId, settlement: Settlement) -> bool {
         let id = settlement.fence.id;
         let accepted = self.settle(node, &[settlement]).await.unwrap();
@@ -194,13 +194,13 @@ impl Jobs {
         assert_eq!(self.complete(node, &[job.fence()]).await.unwrap(), [job.id], "its outcome was refused");
     }
 
-    /// One round of admission, for the queue `default` and any kind.
+    /// Runs one admission pass for the queue `default` and any kind.
     pub(crate) async fn admit_once(&self) -> Admitted {
         let queues = ["default".to_owned()];
         self.admit(&AdmitRequest { limit: 500, queues: &queues, kinds: None, counting: false }).await.unwrap()
     }
 
-    /// Rounds of admission until there is nothing to look at. How many jobs can be claimed now.
+    /// Runs admission passes until nothing is due. Returns how many jobs became claimable.
     pub(crate) async fn admit_all(&self) -> u64 {
         let mut jobs = 0;
         loop {
@@ -212,44 +212,44 @@ impl Jobs {
         }
     }
 
-    /// Promotes everything that is due.
+    /// Promotes all timers that are due.
     pub(crate) async fn promote(&self) -> u64 {
         self.promote_due(1000).await.unwrap().jobs
     }
 
-    /// Releases everything that nobody answers for. Returns how many wait and how many are dead.
+    /// Releases all jobs of dead nodes. Returns how many wait and how many are dead letters.
     pub(crate) async fn release_all_lost(&self) -> (u64, u64) {
         let released = self.release_lost(1000, None).await.unwrap();
         assert!(released.total() < 1000);
         (released.waiting, released.dead)
     }
 
-    /// Everything about a job that must exist.
+    /// Returns the detail of a job that must exist.
     pub(crate) async fn detail(&self, id: JobId) -> JobDetail {
         self.show(id).await.unwrap().unwrap_or_else(|| panic!("{id} is gone"))
     }
 
-    /// Where a job is; `None` = gone.
+    /// Returns the state of a job; `None`: it is gone.
     pub(crate) async fn state(&self, id: JobId) -> Option<JobState> {
         self.show(id).await.unwrap().map(|detail| detail.summary.state)
     }
 
-    /// All jobs that match.
+    /// Lists all jobs that match.
     pub(crate) async fn find(&self, filter: &JobFilter) -> Vec<JobSummary> {
         self.list(filter, &Page::new(100_000)).await.unwrap()
     }
 
-    /// All jobs.
+    /// Lists all jobs.
     pub(crate) async fn all(&self) -> Vec<JobSummary> {
         self.find(&JobFilter::default()).await
     }
 
-    /// How many jobs are in this state.
+    /// Counts the jobs in this state.
     pub(crate) async fn count(&self, state: JobState) -> usize {
         self.find(&JobFilter::state(state)).await.len()
     }
 
-    /// Sends one job as already owned.
+    /// Sends one job that is owned from the start.
     pub(crate) async fn send_owned(&self, job: NewJob, node: NodeId) -> Fence {
         let message = message(job);
         let claim = claim_number();

@@ -1,4 +1,4 @@
-//! What this library logged, for tests of which each is a process of its own.
+//! What the library logged, for tests that each run in their own process.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 pub(crate) struct Logs(Arc<Mutex<Vec<u8>>>);
 
 impl Logs {
-    /// From now on, from all threads. Tests that share a process share what it logs.
+    /// Captures logs of all threads from now on. Tests that share a process would share its logs.
     pub(crate) fn capture() -> Self {
         static LOGS: OnceLock<Logs> = OnceLock::new();
         let start = || {
@@ -21,13 +21,13 @@ impl Logs {
         LOGS.get_or_init(start).clone()
     }
 
-    /// The lines of a level that name this server.
+    /// Returns the lines of a level that name this server.
     pub(crate) fn about(&self, server: &str, level: &str) -> Vec<String> {
         let of_it = |line: &&str| line.contains(server) && line.contains(&format!(" {level} "));
         self.text().lines().filter(of_it).map(str::to_owned).collect()
     }
 
-    /// Warnings of the pool or the driver, which do not say of which server.
+    /// Returns warnings of the pool or the driver, which do not name the server.
     pub(crate) fn bare(&self) -> Vec<String> {
         let theirs = |line: &&str| {
             line.contains(" WARN ") && [" deadpool", " tokio_postgres"].iter().any(|target| line.contains(target))
@@ -39,7 +39,7 @@ impl Logs {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// Levels and texts of the lines that say how the broker stands.
+    /// Returns level and text of the lines that report changes in the broker's state.
     pub(crate) fn changes(&self) -> Vec<&'static str> {
         let text = self.text();
         let line = |line: &str| match () {

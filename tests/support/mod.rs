@@ -1,10 +1,10 @@
-//! What the integration tests share: databases of their own, shorthand for jobs, and patience.
+//! Shared by the integration tests: databases of their own, shorthand for jobs, and deadlines.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
 pub(crate) mod certificates;
-pub(crate) mod chance;
-pub(crate) mod faked;
+pub(crate) mod environment;
+pub(crate) mod fake_clock;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod oracle;
@@ -13,132 +13,138 @@ pub(crate) mod private_pg;
 pub(crate) mod private_rabbit;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod seeded_random;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
-pub(crate) mod world;
 
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::Store;
+use jobwright::store::{Migration, MigrationStatus, Store};
 use jobwright::{JobId, NodeId};
 
 pub(crate) use self::jobs::Jobs;
 
-/// A database that belongs to one test and is removed with this value.
+/// A database that belongs to one test and is removed when this value is dropped.
 pub(crate) trait TestDb: Sized {
-    /// What is tested.
+    /// The store under test.
     type Store: Store;
 
-    /// Whether hints of one process reach another, or it has to poll.
+    /// Whether hints from one process reach another; otherwise it has to poll.
     const HEARS_HINTS: bool;
 
-    /// An empty place without a schema. `None`: this run is to do without that server.
+    /// Creates an empty location without a schema. `None`: this run has to do without that server.
     async fn create_empty() -> Option<Self>;
 
-    /// A place with the schema.
+    /// Creates a location with the schema.
     async fn create() -> Option<Self> {
         let db = Self::create_empty().await?;
         db.store().jobs().migrate().await.unwrap();
         Some(db)
     }
 
-    /// The store as the test opened it.
+    /// Returns the store as the test opened it.
     fn store(&self) -> Self::Store;
 
-    /// The engine's side of it.
+    /// Returns the engine's side of the store.
     fn jobs(&self) -> Jobs {
         Jobs(self.store().jobs())
     }
 
-    /// The same place through other connections: what another process would have.
+    /// Opens the same location through other connections, as another process would.
     async fn reopen(&self) -> Self::Store;
 
-    /// Moves a waiting job to `suspended_job`, for which there is no method yet.
+    /// Moves a waiting job to `suspended_job`.
     async fn suspend(&self, id: JobId);
 
-    /// Lets the next job have this `seq`.
+    /// Makes this the next job's `seq`.
     async fn restart_sequence(&self, next: i64);
 
-    /// Sets what only time could bring a job to.
+    /// Sets counters that only long use would reach.
     async fn set_counters(&self, id: JobId, version: i64, attempt: u32);
 
-    /// Lets a waiting or blocked job have come so much earlier.
+    /// Makes a waiting or blocked job this much older.
     async fn date_back(&self, id: JobId, by: Duration);
 
-    /// Lets the node's lease be over for years, by the clock of the database.
+    /// Makes the node's lease end years ago, by the clock of the database.
     async fn end_lease(&self, node: NodeId);
 
-    /// A node that was declared dead; nobody answers for what it owns.
+    /// Declares a node dead; no process answers for what it owns.
     async fn bury(&self, node: NodeId) {
         let jobs = self.jobs();
         jobs.declare(node).await;
         assert!(!jobs.heartbeat(node).await.unwrap());
     }
 
-    /// Lets the next occurrence of a schedule be at this moment.
+    /// Makes the next occurrence of a schedule due at this time.
     async fn make_due(&self, name: &str, at: Timestamp);
 
     /// Removes all jobs, schedules and nodes.
     async fn clear(&self);
 }
 
-/// A database whose schema is kept in a ledger of its own.
+/// A database that records its schema version in its own table.
 pub(crate) trait SqlDb: TestDb {
-    /// Makes it look as if a later build had been here.
-    async fn pretend_newer(&self);
+    /// A change of the schema and the statement that fills in its rows: a table `later` with a row for each waiting job, ten at a time.
+    const LATER: (&'static str, &'static str);
 
-    /// The same place as a process opens it that keeps the past.
+    /// Makes the schema look as if a later build had migrated it, with a change that builds from this schema version on run with.
+    async fn pretend_newer(&self, min_compatible: i32);
+
+    /// Applies these changes behind those of this build, as a later build would.
+    async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>>;
+
+    /// Opens the same location as a process that keeps this history.
     async fn remembering(&self, keep: jobwright::Keep) -> Self::Store;
 
-    /// Writes into a waiting or blocked job what no job has, as somebody's own SQL could.
+    /// Makes a waiting or blocked job unreadable, as third-party SQL could.
     async fn spoil(&self, id: JobId);
 
-    /// Runs somebody's own SQL; `{}` stands in front of the tables' names.
+    /// Runs third-party SQL; `{}` stands for the prefix of the table names.
     async fn change(&self, sql: &str);
 
-    /// Lets whatever moves this job to those that wait fail, and its transaction with it.
+    /// Makes every move of this job to the waiting jobs fail, and its transaction with it.
     async fn refuse(&self, id: JobId);
 
-    /// Removes all rules, as somebody's own SQL could: nobody is told.
+    /// Removes all rules, as third-party SQL could: nothing is notified.
     async fn lose_rules(&self);
 
-    /// Lets all openings be so much older; `None` removes them.
-    async fn age_openings(&self, by: Option<Duration>);
+    /// Makes all unblocks this much older; `None` removes them.
+    async fn age_unblocks(&self, by: Option<Duration>);
 
     /// Lets time pass for everything but leases: due dates, times to live, periods, rates and schedules come nearer by this much.
     async fn pass(&self, by: Duration);
 
-    /// Makes everything look as if it had been written by a clock that was ahead by this much, and is right again: what happened, happens or
-    /// ends then.
+    /// Makes everything look as if a clock that was ahead by this much had written it, and was repaired since: past and future times all move ahead
+    /// by that much.
     async fn write_ahead(&self, by: Duration);
 
-    /// What is kept of starts under rates, the oldest first: their keys, and how many.
+    /// Returns the recorded starts under rates, the oldest first: their keys, and how many.
     async fn starts(&self) -> Vec<(String, i64)>;
 
-    /// The jobs that were admitted and have not ended since.
+    /// Returns the jobs that were admitted and have not ended since.
     async fn admitted(&self) -> std::collections::BTreeSet<JobId>;
 
-    /// Makes it look as if a schema change had been edited after it was applied.
+    /// Makes the schema look as if a migration had been edited after it was applied.
     async fn pretend_edited(&self);
 }
 
-/// The PostgreSQL server to test with; `None` if the run is to do without.
+/// Returns the PostgreSQL server to test with; `None`: the run has to do without.
 pub(crate) fn postgres_url() -> Option<String> {
     server("DATABASE_URL")
 }
 
-/// A pgbouncer in transaction mode in front of it; `None` if the run is to do without.
+/// Returns a pgbouncer in transaction mode in front of that server; `None`: the run has to do without.
 pub(crate) fn pgbouncer_url() -> Option<String> {
     server("PGBOUNCER_URL")
 }
 
-/// The RabbitMQ server to test with, for tests that do not disturb it; `None` if the run is to do without.
+/// Returns the RabbitMQ server for tests that do not disturb it; `None`: the run has to do without.
 pub(crate) fn amqp_url() -> Option<String> {
     server("AMQP_URL")
 }
 
-/// Leaving servers out has to be asked for: a test that skips itself looks like one that passed.
+/// Leaving servers out has to be requested: a test that skips itself looks like one that passed.
 fn server(variable: &str) -> Option<String> {
     let embedded_only = std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1");
     match std::env::var(variable) {
@@ -151,13 +157,12 @@ fn server(variable: &str) -> Option<String> {
     }
 }
 
-/// How long a machine that has other work to do may take for what takes a moment on a quiet one. Only a test that fails waits that long.
+/// How long a busy machine may take for what an idle one does at once. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Polls until `holds` does, and fails the test if that takes longer than `deadline`, but at least [`PATIENCE`].
+/// Polls until `holds` returns true, and fails the test if that takes longer than `deadline`, or [`PATIENCE`] if that is longer.
 ///
-/// It looks again and again instead of waiting a fixed time once: no slower than what it waits for, and a slow machine only
-/// makes it take longer.
+/// Polling ends as soon as the condition holds, and a slow machine only makes it take longer; a fixed wait would be too long or too short.
 #[track_caller]
 pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> bool) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
@@ -171,7 +176,7 @@ pub(crate) fn eventually(deadline: Duration, mut holds: impl AsyncFnMut() -> boo
     }
 }
 
-/// A name nobody else uses.
+/// Returns a name that is used nowhere else.
 pub(crate) fn unique(prefix: &str) -> String {
     format!("{prefix}{}", JobId::new().as_uuid().simple())
 }

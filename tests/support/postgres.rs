@@ -1,27 +1,27 @@
-//! A schema of its own on a PostgreSQL server, for each test.
+//! A schema on a PostgreSQL server for each test.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::Store as _;
+use jobwright::store::{Migration, MigrationStatus, Store as _};
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
 
 use super::{Jobs, SqlDb, TestDb, pgbouncer_url, postgres_url, unique};
 
-/// `POOLED`: through a pgbouncer in transaction mode.
+/// With `POOLED`, the store connects through a pgbouncer in transaction mode.
 #[derive(Debug)]
 pub(crate) struct Pg<const POOLED: bool> {
     store: Postgres,
     config: DatabaseConfig,
-    /// For those who look at it past the store all the time.
+    /// A connection for tests that bypass the store often.
     aside: OnceCell<tokio_postgres::Client>,
     schema: Schema,
 }
 
-/// Dropped, it drops the schema.
+/// Drops the schema when it is dropped.
 #[derive(Debug)]
 struct Schema {
     name: String,
@@ -29,7 +29,7 @@ struct Schema {
 }
 
 impl Pg<false> {
-    /// On another server than the one all tests share.
+    /// Creates the schema on a server other than the shared one.
     pub(crate) async fn create_on(url: &str) -> Self {
         let schema = Schema { name: unique("t_"), url: url.to_owned() };
         let config = DatabaseConfig::url(schema.session_url()).schema(schema.name.clone());
@@ -39,12 +39,12 @@ impl Pg<false> {
         db
     }
 
-    /// How to connect: connections are named after the schema and look for tables in it.
+    /// Returns the configuration: connections are named after the schema and use it as their search path.
     pub(crate) fn config(&self) -> DatabaseConfig {
         self.config.clone().with_url(self.schema.session_url()).max_connections(8)
     }
 
-    /// The same, by another way: through a proxy.
+    /// Returns the configuration for another address, such as that of a proxy.
     pub(crate) fn config_by(&self, address: impl std::fmt::Display) -> DatabaseConfig {
         let url = self.schema.session_url();
         let (scheme, rest) = url.split_once("://").unwrap();
@@ -54,7 +54,7 @@ impl Pg<false> {
         self.config().with_url(format!("{scheme}://{credentials}{address}/{path}"))
     }
 
-    /// What a proxy connects to.
+    /// Returns the address that a proxy connects to.
     pub(crate) fn address(&self) -> String {
         use tokio_postgres::config::Host;
         let config: tokio_postgres::Config = self.schema.url.parse().unwrap();
@@ -67,17 +67,17 @@ impl Pg<false> {
 }
 
 impl<const POOLED: bool> Pg<POOLED> {
-    /// The schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
+    /// Returns the schema, which is also the name of all connections made by [`config`](Pg::<false>::config).
     pub(crate) fn schema(&self) -> &str {
         &self.schema.name
     }
 
-    /// Opened once more, by one who waits so long for an answer and no longer.
+    /// Opens the store again, with this deadline for each call.
     pub(crate) async fn waiting_at_most(&self, call_timeout: Duration) -> Jobs {
         self.opened_with(&self.config.clone().call_timeout(call_timeout)).await
     }
 
-    /// Opened once more, by one who sends and takes payloads of this size in bytes.
+    /// Opens the store again, with this limit for payloads in bytes.
     pub(crate) async fn with_payloads_of(&self, largest: usize) -> Jobs {
         self.opened_with(&self.config.clone().max_payload(largest)).await
     }
@@ -90,8 +90,8 @@ impl<const POOLED: bool> Pg<POOLED> {
         self.aside.get_or_init(|| self.client()).await
     }
 
-    /// A connection past the store that sees the schema's tables. Not named after the schema, so that it is spared when all
-    /// such connections are killed.
+    /// Opens a connection that bypasses the store and sees the schema's tables. It is not named after the schema, so it survives when all connections
+    /// with that name are killed.
     pub(crate) async fn client(&self) -> tokio_postgres::Client {
         let (client, connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -100,7 +100,7 @@ impl<const POOLED: bool> Pg<POOLED> {
     }
 }
 
-/// Hears notifications of a schema.
+/// Receives the notifications of a schema.
 #[derive(Debug)]
 pub(crate) struct Ear {
     heard: tokio::sync::mpsc::UnboundedReceiver<tokio_postgres::Notification>,
@@ -108,7 +108,7 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// The next notification: what it says, and the process id of the server that sent it.
+    /// Returns the next notification: its payload, and the process id of the server that sent it.
     pub(crate) async fn next(&mut self) -> (String, i32) {
         let heard = tokio::time::timeout(std::time::Duration::from_secs(10), self.heard.recv()).await;
         let heard = heard.expect("nothing was heard").expect("the connection was lost");
@@ -142,36 +142,36 @@ impl Schema {
 }
 
 impl<const POOLED: bool> Pg<POOLED> {
-    /// SQL without parameters, past the store. `{schema}` becomes the name of the schema.
+    /// Runs SQL without parameters, bypassing the store. `{schema}` stands for the name of the schema.
     pub(crate) async fn raw(&self, sql: &str) {
         execute(&self.schema.url, &sql.replace("{schema}", &self.schema.name)).await.unwrap();
     }
 }
 
-/// An open transaction past the store, and the locks it holds.
+/// An open transaction that bypasses the store, and the locks it holds.
 pub(crate) struct Held(tokio_postgres::Client);
 
 impl Held {
-    /// How many wait for a lock that it holds.
+    /// Returns how many sessions wait for a lock that the transaction holds.
     pub(crate) async fn waiting(&self) -> i64 {
         let waiting =
             "select count(*) from pg_locks where not granted and pg_backend_pid() = any (pg_blocking_pids(pid))";
         self.0.query_one(waiting, &[]).await.unwrap().get(0)
     }
 
-    /// Lets it take effect.
+    /// Commits the transaction.
     pub(crate) async fn commit(self) {
         self.0.batch_execute("commit").await.unwrap();
     }
 
-    /// Ends it.
+    /// Rolls the transaction back.
     pub(crate) async fn release(self) {
         self.0.batch_execute("rollback").await.unwrap();
     }
 }
 
 impl<const POOLED: bool> Pg<POOLED> {
-    /// Runs SQL in a transaction that stays open, on a connection that is no pool's.
+    /// Runs SQL in a transaction that stays open, on a connection outside all pools.
     pub(crate) async fn hold(&self, sql: &str) -> Held {
         let (client, connection) = tokio_postgres::connect(&self.schema.url, NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -209,9 +209,9 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
         self.raw(&format!(
             "with gone as (delete from {{schema}}.job where id = '{id}' and lock_owner is null returning *)
              insert into {{schema}}.suspended_job (seq, version, created_at, id, attempt, max_attempts, rank, kind,
-                                                   queue, payload, body, content_type, headers, errors, terms)
+                                                   queue, payload, body, content_type, headers, errors, options)
              select seq, version, created_at, id, attempt, max_attempts, rank, kind,
-                    queue, payload, body, content_type, headers, errors, terms
+                    queue, payload, body, content_type, headers, errors, options
              from gone"
         ))
         .await;
@@ -243,17 +243,28 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
     async fn clear(&self) {
         self.raw(
             "delete from {schema}.job; delete from {schema}.timer_job; delete from {schema}.suspended_job;
-             delete from {schema}.dead_letter_job; delete from {schema}.external_job; delete from {schema}.ending;
+             delete from {schema}.dead_letter_job; delete from {schema}.external_job; delete from {schema}.terminating_handler;
              delete from {schema}.submission; delete from {schema}.schedule; delete from {schema}.node;
-             delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.opening",
+             delete from {schema}.unique_key; delete from {schema}.rate_log; delete from {schema}.unblock",
         )
         .await;
     }
 }
 
 impl<const POOLED: bool> SqlDb for Pg<POOLED> {
-    async fn pretend_newer(&self) {
-        self.raw("insert into {schema}.migration (version, name, checksum) values (9999, 'future', '')").await;
+    const LATER: (&'static str, &'static str) = (
+        "create table if not exists {schema}.later (seq bigint primary key)",
+        "insert into {schema}.later select seq from {schema}.job where seq not in (select seq from {schema}.later) limit 10",
+    );
+
+    async fn pretend_newer(&self, min_compatible: i32) {
+        let row = format!("(9999, 'future', '', {min_compatible})");
+        self.raw(&format!("insert into {{schema}}.migration (version, name, checksum, min_compatible) values {row}"))
+            .await;
+    }
+
+    async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {
+        jobwright::store::testing::migrate_postgres(&self.store, more).await
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Postgres {
@@ -262,7 +273,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn spoil(&self, id: JobId) {
-        let set = "terms = coalesce(terms, '{}') || '{\"tenant\": 5}'";
+        let set = "options = coalesce(options, '{}') || '{\"tenant\": 5}'";
         self.raw(&format!("update {{schema}}.job set {set} where id = '{id}'")).await;
     }
 
@@ -283,13 +294,13 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         self.raw("delete from {schema}.rule").await;
     }
 
-    async fn age_openings(&self, by: Option<Duration>) {
+    async fn age_unblocks(&self, by: Option<Duration>) {
         match by.map(|by| by.as_secs()) {
             Some(by) => {
-                let back = format!("opens_at - interval '{by} seconds'");
-                self.raw(&format!("update {{schema}}.opening set opens_at = {back}")).await;
+                let back = format!("unblock_at - interval '{by} seconds'");
+                self.raw(&format!("update {{schema}}.unblock set unblock_at = {back}")).await;
             }
-            None => self.raw("delete from {schema}.opening").await,
+            None => self.raw("delete from {schema}.unblock").await,
         }
     }
 
@@ -299,15 +310,15 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         let lives: String = ["job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
             .map(|table| {
                 let sooner =
-                    format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 - {micros}))");
-                format!("update {table} set terms = {sooner} where terms ? 'expires';")
+                    format!("jsonb_set(options, '{{expires}}', to_jsonb((options ->> 'expires')::int8 - {micros}))");
+                format!("update {table} set options = {sooner} where options ? 'expires';")
             })
             .concat();
         let all = format!(
             "{lives}
              update timer_job set due_at = due_at - {by};
              update suspended_job set due_at = due_at - {by};
-             update opening set opens_at = opens_at - {by};
+             update unblock set unblock_at = unblock_at - {by};
              update rate_log set at = at - {by};
              update unique_key set taken_at = taken_at - {by}, expires_at = expires_at - {by};
              update schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
@@ -323,18 +334,18 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         let lives: String = ["job", "timer_job"]
             .map(|table| {
                 let later =
-                    format!("jsonb_set(terms, '{{expires}}', to_jsonb((terms ->> 'expires')::int8 + {micros}))");
-                format!("update {table} set terms = {later} where terms ? 'expires';")
+                    format!("jsonb_set(options, '{{expires}}', to_jsonb((options ->> 'expires')::int8 + {micros}))");
+                format!("update {table} set options = {later} where options ? 'expires';")
             })
             .concat();
         let failed = "to_jsonb((errors -> -1 ->> 'at')::timestamptz";
         let all = format!(
             "{lives}
              update timer_job set errors = jsonb_set(errors, '{{-1,at}}', {failed} + {by})) where errors is not null;
-             update job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, held_until = held_until + {by};
+             update job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, visible_at = visible_at + {by};
              update timer_job set created_at = created_at + {by}, due_at = due_at + {by};
              update external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
-             update opening set opens_at = opens_at + {by};
+             update unblock set unblock_at = unblock_at + {by};
              update rate_log set at = at + {by};
              update unique_key set taken_at = taken_at + {by}, expires_at = expires_at + {by};
              update schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};
@@ -351,7 +362,8 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn admitted(&self) -> BTreeSet<JobId> {
-        let sql = "select id from job where admitted and gate is null union select id from external_job where admitted";
+        let sql =
+            "select id from job where admitted and blocked_on is null union select id from external_job where admitted";
         let rows = self.aside().await.query(sql, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, uuid::Uuid>(0).into()).collect()
     }
@@ -362,7 +374,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
 }
 
 impl Drop for Schema {
-    /// On a thread with a runtime of its own: the test's runtime is busy with the test, or is going down with it.
+    /// Drops the schema on a thread with its own runtime: the test's runtime is busy with the test, or is shutting down with it.
     fn drop(&mut self) {
         let (url, name) = (self.url.clone(), self.name.clone());
         let drop_schema = move || {
@@ -375,11 +387,11 @@ impl Drop for Schema {
     }
 }
 
-/// Runs statements on a connection of their own.
+/// Runs statements on a new connection.
 async fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let driver = tokio::spawn(connection);
-    // Dropping a schema while other tests create theirs must not wait for ever.
+    // Dropping a schema while other tests create theirs must not wait forever.
     let result = client.batch_execute(&format!("set statement_timeout = '60s'; {sql}")).await;
     drop(client);
     let _ = driver.await;
@@ -388,7 +400,7 @@ async fn execute(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
 
 static CLEANED: OnceCell<()> = OnceCell::const_new();
 
-/// Removes what killed tests left behind more than a day ago. The names end in a `UUIDv7`, so they tell their age.
+/// Removes what killed tests left behind more than a day ago. The names end in a `UUIDv7`, which contains their age.
 async fn remove_leftovers(url: &str) {
     let names = "select nspname::text from pg_namespace where nspname ~ '^t_[0-9a-f]{32}$' and nspname < 't_' \
                  || lpad(to_hex((extract(epoch from now() - interval '1 day') * 1000)::bigint), 12, '0') limit 20";
@@ -396,7 +408,7 @@ async fn remove_leftovers(url: &str) {
     tokio::spawn(connection);
     for row in client.query(names, &[]).await.unwrap() {
         let name: String = row.get(0);
-        // Another process may be removing it at this moment.
+        // Another process may be removing it at the same time.
         let _ = client.batch_execute(&format!("drop schema if exists {name} cascade")).await;
     }
 }

@@ -1,22 +1,22 @@
-//! A PostgreSQL server of a test's own, to be restarted and reconfigured.
+//! A private PostgreSQL server for one test, which may restart and reconfigure it.
 
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::faked::FakedClock;
+use super::fake_clock::FakedClock;
 use super::unique;
 
-/// Dropped, it stops the server and removes its data.
+/// Stops the server and removes its data when it is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivatePg {
     bin: PathBuf,
     dir: PathBuf,
     port: u16,
-    /// Who runs it; PostgreSQL refuses to run as root.
+    /// The user that runs it; PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
-    /// Whose clock it has.
+    /// The clock that it follows.
     clock: Option<FakedClock>,
 }
 
@@ -25,17 +25,17 @@ impl PrivatePg {
         Self::start_with(&[], &[])
     }
 
-    /// With a clock that the test sets: see [`set_clock`](Self::set_clock).
+    /// Starts a server with a clock that the test sets: see [`set_clock`](Self::set_clock).
     pub(crate) fn start_with_clock() -> Self {
         Self::start_by(&[], &[], Some(FakedClock::right()))
     }
 
-    /// Sets its clock to so many seconds ahead.
+    /// Sets the server's clock this many seconds ahead.
     pub(crate) fn set_clock(&self, seconds: i64) {
         self.clock.as_ref().expect("it has this host's clock").set(seconds);
     }
 
-    /// With these lines in `postgresql.conf`, and these files beside it.
+    /// Starts a server with these lines in `postgresql.conf`, and these files beside it.
     pub(crate) fn start_with(settings: &[&str], files: &[(&str, &str)]) -> Self {
         Self::start_by(settings, files, None)
     }
@@ -55,7 +55,7 @@ impl PrivatePg {
         server
     }
 
-    /// A hot standby of another one.
+    /// Starts a hot standby of another server.
     pub(crate) fn standby_of(primary: &Self) -> Self {
         let server = Self::new();
         let from = format!("host=127.0.0.1 port={} user=postgres", primary.port);
@@ -79,7 +79,7 @@ impl PrivatePg {
         Self { bin, dir, port, user, clock: None }
     }
 
-    /// After a stop, or for the first time.
+    /// Starts the server after a stop, or for the first time.
     pub(crate) fn start_again(&self) {
         // A crash of the server loses nothing that the kernel has, so fsync would only cost time.
         let settings = format!(
@@ -90,7 +90,7 @@ impl PrivatePg {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-l", &self.path("log"), "-o", &settings, "start"]);
     }
 
-    /// Puts a file into its data directory that only it may read.
+    /// Writes a file into the data directory that only the server may read.
     pub(crate) fn write(&self, name: &str, content: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.dir.join("data").join(name);
@@ -105,23 +105,23 @@ impl PrivatePg {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What it has logged.
+    /// Returns the server's log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("log")).unwrap()
     }
 
-    /// A standby becomes a primary.
+    /// Promotes a standby to primary.
     pub(crate) fn promote(&self) {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "promote"]);
     }
 
-    /// Makes it silent, without a word to anybody, until what this returns is dropped.
+    /// Freezes the server, without closing any connection, until the returned value is dropped.
     pub(crate) fn silenced(&self) -> Silenced<'_> {
         self.signal("STOP");
         Silenced(self)
     }
 
-    /// To all its processes.
+    /// Sends a signal to all the server's processes.
     fn signal(&self, name: &str) {
         let file = std::fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
         let main = file.lines().next().unwrap().to_owned();
@@ -138,12 +138,12 @@ impl PrivatePg {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// It goes in good order: whoever is connected is told.
+    /// Stops the server cleanly: clients are notified.
     pub(crate) fn stop(&self) {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-m", "fast", "stop"]);
     }
 
-    /// As a crash does it: no goodbye to anybody, and recovery at the start.
+    /// Crashes the server: clients are not notified, and recovery runs at the start.
     pub(crate) fn crash_and_restart(&self) {
         let data = self.data();
         self.run("pg_ctl", &["-D", &data, "-w", "-l", &self.path("log"), "-m", "immediate", "restart"]);
@@ -159,7 +159,7 @@ impl PrivatePg {
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join(program));
-        // That user may not be allowed to be where the tests run.
+        // That user may have no access to the tests' working directory.
         command.args(arguments).current_dir("/").stdin(Stdio::null());
         if let Some(clock) = &self.clock {
             clock.followed_by(&mut command);
@@ -171,7 +171,7 @@ impl PrivatePg {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) {
-        // The server inherits what it gets here, so it must be nothing that somebody waits for.
+        // The server inherits these handles, so they must not be pipes that a reader waits on.
         let output = std::fs::File::create(self.dir.join(program)).unwrap();
         let errors = output.try_clone().unwrap();
         let status = self.command(program, arguments).stdout(output).stderr(errors).status().unwrap();
@@ -183,7 +183,7 @@ impl PrivatePg {
     }
 }
 
-/// Dropped, the server goes on.
+/// Lets the server continue when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Silenced<'a>(&'a PrivatePg);
 
@@ -205,7 +205,7 @@ impl Drop for PrivatePg {
     }
 }
 
-/// Those of the version that the run is about, or the newest PostgreSQL that is installed.
+/// Returns the programs of the version under test, or of the newest PostgreSQL that is installed.
 pub(crate) fn programs() -> PathBuf {
     if let Some(named) = std::env::var_os("JOBWRIGHT_TEST_POSTGRES_BIN") {
         return named.into();
@@ -223,7 +223,7 @@ pub(crate) fn programs() -> PathBuf {
         .expect("this test needs `initdb` and `pg_ctl` in /usr/lib/postgresql/*/bin: install the package `postgresql`")
 }
 
-/// Servers refuse to run as root: whose they are then.
+/// Returns the user to run servers as, because they refuse to run as root.
 pub(crate) fn user_of_servers() -> Option<(u32, u32)> {
     (std::fs::metadata("/proc/self").unwrap().uid() == 0).then(|| (id("-u"), id("-g")))
 }

@@ -1,4 +1,4 @@
-//! A RabbitMQ server of a test's own, to be stopped, killed, alarmed and wiped.
+//! A private RabbitMQ server for one test, to be stopped, killed, alarmed and wiped.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::unique;
 /// On a small, busy machine a start takes most of a minute.
 const START: Duration = Duration::from_secs(120);
 
-/// Dropped, it kills the server with its port mapper, and removes its data.
+/// Kills the server and its port mapper, and removes its data, when it is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateRabbit {
     dir: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct PrivateRabbit {
 }
 
 impl PrivateRabbit {
-    /// A folder and ports; nothing runs yet.
+    /// Reserves a folder and ports; nothing runs yet.
     pub(crate) fn new() -> Self {
         let dir = std::env::temp_dir().join(unique("jobwright_mq_"));
         std::fs::create_dir(&dir).unwrap();
@@ -37,7 +37,7 @@ impl PrivateRabbit {
         server
     }
 
-    /// With these settings and plugins.
+    /// Starts a server with these settings and plugins.
     pub(crate) fn start_with(settings: &str, plugins: &str) -> Self {
         let mut server = Self::new();
         std::fs::write(server.dir.join("rabbitmq.conf"), settings).unwrap();
@@ -75,12 +75,12 @@ impl PrivateRabbit {
         format!("amqp://guest:guest@{}/%2f", self.address())
     }
 
-    /// As another user, in another vhost.
+    /// Returns the URL of another user in another vhost.
     pub(crate) fn url_as(&self, user: &str, password: &str, vhost: &str) -> String {
         format!("amqp://{user}:{password}@{}/{vhost}", self.address())
     }
 
-    /// Runs `rabbitmqctl` and gives back what it prints.
+    /// Runs `rabbitmqctl` and returns its output.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
         self.ctl_with(arguments).unwrap_or_else(|said| panic!("rabbitmqctl {arguments:?}: {said}"))
     }
@@ -95,7 +95,7 @@ impl PrivateRabbit {
         }
     }
 
-    /// The broker goes, the machine stays: connections are closed with a reason.
+    /// Stops the broker but not the machine: connections are closed with a reason.
     pub(crate) fn stop_app(&self) {
         self.ctl(&["stop_app"]);
     }
@@ -104,17 +104,17 @@ impl PrivateRabbit {
         self.ctl(&["start_app"]);
     }
 
-    /// All queues, users and messages are gone.
+    /// Removes all queues, users and messages.
     pub(crate) fn wipe(&self) {
         self.ctl(&["stop_app"]);
         self.ctl(&["reset"]);
         self.ctl(&["start_app"]);
     }
 
-    /// Without a goodbye.
+    /// Kills the server without closing connections.
     pub(crate) fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
-        // The script and the Erlang machine under it are one process group, made for them.
+        // The script and the Erlang VM under it are one process group, created for them.
         let _ = Command::new("sh")
             .args(["-c", "kill -s KILL -- \"$1\"", "kill", &format!("-{}", child.id())])
             .stderr(Stdio::null())
@@ -122,7 +122,7 @@ impl PrivateRabbit {
         let _ = child.wait();
     }
 
-    /// Low on memory: whoever publishes is blocked.
+    /// Raises the memory alarm: publishers are blocked.
     pub(crate) fn alarm(&self) {
         self.ctl(&["set_vm_memory_high_watermark", "absolute", "1"]);
     }
@@ -135,7 +135,7 @@ impl PrivateRabbit {
         self.ctl(&["add_vhost", vhost]);
     }
 
-    /// `rights`: patterns for configure, write and read.
+    /// Adds a user; `rights` are patterns for configure, write and read.
     pub(crate) fn add_user(&self, user: &str, password: &str, vhost: &str, rights: Option<[&str; 3]>) {
         self.ctl(&["add_user", user, password]);
         if let Some([configure, write, read]) = rights {
@@ -143,7 +143,7 @@ impl PrivateRabbit {
         }
     }
 
-    /// Names that clients gave their connections.
+    /// Returns the names that clients gave their connections.
     pub(crate) fn connections(&self) -> Vec<String> {
         let said = self.ctl(&["list_connections", "--no-table-headers", "client_properties"]);
         said.lines().filter(|line| line.contains("jobwright ")).map(str::to_owned).collect()
@@ -165,7 +165,7 @@ impl PrivateRabbit {
             .env("RABBITMQ_CONF_ENV_FILE", self.dir.join("rabbitmq-env.conf"))
             .env("RABBITMQ_CONFIG_FILE", self.dir.join("rabbitmq.conf"))
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", self.dir.join("enabled_plugins"))
-            // A port mapper of its own, so that it ends with this server.
+            // A separate port mapper, so that it ends with this server.
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", self.mapper.to_string())
             .env("ERL_FLAGS", "-kernel inet_dist_use_interface {127,0,0,1}");
@@ -176,7 +176,7 @@ impl PrivateRabbit {
 impl Drop for PrivateRabbit {
     fn drop(&mut self) {
         self.kill();
-        // It forgets a node that died within a moment, and ends only when it knows none.
+        // The port mapper forgets a dead node soon, and ends only when it knows none.
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {
             let asked = Command::new("epmd")

@@ -1,5 +1,4 @@
-//! Workers that are processes of their own, to be killed: the test binary itself, started again to run one test that is
-//! ignored otherwise.
+//! Worker processes that tests kill: the test binary, started again to run one test that is otherwise ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::unique;
 
-/// Says to a process that it is a worker, and what it has to do: JSON.
+/// The variable that makes a process a worker and describes its task as JSON.
 const ROLE: &str = "JOBWRIGHT_TEST_ROLE";
 
-/// A worker process. Dropped, it is killed.
+/// A worker process. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Child,
@@ -22,13 +21,13 @@ impl Worker {
         Self::start_with(test, role, |_| {})
     }
 
-    /// The same with more in its environment.
+    /// Starts it with a changed environment.
     pub(crate) fn start_with(test: &str, role: &serde_json::Value, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ROLE, role.to_string())
-            // Closed by the end of this process, whatever ends it: then the worker ends too.
+            // Closed by the end of this process, however it ends: then the worker ends too.
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
         change(&mut command);
@@ -45,13 +44,13 @@ impl Worker {
         assert!(status.success(), "kill -{name}");
     }
 
-    /// As `kill -9` does it: nothing of the process runs any more when this returns.
+    /// Kills the worker with `kill -9`: nothing of it runs any more when this returns.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process ends without being killed.
     pub(crate) fn ended(&mut self, patience: Duration) -> std::process::ExitStatus {
         let start = Instant::now();
         loop {
@@ -75,7 +74,7 @@ impl Drop for Worker {
     }
 }
 
-/// The role of this process, if it is a worker. It then ends with the process that started it.
+/// Returns the role of this process, if it is a worker. The process then ends when its parent does.
 pub(crate) fn role() -> Option<serde_json::Value> {
     let role = std::env::var(ROLE).ok()?;
     std::thread::spawn(|| {
@@ -86,11 +85,11 @@ pub(crate) fn role() -> Option<serde_json::Value> {
     Some(serde_json::from_str(&role).unwrap())
 }
 
-/// A sign between processes: it is given when its file exists. Processes that are stopped can still find it afterwards.
+/// A signal between processes: it is given when its file exists. A process that is stopped meanwhile still finds it afterwards.
 #[derive(Debug)]
 pub(crate) struct Sign {
     path: PathBuf,
-    /// The test's own end, which cleans up.
+    /// Whether this is the test's end, which removes the file.
     owned: bool,
 }
 
@@ -99,13 +98,13 @@ impl Sign {
         Self { path: std::env::temp_dir().join(unique("jobwright_sign_")), owned: true }
     }
 
-    /// The other end of it.
+    /// Returns the path for the other process.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     pub(crate) fn give(&self, text: &str) {
-        // Whole or not at all: the reader may look at any moment.
+        // Atomically: the reader may check at any time.
         let part = self.path.with_extension("part");
         std::fs::write(&part, text).unwrap();
         std::fs::rename(&part, &self.path).unwrap();
@@ -130,7 +129,7 @@ impl Drop for Sign {
     fn drop(&mut self) {
         if self.owned {
             let _ = std::fs::remove_file(&self.path);
-            // Of a process that was killed while it gave the sign.
+            // Left by a process that was killed while it gave the sign.
             let _ = std::fs::remove_file(self.path.with_extension("part"));
         }
     }

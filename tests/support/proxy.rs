@@ -11,15 +11,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What the network does at the moment.
+/// The present state of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
     Fine,
-    /// Every byte is this much late.
+    /// Every byte is delayed this long.
     Slow(Duration),
-    /// Connections stay open, and no byte passes: what a cable that was pulled looks like.
+    /// Connections stay open, and no byte passes, as with a pulled cable.
     Stalled,
-    /// Connections are cut, new ones refused.
+    /// Connections are cut, and new ones are refused.
     Down,
 }
 
@@ -40,16 +40,16 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    /// Connections go to each of them in turn.
+    /// The servers, to which connections go in turn.
     upstreams: std::sync::Mutex<Vec<String>>,
     accepted: AtomicUsize,
     weather: watch::Sender<Weather>,
-    /// Raised to cut all connections that are open.
+    /// Incremented to cut all open connections.
     cuts: watch::Sender<u64>,
-    /// What a client has to send for it to happen.
+    /// The text that triggers the loss when a client sends it, and what gets lost.
     swallow: std::sync::Mutex<Option<(Vec<u8>, Lost)>>,
     swallowed: AtomicUsize,
-    /// Connections that the server hung up, and not the client.
+    /// Connections that the server closed first.
     ended_by_server: AtomicUsize,
 }
 
@@ -70,7 +70,7 @@ impl Proxy {
         Self { address, shared, task }
     }
 
-    /// Sends new connections there, in turn; those that are open stay where they are.
+    /// Sends new connections to these servers, in turn; open connections stay where they are.
     pub(crate) fn point_at(&self, upstreams: &[String]) {
         *self.shared.upstreams.lock().unwrap() = upstreams.to_vec();
     }
@@ -81,17 +81,17 @@ impl Proxy {
         self.cut();
     }
 
-    /// Lets no byte pass in either direction, and keeps the connections open.
+    /// Lets no byte pass in either direction, and keeps connections open.
     pub(crate) fn stall(&self) {
         self.shared.weather.send_replace(Weather::Stalled);
     }
 
-    /// Delays everything.
+    /// Delays all bytes.
     pub(crate) fn slow(&self, delay: Duration) {
         self.shared.weather.send_replace(Weather::Slow(delay));
     }
 
-    /// Everything works again; what was held back passes.
+    /// Restores the network; delayed and blocked bytes pass.
     pub(crate) fn heal(&self) {
         self.shared.weather.send_replace(Weather::Fine);
     }
@@ -101,24 +101,23 @@ impl Proxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// The next time a client sends something that contains `text`, it reaches the server, but nothing the server says to that
-    /// client from then on comes back; the connection stays open. Works once.
+    /// Loses the answer to the next thing a client sends that contains `text`: that reaches the server, but nothing the server then sends to that
+    /// client passes. The connection stays open. Works once.
     pub(crate) fn swallow_answer_to(&self, text: &str) {
         *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Answer));
     }
 
-    /// The next time a client sends something that contains `text`, it does not reach the server, and the connection is cut.
-    /// Works once.
+    /// Loses the next thing a client sends that contains `text`: it does not reach the server, and the connection is cut. Works once.
     pub(crate) fn swallow(&self, text: &str) {
         *self.shared.swallow.lock().unwrap() = Some((text.as_bytes().to_vec(), Lost::Request));
     }
 
-    /// How many connections lost their answers.
+    /// Returns how many connections lost their answers.
     pub(crate) fn swallowed(&self) -> usize {
         self.shared.swallowed.load(Ordering::SeqCst)
     }
 
-    /// How many connections the server was the first to end.
+    /// Returns how many connections the server closed first.
     pub(crate) fn ended_by_server(&self) -> usize {
         self.shared.ended_by_server.load(Ordering::SeqCst)
     }
@@ -134,7 +133,7 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
-        // A port that is closed can't be had back for sure, so refusing is accepting and hanging up.
+        // A port that was closed may not be available again, so refusing means accepting and hanging up.
         if *shared.weather.borrow() != Weather::Down {
             tokio::spawn(connection(client, shared.clone()));
         }

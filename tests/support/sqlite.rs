@@ -1,10 +1,11 @@
-//! A file of its own for each test.
+//! A database file for each test.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::{Migration, MigrationStatus};
 use jobwright::{DatabaseConfig, JobId, NodeId, Sqlite};
 use rusqlite::Connection;
 
@@ -14,11 +15,11 @@ use super::{SqlDb, TestDb, unique};
 pub(crate) struct SqliteDb {
     store: Sqlite,
     config: DatabaseConfig,
-    // The last field: dropped when no connection of ours is open any more.
+    // The last field: dropped after all connections are closed.
     dir: Dir,
 }
 
-/// Dropped, it removes the directory: SQLite keeps files beside the file.
+/// Removes the directory when it is dropped: SQLite keeps files beside the database.
 #[derive(Debug)]
 struct Dir(PathBuf);
 
@@ -36,7 +37,7 @@ impl Drop for Dir {
     }
 }
 
-/// Runs statements on a connection of their own, where blocking is allowed.
+/// Runs statements on a new connection, where blocking is allowed.
 async fn execute(file: &Path, sql: String) {
     let file = file.to_owned();
     let run = move || {
@@ -48,12 +49,12 @@ async fn execute(file: &Path, sql: String) {
 }
 
 impl SqliteDb {
-    /// How to open it.
+    /// Returns the configuration to open it with.
     pub(crate) fn config(&self) -> DatabaseConfig {
         self.config.clone()
     }
 
-    /// Works on a connection past the store.
+    /// Opens a connection that bypasses the store.
     pub(crate) fn connection(&self) -> Connection {
         let connection = Connection::open(self.dir.file()).unwrap();
         connection.busy_timeout(Duration::from_secs(30)).unwrap();
@@ -65,7 +66,7 @@ impl SqliteDb {
     }
 }
 
-/// An id as a literal.
+/// Returns an id as an SQL literal.
 fn blob(id: JobId) -> String {
     format!("x'{}'", id.as_uuid().simple())
 }
@@ -92,7 +93,7 @@ impl TestDb for SqliteDb {
 
     async fn suspend(&self, id: JobId) {
         let columns = "seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, \
-                       headers, errors, terms";
+                       headers, errors, options";
         let id = blob(id);
         self.raw(format!(
             "begin immediate;
@@ -132,20 +133,29 @@ impl TestDb for SqliteDb {
     async fn clear(&self) {
         self.raw(
             "begin immediate; delete from jobwright_job; delete from jobwright_blocked_job; delete from jobwright_timer_job;
-             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job; delete from jobwright_ending;
+             delete from jobwright_suspended_job; delete from jobwright_dead_letter_job; delete from jobwright_external_job; delete from jobwright_terminating_handler;
              delete from jobwright_submission; delete from jobwright_schedule; delete from jobwright_node;
-             delete from jobwright_unique_key; delete from jobwright_rate_log; delete from jobwright_opening; commit",
+             delete from jobwright_unique_key; delete from jobwright_rate_log; delete from jobwright_unblock; commit",
         )
         .await;
     }
 }
 
 impl SqlDb for SqliteDb {
-    async fn pretend_newer(&self) {
-        self.raw(
-            "insert into jobwright_migration (version, name, checksum, applied_at) values (9999, 'future', '', 0)",
-        )
-        .await;
+    const LATER: (&'static str, &'static str) = (
+        "create table if not exists jobwright_later (seq integer primary key)",
+        "insert into jobwright_later
+         select seq from jobwright_job where seq not in (select seq from jobwright_later) limit 10",
+    );
+
+    async fn pretend_newer(&self, min_compatible: i32) {
+        let row = format!("(9999, 'future', '', {min_compatible}, 0)");
+        let columns = "version, name, checksum, min_compatible, applied_at";
+        self.raw(&format!("insert into jobwright_migration ({columns}) values {row}")).await;
+    }
+
+    async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {
+        jobwright::store::testing::migrate_sqlite(&self.store, more).await
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Sqlite {
@@ -156,8 +166,7 @@ impl SqlDb for SqliteDb {
     async fn spoil(&self, id: JobId) {
         let id = id.as_uuid().simple();
         for table in ["jobwright_job", "jobwright_blocked_job"] {
-            let set =
-                "errors = cast(x'ff' as text), headers = '[]', terms = json_set(coalesce(terms, '{}'), '$.tenant', 5)";
+            let set = "errors = cast(x'ff' as text), headers = '[]', options = json_set(coalesce(options, '{}'), '$.tenant', 5)";
             self.raw(format!("update {table} set {set} where id = x'{id}'")).await;
         }
     }
@@ -178,10 +187,12 @@ impl SqlDb for SqliteDb {
         self.raw("delete from jobwright_rule").await;
     }
 
-    async fn age_openings(&self, by: Option<Duration>) {
+    async fn age_unblocks(&self, by: Option<Duration>) {
         match by.map(|by| by.as_micros()) {
-            Some(by) => self.raw(format!("update jobwright_opening set opens_at = unixepoch() * 1000000 - {by}")).await,
-            None => self.raw("delete from jobwright_opening").await,
+            Some(by) => {
+                self.raw(format!("update jobwright_unblock set unblock_at = unixepoch() * 1000000 - {by}")).await;
+            }
+            None => self.raw("delete from jobwright_unblock").await,
         }
     }
 
@@ -189,15 +200,15 @@ impl SqlDb for SqliteDb {
         let by = by.as_micros();
         let lives: String = ["job", "blocked_job", "timer_job", "suspended_job", "dead_letter_job", "external_job"]
             .map(|table| {
-                let sooner = format!("json_set(terms, '$.expires', (terms ->> 'expires') - {by})");
-                format!("update jobwright_{table} set terms = {sooner} where terms ->> 'expires' is not null;")
+                let sooner = format!("json_set(options, '$.expires', (options ->> 'expires') - {by})");
+                format!("update jobwright_{table} set options = {sooner} where options ->> 'expires' is not null;")
             })
             .concat();
         self.raw(format!(
             "begin immediate; {lives}
              update jobwright_timer_job set due_at = due_at - {by};
              update jobwright_suspended_job set due_at = due_at - {by};
-             update jobwright_opening set opens_at = opens_at - {by};
+             update jobwright_unblock set unblock_at = unblock_at - {by};
              update jobwright_rate_log set at = at - {by};
              update jobwright_unique_key set taken_at = taken_at - {by}, expires_at = expires_at - {by};
              update jobwright_schedule set anchor_at = anchor_at - {by}, next_at = next_at - {by}, last_at = last_at - {by},
@@ -212,19 +223,19 @@ impl SqlDb for SqliteDb {
         let by = by.as_micros();
         let lives: String = ["job", "blocked_job", "timer_job"]
             .map(|table| {
-                let later = format!("json_set(terms, '$.expires', (terms ->> 'expires') + {by})");
-                format!("update jobwright_{table} set terms = {later} where terms ->> 'expires' is not null;")
+                let later = format!("json_set(options, '$.expires', (options ->> 'expires') + {by})");
+                format!("update jobwright_{table} set options = {later} where options ->> 'expires' is not null;")
             })
             .concat();
         let failed = Timestamp::now().checked_add(later).unwrap();
         self.raw(format!(
             "begin immediate; {lives}
              update jobwright_timer_job set errors = json_set(errors, '$[#-1].at', '{failed}') where errors is not null;
-             update jobwright_job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, held_until = held_until + {by};
+             update jobwright_job set created_at = created_at + {by}, claimed_at = claimed_at + {by}, visible_at = visible_at + {by};
              update jobwright_blocked_job set created_at = created_at + {by};
              update jobwright_timer_job set created_at = created_at + {by}, due_at = due_at + {by};
              update jobwright_external_job set created_at = created_at + {by}, handed_at = handed_at + {by}, lease_until = lease_until + {by};
-             update jobwright_opening set opens_at = opens_at + {by};
+             update jobwright_unblock set unblock_at = unblock_at + {by};
              update jobwright_rate_log set at = at + {by};
              update jobwright_unique_key set taken_at = taken_at + {by}, expires_at = expires_at + {by};
              update jobwright_schedule set anchor_at = anchor_at + {by}, next_at = next_at + {by}, last_at = last_at + {by}, created_at = created_at + {by};

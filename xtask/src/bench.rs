@@ -12,8 +12,8 @@ const ALL: [&str; 5] = ["core", "amqp", "engine", "degradation", "peers"];
 /// One benchmark takes half an hour by default, and longer with more runs.
 const DEADLINE: Duration = Duration::from_secs(6 * 3600);
 
-/// `args` as for the harness; or only options, or `all` and options, for all benchmarks one after the other. `--dir DIR` then keeps the values
-/// and the chart of each there.
+/// Runs benchmarks. `args` are those of the harness; with options alone, or `all` and options, all benchmarks run one after the other. `--dir DIR`
+/// then keeps the values and the chart of each there.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let urls = services::up()?;
     match args {

@@ -1,4 +1,4 @@
-//! Everything a change has to pass. Stops at the first failure: what comes later takes longer and says less.
+//! All checks that a change has to pass. Stops at the first failure: later steps take longer and say less.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn run() -> Result<()> {
     report.finish()
 }
 
-/// None once a step has failed.
+/// Runs the steps; `None` once one has failed.
 fn steps(report: &mut Report) -> Option<()> {
     let cargo = |report: &mut Report, args: &[&str]| {
         report.step(&format!("cargo {}", args[0]), || run::run(&mut run::cargo(args), run::CARGO)).then_some(())
@@ -29,18 +29,18 @@ fn steps(report: &mut Report) -> Option<()> {
             run::run(command.env("RUSTDOCFLAGS", "-D warnings"), run::CARGO)
         })
         .then_some(())?;
-    // Before the tests: it needs no server, and what it refutes no test has to find.
+    // Before the tests: it needs no server, and a flaw that it finds need not be found by a test.
     report.step("model", || model::run(&model::Options::default())).then_some(())?;
     test::steps(&test::Options { tolerant: true, ..test::Options::default() }, report);
-    // The newest, beside Debian's, on which all tests have just run. `cargo xtask matrix` runs the others.
+    // The newest, in addition to Debian's, on which all tests have just run. `cargo xtask matrix` runs the others.
     matrix::steps(&matrix::Options { short: true, ..matrix::Options::default() }, report);
     ha::steps(&ha::Options::short(), report);
-    // After the tests: a count that has grown is worth nothing while they fail.
+    // After the tests: counts mean nothing while tests fail.
     report.step("counts", || counts::run(false));
     report.all_ok().then_some(())
 }
 
-/// The checks of cargo-deny that work without a network. Advisories need RustSec's database and have a job of their own.
+/// Runs the checks of cargo-deny that work without a network. Advisories need RustSec's database and have a separate job.
 fn deny(report: &mut Report) -> Option<()> {
     const NAME: &str = "cargo deny";
     if !test::installed("deny") {

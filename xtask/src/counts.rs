@@ -1,16 +1,16 @@
-//! What a job costs in statements, WAL, pages and allocations, against what is recorded in `bench/counts.json`.
+//! The cost of a job in statements, WAL, pages and allocations, compared with `bench/counts.json`.
 
 use crate::run::{self, Result};
 use crate::services::postgres::Private;
 
-/// Whatever depends on time or chance is off, so that the same work gives the same counts on any machine.
+/// Everything that depends on time or chance is off, so that the same work gives the same counts on any machine.
 const SETTINGS: &str = "shared_preload_libraries = 'pg_stat_statements'\npg_stat_statements.track = top\nautovacuum = off\n\
                         full_page_writes = off\nfsync = off\ncheckpoint_timeout = 1h\nmax_wal_size = 8GB\n\
                         shared_buffers = 512MB\n";
 
 pub(crate) fn run(write: bool) -> Result<()> {
     let server = Private::start("counts", SETTINGS)?;
-    // All members, so that it is built with the same features as for the tests: then it has been built.
+    // All members, so that it is built with the same features as for the tests, and need not be built again.
     let mut command =
         run::cargo(["test", "--workspace", "--bin", "jobwright-bench", "--", "--ignored", "--nocapture", "--exact"]);
     command.arg("counts::no_count_has_grown").env("DATABASE_URL", server.url());

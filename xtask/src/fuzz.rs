@@ -1,4 +1,4 @@
-//! Looks for inputs that do harm, with LLVM's libFuzzer, on the stable compiler: fuzz/ has the targets.
+//! Searches for harmful inputs with LLVM's libFuzzer, on the stable compiler: fuzz/ has the targets.
 
 use std::fs;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::run::{self, Result};
 
-/// Inputs for each target, unless somebody says otherwise.
+/// Inputs for each target by default.
 const RUNS: u64 = 10_000_000;
-/// Of one target, however slow it is: then it has had inputs enough.
+/// The time limit of one target, however slow it is: by then it has had enough inputs.
 const LONGEST: Duration = Duration::from_secs(DEADLINE.as_secs() - 600);
-/// By then it has ended, or hangs.
+/// A target that runs longer hangs.
 const DEADLINE: Duration = Duration::from_secs(2 * 60 * 60);
-/// One input that takes longer hangs.
+/// An input that takes longer hangs.
 const SECONDS_FOR_ONE: u32 = 5;
 const MEGABYTES: u32 = 2048;
 
-/// What libFuzzer needs to see which way an input took. `cargo fuzz` sets the same, and wants a nightly compiler only for its sanitizers,
-/// which find nothing in safe code.
+/// Instrumentation by which libFuzzer sees the paths that an input took. `cargo fuzz` sets the same, and needs a nightly compiler only for its
+/// sanitizers, which find nothing in safe code.
 const INSTRUMENTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions=on -Coverflow-checks=on --cfg fuzzing";
@@ -25,7 +25,7 @@ const INSTRUMENTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-covera
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     runs: u64,
-    /// None: all.
+    /// Empty: all.
     targets: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn parse(words: &[&str]) -> std::result::Result<Options, String> {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let host = host()?;
-    // A target folder of its own: nothing else is built like that. `--target` keeps build scripts and macros out of it.
+    // A separate target folder: nothing else is built like that. `--target` keeps the flags from build scripts and macros.
     let folder = run::workspace().join("target/fuzz");
     let mut build = run::cargo(["build", "--release", "--package", "jobwright-fuzz", "--features", "libfuzzer"]);
     build
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .env("RUSTFLAGS", INSTRUMENTED);
     run::run(&mut build, run::CARGO)?;
     let program = folder.join(&host).join("release/jobwright-fuzz");
-    // Not instrumented: what counts the ways is in the fuzzer alone.
+    // Not instrumented: only the fuzzer itself counts paths.
     let mut seeds =
         run::cargo(["run", "--quiet", "--package", "jobwright-fuzz", "--bin", "jobwright-fuzz-seeds", "--"]);
     let known = run::capture(seeds.arg(folder.join("seeds")), run::CARGO)?;
@@ -102,12 +102,12 @@ fn one(program: &Path, folder: &Path, name: &str, longest: &str, runs: u64) -> R
     // New inputs go to the first folder.
     command.arg(&corpus).arg(folder.join("seeds").join(name)).arg(&found);
     let ended = run::run(&mut command, DEADLINE);
-    // An empty folder of findings is no finding.
+    // An empty folder holds no finding.
     let _ = fs::remove_dir(&found);
     ended
 }
 
-/// The machine that the compiler builds for unless it is told otherwise.
+/// Returns the compiler's default target.
 fn host() -> Result<String> {
     let version = run::capture(std::process::Command::new("rustc").arg("-vV"), Duration::from_secs(30))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));

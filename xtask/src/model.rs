@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::run::{self, Result};
 
-/// What CI explores takes a minute or two, the deep one some minutes; several times that means that something hangs.
+/// CI's exploration takes a minute or two, the deep one some minutes; several times that means that something hangs.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 const DEADLINE_DEEP: Duration = Duration::from_secs(2 * 3600);
 
@@ -23,7 +23,7 @@ impl Options {
             match word {
                 "--deep" => options.deep = true,
                 option if option.starts_with('-') => return Err(format!("model: there is no option `{option}`")),
-                // Which there are, the model knows.
+                // The model checks the names.
                 subject => options.subjects.push(subject.to_owned()),
             }
         }

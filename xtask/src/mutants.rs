@@ -1,23 +1,23 @@
-//! Defects planted on purpose, each of which a test has to notice: `cargo xtask mutants`.
+//! Defects planted on purpose, each of which a test has to detect: `cargo xtask mutants`.
 //!
-//! All of them are built into one copy of the tree, and a variable chooses one at a time; the source itself stays clean. A defect that no
-//! test notices fails the run, and so does one whose place in the source is gone: the list moves with the code.
+//! All of them are built into one copy of the tree, and a variable enables one at a time; the source itself stays clean. A defect that no test
+//! detects fails the run, and so does one whose place in the source is gone: the list follows the code.
 
+mod benchmarks;
 mod broker;
 mod content;
 mod counting;
 mod executor;
-mod keeping;
-mod keyed;
-mod measuring;
+mod foreign_input;
 mod message;
 mod operating;
 mod plant;
 mod program;
 mod protocol;
+mod retention;
 mod sql;
 mod store;
-mod strangers;
+mod unique_keys;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -31,31 +31,30 @@ use crate::runner;
 use crate::services::{self, Urls};
 use verdict::Verdict;
 
-/// Which of the planted defects is there. Not one of the program's own variables, which it would refuse.
+/// Selects the planted defect. It is not one of the program's own variables, which it would refuse.
 const VARIABLE: &str = "PLANTED_DEFECT";
-/// How many defects are looked at side by side: their tests mostly wait.
+/// How many defects are tested side by side: their tests mostly wait.
 const SIDE_BY_SIDE: usize = 5;
-/// A defect of an interleaving may go unnoticed now and then.
+/// A defect that depends on timing may go unnoticed at times.
 const TRIES: usize = 3;
-/// The tests of one defect. The runner ends a test that hangs before that (profile `mutants`).
+/// The limit for the tests of one defect. The runner ends a hanging test before that (profile `mutants`).
 const DEADLINE: Duration = Duration::from_secs(10 * 60);
 
-/// A defect, and who has to notice it.
+/// A defect, and the tests that have to detect it.
 struct Mutant {
-    /// What it is called, in the words of its consequence.
+    /// Its name, which states the consequence.
     name: &'static str,
-    /// Where it is planted.
+    /// The file in which it is planted.
     file: &'static str,
-    /// What stands there, exactly once.
+    /// The original text, which occurs exactly once.
     find: &'static str,
-    /// What stands there instead, if the defect is chosen. In Rust `$on` asks whether it is, and `$was` is what was found; in SQL it is just
-    /// the text.
+    /// The replacement, if the defect is enabled. In Rust `$on` tests whether it is, and `$was` is the original; in SQL it is just the text.
     plant: &'static str,
-    /// The tests that have to notice, as a filter of cargo-nextest.
+    /// The tests that have to detect it, as a filter of cargo-nextest.
     tests: &'static str,
 }
 
-/// In the order of its fields.
+/// Creates one; the arguments are in the order of the fields.
 const fn of(
     name: &'static str,
     file: &'static str,
@@ -75,13 +74,13 @@ fn all() -> Vec<&'static Mutant> {
         executor::MUTANTS,
         broker::MUTANTS,
         program::MUTANTS,
-        strangers::MUTANTS,
+        foreign_input::MUTANTS,
         content::MUTANTS,
         counting::MUTANTS,
         operating::MUTANTS,
-        keeping::MUTANTS,
-        keyed::MUTANTS,
-        measuring::MUTANTS,
+        retention::MUTANTS,
+        unique_keys::MUTANTS,
+        benchmarks::MUTANTS,
     ]
     .into_iter()
     .flatten()
@@ -90,7 +89,7 @@ fn all() -> Vec<&'static Mutant> {
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// Name them, and do nothing.
+    /// List the names, and do nothing.
     list: bool,
     /// Empty: all.
     names: Vec<String>,
@@ -135,7 +134,7 @@ fn steps(wanted: &[&Mutant], report: &mut Report) {
         && report.step("test runner", runner::ensure)
         && report.step("plant", || plant::tree(&all()));
     let Some(urls) = found.filter(|_| ready) else { return };
-    // Once without any, or else what fails would say nothing.
+    // Once without any defect, or failures would say nothing.
     let filters: BTreeSet<&str> = wanted.iter().map(|mutant| mutant.tests).collect();
     let filter = filters.iter().map(|filter| format!("({filter})")).collect::<Vec<_>>().join(" | ");
     if !report.step("build, and the tests without a defect", || {
@@ -147,12 +146,12 @@ fn steps(wanted: &[&Mutant], report: &mut Report) {
     report.step(&format!("{} defects", wanted.len()), || hunt(wanted, &urls));
 }
 
-/// The tests that a filter chooses, in the copy.
+/// Returns a command that runs the filtered tests in the copy.
 fn nextest(urls: &Urls, filter: &str) -> Command {
     let mut command = run::cargo(["nextest", "run", "--package", "jobwright", "--package", "jobwright-cli"]);
     command.args(["--profile", "mutants", "-E", filter]).current_dir(plant::folder()).envs(urls.variables());
     command.env("CARGO_TARGET_DIR", plant::target()).env_remove("CARGO_MANIFEST_DIR").env_remove(VARIABLE);
-    // Programs in other languages are looked for where the tests look for them without being told.
+    // Programs in other languages are searched where the tests find them by default.
     command.env("JOBWRIGHT_TEST_NO_FOREIGN", "1");
     command
 }
@@ -163,7 +162,7 @@ fn hunt(wanted: &[&Mutant], urls: &Urls) -> Result<()> {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 loop {
-                    // Of its own statement, so that the lock does not last.
+                    // A separate statement, so that the lock is released.
                     let next = queue.lock().map(|mut queue| queue.next().copied());
                     let Ok(Some(mutant)) = next else { return };
                     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! The steps of a run: what each took and how it ended.
+//! The steps of a run: how long each took and how it ended.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs one step and notes it. True if it went well.
+    /// Runs one step and records it. Returns whether it succeeded.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> bool {
         eprintln!("\n=== {name}");
         let begin = Instant::now();
@@ -34,12 +34,12 @@ impl Report {
         ok
     }
 
-    /// Notes a step that was left out, and why.
+    /// Records a step that was left out, and why.
     pub(crate) fn not_run(&mut self, name: &str, why: &str) {
         self.steps.push((name.to_owned(), Duration::ZERO, End::NotRun(why.to_owned())));
     }
 
-    /// Whether no step failed so far. One that was not run has not failed.
+    /// Whether no step has failed so far. A step that was not run has not failed.
     pub(crate) fn all_ok(&self) -> bool {
         !self.steps.iter().any(|(_, _, end)| matches!(end, End::Failed(_)))
     }

@@ -1,4 +1,4 @@
-//! Running programs: what is run is shown, and what is waited for has a deadline.
+//! Running programs: commands are shown, and every wait has a deadline.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What went wrong, in words: what was tried, on what, why it failed, what to do.
+/// The error is a text: what was tried, on what, why it failed, what to do.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// The top folder of the checkout this was started from.
+/// Returns the top folder of the checkout from which this was started.
 pub(crate) fn workspace() -> PathBuf {
-    // Cargo sets this when it runs the program. The value from build time comes second, since checkouts that share a
-    // target folder share the program too.
+    // Cargo sets this when it runs the program. The value from build time is the fallback, since checkouts that share a target folder share the
+    // program too.
     let own =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     own.parent().map_or_else(|| own.clone(), Path::to_path_buf)
 }
 
-/// A cargo command in the workspace, with the cargo that runs this program.
+/// Returns a cargo command in the workspace, with the cargo that runs this program.
 pub(crate) fn cargo<I, S>(args: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -33,7 +33,7 @@ where
     command
 }
 
-/// The command as a person would type it. Of the environment only the names are shown where a value may be a secret.
+/// Formats the command as a person would type it. Of environment variables whose values may be secret, only the names are shown.
 pub(crate) fn shown(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
@@ -61,7 +61,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Enough for cargo to compile everything, or to run all tests, on a slow machine; what takes longer hangs.
+/// Enough for cargo to compile everything, or to run all tests, on a slow machine; a command that takes longer hangs.
 pub(crate) const CARGO: Duration = Duration::from_secs(60 * 60);
 
 /// Shows the command, runs it on this terminal and waits for its end, for `deadline` at most.
@@ -73,7 +73,7 @@ pub(crate) fn run(command: &mut Command, deadline: Duration) -> Result<()> {
     if status.success() { Ok(()) } else { Err(format!("`{text}` ended with {status}")) }
 }
 
-/// Runs a program that says little and leaves nothing behind; gives what it wrote, or its complaint.
+/// Runs a program that prints little and leaves nothing behind. Returns its output; the error has its message.
 pub(crate) fn capture(command: &mut Command, deadline: Duration) -> Result<String> {
     let text = shown(command);
     let mut child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
@@ -81,7 +81,7 @@ pub(crate) fn capture(command: &mut Command, deadline: Duration) -> Result<Strin
     let said = |stream: Option<&mut dyn std::io::Read>| {
         let mut text = String::new();
         if let Some(stream) = stream {
-            // What cannot be read as text is not worth failing for: the status decides.
+            // Unreadable output is no reason to fail: the exit status decides.
             let _ = stream.read_to_string(&mut text);
         }
         text.trim().to_owned()
@@ -94,8 +94,7 @@ pub(crate) fn capture(command: &mut Command, deadline: Duration) -> Result<Strin
     Err(if complaint.is_empty() { format!("`{text}` ended with {status}") } else { complaint })
 }
 
-/// Runs a program that may leave a server behind: its output goes to a file, since a pipe held open by that server would
-/// never end.
+/// Runs a program that may leave a server behind. Its output goes to a file, since a pipe held open by that server would never end.
 pub(crate) fn logged(command: &mut Command, log: &Path, deadline: Duration) -> Result<()> {
     let text = shown(command);
     eprintln!("$ {text}");
@@ -117,7 +116,7 @@ pub(crate) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
     spawn(command.stdin(Stdio::null()).stdout(open()?).stderr(open()?).process_group(0))
 }
 
-/// Runs a program that may well fail and says much: with its output in a file of its own. Gives its exit code.
+/// Runs a program that may fail and prints much, with its output in a separate file. Returns its exit code.
 pub(crate) fn ended(command: &mut Command, log: &Path, deadline: Duration) -> Result<Option<i32>> {
     let open = |new| {
         File::options()
@@ -156,12 +155,12 @@ fn wait(child: &mut Child, deadline: Duration, text: &str) -> Result<ExitStatus>
     }
 }
 
-/// Ends a program whose time is over. It is asked first: cargo and the test runner then end what they started themselves.
+/// Ends a program whose time is over. It gets a signal first: cargo and the test runner then end their own children.
 fn end_child(child: &mut Child) {
     const PATIENCE: Duration = Duration::from_secs(10);
     let mut ask = Command::new("kill");
     ask.arg(child.id().to_string()).stdin(Stdio::null()).stderr(Stdio::null());
-    // It may just have ended, or there may be no such program: what follows does without.
+    // It may just have ended, or `kill` may be missing: the following works without it.
     let _ = ask.status();
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
@@ -171,7 +170,7 @@ fn end_child(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The last lines of a log, to stand below an error.
+/// Returns the last lines of a log, to be shown below an error.
 pub(crate) fn tail(log: &Path) -> String {
     let mut bytes = Vec::new();
     if File::open(log).and_then(|mut file| file.read_to_end(&mut bytes)).is_err() {
@@ -183,7 +182,7 @@ pub(crate) fn tail(log: &Path) -> String {
     if last.is_empty() { String::new() } else { format!("; its last words:\n  {last}") }
 }
 
-/// Writes a file, saying which one if that fails.
+/// Writes a file; the error names it.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(|why| format!("cannot write {}: {why}", path.display()))
 }

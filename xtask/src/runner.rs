@@ -1,17 +1,17 @@
-//! The test runner, cargo-nextest: found, or installed in the version that is named here.
+//! The test runner, cargo-nextest: found, or installed in the version given here.
 
 use std::time::Duration;
 
 use crate::run::{self, Result};
 
-/// What is installed where there is none, so that a new machine runs the tests as this one did.
+/// The version to install where there is none, so that a new machine runs the tests as this one did.
 const VERSION: &str = "0.9.151";
-/// What does as well: the oldest that reads `.config/nextest.toml`, which says the same.
+/// The oldest version that will do: the first that reads `.config/nextest.toml`, where it is given too.
 const OLDEST: [u32; 3] = [0, 9, 100];
 /// Compiling it takes some six minutes on two cores; half an hour means that something hangs.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
-/// Makes sure that `cargo nextest` can run the tests.
+/// Ensures that `cargo nextest` can run the tests.
 pub(crate) fn ensure() -> Result<()> {
     let problem = match version() {
         Some(found) if found >= OLDEST => return Ok(()),
@@ -31,16 +31,16 @@ pub(crate) fn ensure() -> Result<()> {
     })
 }
 
-/// The installed one's.
+/// Returns the installed version.
 fn version() -> Option<[u32; 3]> {
     let said = run::capture(&mut run::cargo(["nextest", "--version"]), Duration::from_secs(30)).ok()?;
     parse(&said)
 }
 
-/// Reads `cargo-nextest 0.9.151 (6b3f99457 2026-11-02)`, and what follows on other lines.
+/// Parses `cargo-nextest 0.9.151 (6b3f99457 2026-11-02)`, with other lines behind it.
 fn parse(said: &str) -> Option<[u32; 3]> {
     let text = said.lines().next()?.split_whitespace().nth(1)?;
-    // A pre-release counts as its release: who has one knows why.
+    // A pre-release counts as its release: users of one have chosen it.
     let text = text.split(['-', '+']).next()?;
     let mut parts = text.split('.').map(str::parse::<u32>);
     let version = [parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?];

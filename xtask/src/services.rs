@@ -1,4 +1,4 @@
-//! The servers the tests need: found where they run, started where they do not.
+//! The servers that the tests need: found where they run, started where they do not.
 
 mod amqp;
 mod folder;
@@ -23,7 +23,7 @@ use rabbitmq::RabbitMq;
 use state::{Started, State};
 use url::Url;
 
-/// Where the three servers are.
+/// The URLs of the three servers.
 pub(crate) struct Urls {
     database: Url,
     amqp: Url,
@@ -38,20 +38,20 @@ impl Urls {
         [(database, self.database.as_str()), (amqp, self.amqp.as_str()), (pgbouncer, self.pgbouncer.as_str())]
     }
 
-    /// The same, one to a line, as the shell's `export` takes them.
+    /// Returns them one to a line, as the shell's `export` takes them.
     pub(crate) fn lines(&self) -> String {
         self.variables().map(|(name, url)| format!("{name}={url}\n")).concat()
     }
 }
 
-/// Programs that fault tests run themselves: a server to crash, and a clock that goes wrong.
+/// Ensures the programs that fault tests run themselves: a server to crash, and a clock that goes wrong.
 pub(crate) fn tools() -> Result<()> {
     programs::ensure("postgresql", "initdb", || programs::postgres("initdb"))?;
     programs::ensure("faketime", "faketime", || programs::on_path("faketime"))?;
     Ok(())
 }
 
-/// RabbitMQ's programs, for clusters that a test starts itself.
+/// Ensures RabbitMQ's programs, for clusters that a test starts itself.
 pub(crate) fn broker_programs() -> Result<()> {
     rabbitmq::installed().map(drop)
 }
@@ -62,28 +62,28 @@ trait Service {
     const NAME: &str;
     /// The variable that names the one to use.
     const VARIABLE: Option<&str>;
-    /// What ends it at once and in good order.
+    /// The signal that ends it at once and cleanly.
     const STOP: &str;
 
-    /// The places where one usually runs.
+    /// Returns the places where one usually runs.
     fn usual(&self) -> Result<Vec<Url>>;
-    /// Installs what asking for an answer needs.
+    /// Installs what `answers` needs.
     fn prepare(&self) -> Result<()> {
         Ok(())
     }
-    /// Whether a client gets an answer there; else why not. Changes nothing.
+    /// Checks that a client gets an answer there; the error says why not. Changes nothing.
     fn answers(&self, url: &Url) -> Result<()>;
-    /// Whether one that was started earlier still serves what it is needed for.
+    /// Whether one that was started earlier can still be used.
     fn fits(&self, _started: &Started) -> bool {
         true
     }
     /// Starts a private one and waits until it answers.
     fn start(&self) -> Result<Started>;
-    /// Ends what it started besides its own process.
+    /// Ends the processes that it started in addition to its own.
     fn clear(&self, _started: &Started) {}
 }
 
-/// Whose a server is.
+/// Where a server comes from.
 #[derive(Clone, Copy)]
 enum Origin {
     Environment,
@@ -109,7 +109,7 @@ pub(crate) fn up() -> Result<Urls> {
     Ok(Urls { database, amqp, pgbouncer })
 }
 
-/// Stops what `up` started; the last started goes first.
+/// Stops the servers that `up` started, the last one first.
 pub(crate) fn down() -> Result<()> {
     let (_lock, mut state) = open()?;
     let any =
@@ -148,7 +148,7 @@ fn tell<S: Service>(found: &Result<Option<(Url, Origin)>>, state: &State) -> boo
     matches!(found, Ok(Some(_)))
 }
 
-/// The one to use, if one answers already.
+/// Returns the server to use, if one answers already.
 fn found<S: Service>(service: &S, state: &State) -> Result<Option<(Url, Origin)>> {
     let started = state.get(S::NAME).filter(|started| service.fits(started));
     if let Some((variable, text)) = S::VARIABLE.and_then(from_environment) {
@@ -185,7 +185,7 @@ fn ensure<S: Service>(service: &S, state: &mut State) -> Result<Url> {
         eprintln!("{}: {} ({})", S::NAME, url.redacted(), origin.text());
         return Ok(url);
     }
-    // What is left of one that does not answer, or that stands in front of another server.
+    // Remains of a server that does not answer, or of a pooler in front of another server.
     stop(service, state)?;
     eprintln!("{}: starting a private one", S::NAME);
     let started = service.start()?;
@@ -196,14 +196,14 @@ fn ensure<S: Service>(service: &S, state: &mut State) -> Result<Url> {
     Ok(url)
 }
 
-/// Stops the one that was started, if any. True if there was one.
+/// Stops the server that was started, if any. Returns whether there was one.
 fn stop<S: Service>(service: &S, state: &mut State) -> Result<bool> {
     let Some(started) = state.get(S::NAME).cloned() else {
         return Ok(false);
     };
     process::terminate(S::NAME, started.pid, &started.mark, S::STOP)?;
     service.clear(&started);
-    // A folder that cannot be removed is no reason to take the server for running.
+    // The server has stopped even if its folder can't be removed.
     if let Err(why) = folder::remove(&started.dir) {
         eprintln!("{}: {why}", S::NAME);
     }
@@ -223,13 +223,13 @@ fn private_only() -> bool {
     std::env::var_os("JOBWRIGHT_SERVICES_PRIVATE").is_some_and(|value| value == "1")
 }
 
-/// The folder of the services: always in this checkout, also where `CARGO_TARGET_DIR` is set, since what was started
-/// must be found again.
+/// Returns the folder of the services. It is always in this checkout, even if `CARGO_TARGET_DIR` is set, so that servers that were started are found
+/// again.
 fn home() -> PathBuf {
     run::workspace().join("target").join("services")
 }
 
-/// The state, and the lock that keeps others from changing it meanwhile.
+/// Opens the state, with a lock that keeps other runs from changing it meanwhile.
 fn open() -> Result<(File, State)> {
     const DEADLINE: Duration = Duration::from_secs(300);
     let home = home();
@@ -261,7 +261,7 @@ fn open() -> Result<(File, State)> {
     }
 }
 
-/// A port that nobody listens on. Another program may take it before the server does: then the start fails and says so.
+/// Returns a free port. Another program may take it before the server does: then the start fails and says so.
 fn free_port() -> Result<u16> {
     std::net::TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())

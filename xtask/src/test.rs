@@ -1,4 +1,4 @@
-//! All tests, the doc tests, the examples, and the operator's night.
+//! All tests, the doc tests, the examples, and the operator's night script.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,17 +12,17 @@ use crate::services::{self, Urls};
 /// An example that runs longer than this hangs: they are short tours.
 const EXAMPLE_DEADLINE: Duration = Duration::from_secs(180);
 
-/// The script for operators, whose waits are each bounded by two minutes.
+/// The script for operators, in which each wait is bounded by two minutes.
 const NIGHT: &str = "examples/ops/night.sh";
 const NIGHT_DEADLINE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// No servers: the tests look at `JOBWRIGHT_TEST_EMBEDDED_ONLY`.
+    /// No servers: the tests read `JOBWRIGHT_TEST_EMBEDDED_ONLY`.
     pub(crate) embedded_only: bool,
     /// The runner's profile `ci`: a test that fails is run again, and reported as flaky if it then passes.
     pub(crate) tolerant: bool,
-    /// For the test runner.
+    /// Arguments for the test runner.
     pub(crate) extra: Vec<String>,
 }
 
@@ -32,8 +32,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.finish()
 }
 
-/// All steps run, whatever fails on the way: one run tells everything that is broken. Only without servers there is
-/// nothing to run.
+/// Runs all steps, whatever fails on the way, so that one run shows everything that is broken. Only without servers there is nothing to run.
 pub(crate) fn steps(options: &Options, report: &mut Report) {
     let mut foreign = Vec::new();
     let urls = if options.embedded_only {
@@ -63,7 +62,7 @@ pub(crate) fn steps(options: &Options, report: &mut Report) {
     report
         .step("doc tests", || run::run(environment.set(&mut run::cargo(["test", "--doc", "--workspace"])), run::CARGO));
 
-    // All members and in one command: cargo then chooses the same features as for the tests, so that next to nothing is built anew.
+    // All members in one command: cargo then chooses the same features as for the tests, so that almost nothing is built again.
     let built = report.step("build the examples and the program", || {
         run::run(&mut run::cargo(["build", "--workspace", "--bins", "--examples"]), run::CARGO)
     });
@@ -90,7 +89,7 @@ fn run_examples(environment: &Environment, report: &mut Report) {
     }
 }
 
-/// A night on call by the program's commands: on an embedded database, and on the server if there is one.
+/// Runs a night on call with the program's commands: on an embedded database, and on the server if there is one.
 fn run_night(environment: &Environment, report: &mut Report) {
     let stores = if environment.urls.is_some() { &["sqlite", "postgres"][..] } else { &["sqlite"] };
     for store in stores {
@@ -100,7 +99,7 @@ fn run_night(environment: &Environment, report: &mut Report) {
             if *store == "sqlite" {
                 command.env_remove("DATABASE_URL");
             }
-            // The program refuses variables that it does not know, such as those of the tests; and a night needs no broker.
+            // The program refuses variables that it does not know, such as those of the tests; and the script needs no broker.
             command.env_remove("AMQP_URL");
             let tests = |name: &String| name.starts_with("JOBWRIGHT_");
             let names: Vec<String> = std::env::vars().map(|(name, _)| name).filter(tests).collect();
@@ -113,13 +112,13 @@ fn run_night(environment: &Environment, report: &mut Report) {
     }
 }
 
-/// What cargo has just built.
+/// Returns the path of a program that cargo has just built.
 fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     run::workspace().join(target).join("debug").join(name)
 }
 
-/// What the tests and the examples find in their environment.
+/// The environment of the tests and the examples.
 struct Environment {
     urls: Option<Urls>,
     /// Where the clients in other languages are.
@@ -143,7 +142,7 @@ impl Environment {
     }
 }
 
-/// Where programs are kept that only this checkout's own commands use.
+/// Returns the folder of programs that only this checkout's own commands use.
 pub(crate) fn tools_home() -> PathBuf {
     run::workspace().join("target").join("tools")
 }
@@ -153,7 +152,7 @@ pub(crate) fn installed(name: &str) -> bool {
     run::capture(&mut run::cargo([name, "--version"]), Duration::from_secs(30)).is_ok()
 }
 
-/// The names of the Rust examples, in order. No folder, no examples.
+/// Returns the names of the Rust examples, in order. No folder, no examples.
 fn examples(folder: &Path) -> Result<Vec<String>> {
     let problem = |why| format!("cannot list {}: {why}", folder.display());
     if !folder.exists() {

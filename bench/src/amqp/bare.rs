@@ -1,4 +1,4 @@
-//! The broker without us: the least that a publish with confirms, and a delivery with acks, cost.
+//! The bare broker: the lowest cost of a publish with confirms, and of a delivery with acks.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ fn name(text: &str) -> ShortString {
     ShortString::from(text)
 }
 
-/// A quorum queue, as ours are, without a limit.
+/// Declares a quorum queue, like ours, without a limit.
 pub(super) async fn declare(channel: &Channel, queue: &str) -> Result<()> {
     let mut arguments = FieldTable::default();
     arguments.insert(name("x-queue-type"), AMQPValue::LongString(LongString::from("quorum")));
@@ -83,7 +83,7 @@ pub(super) async fn consume_each(channel: &Channel, queue: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rate of publishing alone.
+/// Measures the rate of publishing alone.
 pub(super) async fn publish_rate(url: &str, queue: &str, count: usize) -> Result<f64> {
     let connection = connect(url).await?;
     let channel = connection.create_channel().await?;
@@ -96,7 +96,7 @@ pub(super) async fn publish_rate(url: &str, queue: &str, count: usize) -> Result
     Ok(rate)
 }
 
-/// Rate of a message through a queue: published and consumed at the same time, over two connections.
+/// Measures the rate of messages through a queue: published and consumed at the same time, over two connections.
 pub(super) async fn loop_rate(url: &str, queue: &str, count: usize) -> Result<f64> {
     let (to, from) = (connect(url).await?, connect(url).await?);
     let (publishing, consuming) = (to.create_channel().await?, from.create_channel().await?);

@@ -1,5 +1,5 @@
-//! The peer: Celery with RabbitMQ. It is fetched into a folder that is thrown away, with the settings for speed its documentation
-//! names: prefork with one process a core, a prefetch of 64 for each, no results, no events.
+//! The peer: Celery with RabbitMQ. It is installed into a temporary folder, with the settings for speed its documentation names: prefork with one
+//! process a core, a prefetch of 64 for each, no results, no events.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use crate::load::{BATCH, KIND, QUEUE, fill, left};
 use crate::report::{Line, Report, Unit};
 use crate::setup::Bench;
 
-/// What both handlers do: append a byte to a file, which is how the peer's finished tasks are counted.
+/// Both handlers append a byte to a file, by which the peer's finished tasks are counted.
 const APP: &str = r#"
 import os, sys
 from celery import Celery
@@ -102,7 +102,7 @@ struct Celery {
 }
 
 impl Celery {
-    /// Installs it from the package index that pip is set up for.
+    /// Installs it from pip's configured package index.
     async fn fetch(folder: &Path) -> Result<Self> {
         let python = venv(&folder.join("venv"), &["celery>=5.5,<6"]).await?;
         std::fs::write(folder.join("bench_app.py"), APP)?;
@@ -126,7 +126,7 @@ impl Celery {
         Ok(command)
     }
 
-    /// Fills the queue, then starts a worker: the time from its first task to its last, without its start.
+    /// Fills the queue, then starts a worker. Measures the time from its first task to its last, without its start.
     async fn drain(&self, jobs: usize, run: usize) -> Result<f64> {
         let queue = format!("jobwright_bench_{}.celery{run}", std::process::id());
         let file = self.folder.join(format!("celery{run}"));

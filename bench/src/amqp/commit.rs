@@ -1,4 +1,4 @@
-//! What the broker costs the sender: one job a transaction, with deliveries and without.
+//! The broker's cost for the sender: one job a transaction, with deliveries and without.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// With an executor elsewhere that takes what is sent, as both kinds need one: a queue that nobody consumes is closed.
+/// Runs with an executor elsewhere that takes the jobs, since a queue without consumers is not used; for comparison, so does the run without
+/// deliveries.
 async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64>> {
     let site = Site::open(bench, 10_000).await?;
     let (sender, worker) = (site.services(broker).await?, site.services(broker).await?);

@@ -1,4 +1,4 @@
-//! One job at a time, until its delivery is confirmed, in turn with the least that this can cost: a bare insert and commit, then a publish and its
+//! One job at a time, until its delivery is confirmed, in turn with the lowest possible cost: a bare insert and commit, then a publish and its
 //! confirm. Both are consumed meanwhile.
 
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ async fn measure(bench: &Bench<'_>, jobs: usize) -> Result<(Vec<f64>, Vec<f64>)>
     opened(&sender).await?;
     let payload = raw_payload()?;
 
-    // Beside the job table, so that no executor sees these rows.
+    // Apart from the job table, so that no executor sees these rows.
     let aside = format!("{}_aside", site.schema.name);
     let client = bench.connect().await?;
     client
@@ -70,7 +70,7 @@ async fn measure(bench: &Bench<'_>, jobs: usize) -> Result<(Vec<f64>, Vec<f64>)>
 
     let (mut ours, mut bare) = (Vec::with_capacity(jobs), Vec::with_capacity(jobs));
     let body = crate::load::payload();
-    // Not of the first moments: connections and prepared statements of both sides.
+    // The first ones are not measured: they create connections and prepared statements of both sides.
     for n in 0..jobs + 20 {
         tokio::time::sleep(PACE).await;
         let before = Instant::now();

@@ -1,4 +1,4 @@
-//! Jobs sent by one side and run by the other, through the broker: from the first send until the database has all outcomes.
+//! Jobs sent by one process and run by another, through the broker: from the first send until the database has all outcomes.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const CONTEXT: usize = 100;
 
 struct Run {
     rate: f64,
-    /// Share of the jobs that came through the broker.
+    /// The share of the jobs that came through the broker.
     delivered: f64,
 }
 

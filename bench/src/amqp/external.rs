@@ -1,4 +1,4 @@
-//! Jobs through the hands of an external worker: handed out whole, answered with `done`, removed.
+//! Jobs run by an external worker: handed out whole, answered with `done`, removed.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ async fn finished(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
     crate::cases::emptied(out + left(bench.server.client(), schema).await?)
 }
 
-/// An external worker in Rust: answers each job with `done`.
+/// Runs an external worker in Rust that answers each job with `done`.
 async fn work(prefix: String) -> Result<()> {
     let names = jobwright::broker::Names::new(prefix);
     let connection = bare::connect(&url()?).await?;
@@ -87,7 +87,7 @@ async fn work(prefix: String) -> Result<()> {
         }
         let properties =
             BasicProperties::default().with_delivery_mode(2).with_type(ShortString::from("done")).with_headers(headers);
-        // Not confirmed: the rate of the reports is not what is measured, and a lost one would stop the run with an error.
+        // Without confirms: the rate of reports is not measured, and a lost one would end the run with an error.
         replies
             .basic_publish(ShortString::from(""), reply.clone(), BasicPublishOptions::default(), b"", properties)
             .await?;

@@ -50,7 +50,7 @@ async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64
     if broker {
         opened(&sender).await?;
     }
-    // Not of the first moments: connections and prepared statements of both sides.
+    // The first ones are not measured: they create connections and prepared statements of both sides.
     paced(&sender, 20).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     while starts.try_recv().is_ok() {}
@@ -65,7 +65,7 @@ async fn measure(bench: &Bench<'_>, jobs: usize, broker: bool) -> Result<Vec<f64
     Ok(times)
 }
 
-/// Sends at the pace; the moments when the commits returned.
+/// Sends at the pace, and returns when each commit returned.
 async fn paced(sender: &MessageServices, jobs: usize) -> Result<HashMap<jobwright::JobId, Instant>> {
     let payload = raw_payload()?;
     let mut sent = HashMap::with_capacity(jobs);

@@ -20,7 +20,7 @@ use crate::setup::{Bench, Schema};
 
 pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     for case in crate::args::AMQP_CASES {
-        if !bench.args.wants(case) {
+        if !bench.args.demand(case) {
             continue;
         }
         eprintln!("{case} …");
@@ -43,7 +43,7 @@ fn url() -> Result<String> {
         .map_err(|_| "AMQP_URL is not set: name a broker as amqp://user:password@host:5672/%2f")?)
 }
 
-/// A schema and a broker's names for one run.
+/// A schema and the broker's names for one run.
 struct Site<'b> {
     bench: &'b Bench<'b>,
     schema: Schema,
@@ -57,13 +57,13 @@ impl<'b> Site<'b> {
         Ok(Self { bench, schema, config })
     }
 
-    /// Message services with connections of their own, to the database and, if asked for, to the broker.
+    /// Returns message services with separate connections to the database and, if requested, to the broker.
     async fn services(&self, broker: bool) -> Result<MessageServices> {
         let services = self.schema.services().await?;
         Ok(if broker { services.with_broker(&self.config).await? } else { services })
     }
 
-    /// Stops what ran here, and removes what was made at the broker and in the database.
+    /// Stops everything that ran here, and removes what was created at the broker and in the database.
     async fn close(self, executor: Option<CommandExecutor>, services: Vec<MessageServices>) -> Result<()> {
         if let Some(executor) = executor {
             executor.shutdown(Duration::from_secs(5)).await?;
@@ -78,7 +78,7 @@ impl<'b> Site<'b> {
     }
 }
 
-/// Sends jobs until they go through the broker: a queue is looked at before it is used.
+/// Sends jobs until they go through the broker: a queue is checked before it is used.
 async fn opened(services: &MessageServices) -> Result<usize> {
     let payload = crate::load::raw_payload()?;
     for sent in 1..=200 {

@@ -1,4 +1,4 @@
-//! Our publisher beside bare lapin: the same bodies, confirms awaited one by one for each message.
+//! Our publisher beside bare lapin: the same bodies, with each message's confirm awaited separately.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ async fn publisher(bench: &Bench<'_>, count: usize) -> Result<f64> {
         properties: BasicProperties::default().with_delivery_mode(2).with_message_id(n.to_string().into()),
         body: body.clone().into_bytes(),
     };
-    // Several callers at a time, as commits are.
+    // Several callers at a time, as with commits.
     let confirmed = stream::iter((0..count).step_by(BATCH))
         .map(|first| testing::publish(&broker, (first..(first + BATCH).min(count)).map(message).collect()))
         .buffer_unordered(CALLERS)

@@ -1,4 +1,4 @@
-//! No-op jobs from a full table to an empty one, and what that costs.
+//! No-op jobs from a full table to an empty one, and their cost.
 
 use std::time::{Duration, Instant};
 
@@ -115,9 +115,9 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, jobs: usize) -> Result<()> {
     let loader = bench.connect().await?;
     fill(&bench.server, &loader, schema, jobs).await?;
     drop(loader);
-    // What the loader did must not be counted as work of the drain.
+    // The loader's work must not count as work of the drain.
     bench.server.settle().await?;
-    // The same count as at the end, so that the catalogue is in the cache of that connection before the clock runs.
+    // The same count as at the end, so that this connection has the catalogue in its cache before the clock runs.
     let found = left(bench.server.client(), schema).await?;
     if found == jobs as i64 { Ok(()) } else { Err(format!("the table has {found} jobs instead of {jobs}").into()) }
 }

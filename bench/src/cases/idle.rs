@@ -11,11 +11,11 @@ use crate::report::{Line, Report, Required, Unit};
 use crate::server::Usage;
 use crate::setup::Bench;
 
-/// Counted over two lives, a long and a short one: what start and end cost falls out of the difference, and counters that a
-/// backend hands in late are complete, because it has ended.
+/// Measures two lives, a long and a short one. The difference leaves out the cost of start and end, and the counters are complete, because the
+/// backends have ended.
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let idle = Duration::from_secs(if bench.args.quick { 6 } else { 20 });
-    // Longer than until a node looks, once, for what a clock that was ahead has written.
+    // Longer than until a node's single check for rows that a clock which was ahead has written.
     let settled = Duration::from_secs(4);
     let short = life(bench, settled).await?;
     let long = life(bench, settled + idle).await?;

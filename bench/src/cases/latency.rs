@@ -26,7 +26,7 @@ pub(crate) struct Times {
     pub(crate) after_commit: Vec<f64>,
     /// From before the send to the start of the handler.
     pub(crate) after_send: Vec<f64>,
-    /// Of a bare insert and commit, taken between the sends.
+    /// Milliseconds of a bare insert and commit, taken between the sends.
     bare: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
         line(format!("{name}: commit to start at 50/s, p50"), &|run| percentile(&run.after_commit, 0.5));
         line("… p99".to_owned(), &|run| percentile(&run.after_commit, 0.99));
         line("… max".to_owned(), &|run| percentile(&run.after_commit, 1.0));
-        // This one holds a commit, so a bare one is its limit.
+        // This one includes a commit, so a bare commit is its limit.
         report.add(
             Line::new("… from before the send, p50", Unit::Milliseconds, each(&|run| percentile(&run.after_send, 0.5)))
                 .limit("bare insert and commit between the sends, p50", bare),
@@ -73,7 +73,7 @@ pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool, m
         .queue(QUEUE, CONCURRENCY)
         .start()
         .await?;
-    // Not of the first moments: connections and prepared statements of both sides.
+    // The first ones are not measured: they create connections and prepared statements of both sides.
     paced(bench, &schema, &sender, 20, make).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     while starts.try_recv().is_ok() {}
@@ -93,7 +93,7 @@ pub(crate) async fn measure(bench: &Bench<'_>, jobs: usize, one_process: bool, m
     Ok(times)
 }
 
-/// Moments just before and after each send.
+/// The times just before and after each send.
 type Sent = HashMap<JobId, (Instant, Instant)>;
 
 /// Sends at the pace, with a bare commit half-way between two sends.
@@ -106,7 +106,7 @@ async fn paced(
 ) -> Result<(Sent, Vec<f64>)> {
     let payload = raw_payload()?;
     let client = bench.connect().await?;
-    // Beside the job table, so that no executor sees these rows.
+    // Apart from the job table, so that no executor sees these rows.
     let aside = format!("{}_aside", schema.name);
     client
         .batch_execute(&format!(

@@ -1,4 +1,4 @@
-//! The measurements. Each takes limit and ours in turn, as often as asked for, each time on a fresh schema.
+//! The measurements. Each runs limit and ours in turn, as often as requested, each time on a fresh schema.
 
 mod drain;
 mod enqueue;
@@ -18,7 +18,7 @@ use crate::setup::Bench;
 
 pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     for case in crate::args::CASES {
-        if !bench.args.wants(case) {
+        if !bench.args.demand(case) {
             continue;
         }
         eprintln!("{case} …");
@@ -36,10 +36,10 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Longest time for one run of a case: an error is better than a harness that hangs.
+/// The longest time for one run of a case: an error is better than a harness that hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Waits until an executor says that the database has accepted so many outcomes. The caller still looks into the table.
+/// Waits until an executor reports that the database has accepted this many outcomes. The caller still checks the table.
 pub(crate) async fn wait_done<S: Store>(executor: &CommandExecutor<S>, jobs: usize) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -45,7 +45,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Tasks that send one job after the other, each job in a context of its own.
+/// Tasks that send one job after the other, each job in a separate context.
 const SENDERS: usize = 64;
 /// More connections make the bare inserts no faster on a few cores.
 const CONNECTIONS: usize = 16;
@@ -90,7 +90,7 @@ async fn bare_at_once(bench: &Bench<'_>, jobs: usize) -> Result<f64> {
     Ok(rate)
 }
 
-/// What a share of them took at most, in milliseconds.
+/// Returns the time that this share of them did not exceed, in milliseconds.
 pub(crate) fn waited(times: &[Duration], share: f64) -> f64 {
     percentile(&times.iter().map(|time| millis(*time)).collect::<Vec<f64>>(), share)
 }
@@ -107,7 +107,7 @@ async fn bare(bench: &Bench<'_>, jobs: usize, user_row: bool) -> Result<Vec<Dura
     Ok(times)
 }
 
-/// Messages sent and committed one after the other; each one's time.
+/// Sends and commits messages one after the other, and returns the time of each.
 pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool, make: Make) -> Result<Vec<Duration>> {
     let schema = prepared(bench).await?;
     let services = schema.services().await?;
@@ -121,7 +121,7 @@ pub(crate) async fn contexts(bench: &Bench<'_>, jobs: usize, user_row: bool, mak
     Ok(times)
 }
 
-/// Without a transaction of the caller's.
+/// The same without a transaction of the caller.
 pub(crate) async fn alone(services: &MessageServices, jobs: usize, make: Make) -> Result<Vec<Duration>> {
     let payload = raw_payload()?;
     let mut times = Vec::with_capacity(jobs);
@@ -152,7 +152,7 @@ async fn with_user_row(services: &MessageServices, schema: &Schema, jobs: usize,
     Ok(times)
 }
 
-/// A schema with a table of the user's beside ours.
+/// Creates a schema with a user table beside ours.
 async fn prepared(bench: &Bench<'_>) -> Result<Schema> {
     let schema = bench.schema().await?;
     let sql = format!("create table {}.effect (n bigint not null)", schema.name);

@@ -11,7 +11,7 @@ use crate::report::{Line, Report, Unit};
 use crate::setup::Bench;
 use crate::{Result, limits};
 
-/// Sent and drained jobs a second.
+/// Jobs sent and drained, per second.
 type Rates = (f64, f64);
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
@@ -37,7 +37,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A directory of our own, removed with what is in it.
+/// A temporary directory, removed with its content.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,7 +64,7 @@ impl Drop for Directory {
 }
 
 async fn bare(directory: &Directory, jobs: usize) -> Result<Rates> {
-    // Makes the file and its tables.
+    // Creates the file and its tables.
     drop(directory.services().await?);
     let file = directory.file();
     tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Handlers that write through their transaction: each commits by itself.
+//! Handlers that write through their transaction: each commits separately.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ async fn bare(bench: &Bench<'_>, schema: Schema, jobs: usize) -> Result<f64> {
     let clients = limits::drain::connect(bench, schema.config.max_connections).await?;
     let rows = bench.server.client().query(&format!("select id from {} order by seq", schema.table()), &[]).await?;
     let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-    // Dealt out like cards: neighbours are removed at the same time, as an executor does.
+    // Dealt out like cards: neighbours are removed at the same time, as by an executor.
     let hands: Vec<Vec<Uuid>> =
         (0..clients.len()).map(|n| ids.iter().copied().skip(n).step_by(clients.len()).collect()).collect();
     let start = Instant::now();
@@ -83,7 +83,7 @@ async fn finished(bench: &Bench<'_>, schema: Schema, jobs: usize, start: Instant
     Ok(rate)
 }
 
-/// All jobs are gone, and each wrote its row once.
+/// Asserts that all jobs are gone, and that each wrote its row once.
 async fn finished_count(client: &Client, schema: &Schema, jobs: usize, start: Instant) -> Result<f64> {
     emptied(left(client, schema).await?)?;
     let rate = per_second(jobs, start.elapsed());

@@ -1,4 +1,4 @@
-//! The way of a job through this process: how often it asks for memory.
+//! The allocations that a job costs this process.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The counts of the last change that was content with them.
+//! The counts recorded by the last change that accepted them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::Result;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.json");
 
-/// A count may be so many times the recorded one.
+/// The largest allowed ratio of a count to the recorded one.
 const MOST: f64 = 1.1;
 
 pub(super) fn write(values: &Values) -> Result<()> {

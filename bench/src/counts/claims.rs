@@ -1,4 +1,4 @@
-//! Claims and removals, at the front of a million jobs.
+//! Claims and removals at the head of a million jobs.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
         }
     }
     drop(services);
-    // Then the counters of the table are complete.
+    // After this the counters of the table are complete.
     bench.server.settle().await?;
     let hot = bench.server.hot_ratio(&schema.name).await?.unwrap_or_default();
     bench.drop(schema).await?;

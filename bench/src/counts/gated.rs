@@ -1,10 +1,10 @@
-//! Jobs of groups, under a limit and with unique keys, sent 1,000 in a context and drained by the statements of an executor: rounds of
-//! admission, claims of 500, removals and hand-ons.
+//! Jobs of groups, under a limit and with unique keys, sent 1,000 in a context and drained by the statements of an executor: admission passes, claims
+//! of 500, removals, and completions that claim the next of a group.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::{self, AdmitRequest, ClaimRequest, GroupTurn, JobStore, NodeInfo, Rule, Scope};
+use jobwright::store::{self, AdmitRequest, ClaimRequest, GroupClaim, JobStore, NodeInfo, Rule, Scope};
 use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId, Unique};
 
 use super::Values;
@@ -16,7 +16,7 @@ use crate::setup::Bench;
 
 const JOBS: usize = 10 * SEND_BATCH;
 
-/// One kind of work, and the names of what is counted: statements for 1,000 jobs, bytes of WAL and pages for a job.
+/// One kind of work, and the names of its counts: statements for 1,000 jobs, bytes of WAL and pages for a job.
 struct Work {
     make: Make,
     rule: Option<Rule>,
@@ -71,7 +71,7 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     }
     let payload = raw_payload()?;
     let node = jobs.register_node(&NodeInfo::new("counts", "here", 0, Duration::from_secs(300))).await?;
-    // Connections are made, statements prepared, pages and indexes begun.
+    // Makes connections, prepares statements, and begins pages and indexes.
     send(&services, SEND_BATCH, |n| (work.make)(n + JOBS, job(&payload))).await?;
     let mut claim = 0;
     drain(&services, node, &mut claim).await?;
@@ -96,10 +96,10 @@ async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     Ok(each(work.sent, sent.since(&before)).chain(each(work.drained, drained.since(&vacuumed))).collect())
 }
 
-/// Jobs of a group that are asked for at a time: of as many groups as one claim takes, no more than a statement may want.
-const IN_LINE: usize = 4;
+/// Jobs of a group that are requested at a time: of as many groups as one claim takes, no more than a statement may want.
+const MAX_RUN: usize = 4;
 
-/// How many jobs ended. `claim` is the number of the last claim: a claim with an older one than was counted takes nothing.
+/// Returns how many jobs ended. `claim` is the number of the last claim: a claim with a number older than the last one counted takes nothing.
 async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Result<usize> {
     let jobs = services.jobs();
     let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
@@ -111,7 +111,7 @@ async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Res
             admitted = jobs.admit(&round).await?;
         }
         *claim += 1;
-        // What was claimed before has ended.
+        // The jobs claimed before have ended.
         let counted = admitted.counted.iter().map(|(scope, name)| store::Counted { scope: *scope, name, running: 0 });
         let counted: Vec<store::Counted<'_>> = counted.collect();
         let request = ClaimRequest::new(node, ClaimNumber::new(*claim), QUEUE, BATCH).kinds(&kinds).counted(&counted);
@@ -128,30 +128,30 @@ async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Res
     }
 }
 
-/// Ends jobs as an executor does: those of groups hand on, and give the next ones.
+/// Ends jobs as an executor does: completing jobs of groups claims the next ones.
 async fn end(
     jobs: &dyn JobStore,
     node: NodeId,
     claim: ClaimNumber,
     claimed: &[Job],
-    turns: &mut HashMap<String, GroupTurn>,
+    turns: &mut HashMap<String, GroupClaim>,
     kinds: &[String],
 ) -> Result<Vec<Job>> {
     let (mut fences, mut next) = (claimed.iter().map(Job::fence).collect::<Vec<Fence>>(), Vec::new());
     for job in claimed {
-        let Some(group) = &job.terms.group else { continue };
-        let begin = || GroupTurn::after_job(group, &job.queue, job.id, JobId::new()).wanted(IN_LINE);
+        let Some(group) = &job.options.group else { continue };
+        let begin = || GroupClaim::after_job(group, &job.queue, job.id, JobId::new()).wanted(MAX_RUN);
         turns.entry(group.clone()).or_insert_with(begin);
     }
     if !turns.is_empty() {
-        let asked: Vec<GroupTurn> = turns.drain().map(|(_, turn)| turn).collect();
-        let handed = jobs.hand_on(node, claim, &fences, &asked, kinds).await?;
+        let asked: Vec<GroupClaim> = turns.drain().map(|(_, turn)| turn).collect();
+        let handed = jobs.complete_and_claim_next(node, claim, &fences, &asked, kinds).await?;
         fences.retain(|fence| !handed.accepted.contains(&fence.id));
         next = handed.next;
-        let mut asked: HashMap<String, GroupTurn> = asked.into_iter().map(|turn| (turn.group.clone(), turn)).collect();
+        let mut asked: HashMap<String, GroupClaim> = asked.into_iter().map(|turn| (turn.group.clone(), turn)).collect();
         for job in &next {
             let Some((group, mut turn)) = job
-                .terms
+                .options
                 .group
                 .as_ref()
                 .and_then(|group| asked.remove_entry(group).or_else(|| turns.remove_entry(group)))

@@ -1,8 +1,8 @@
-//! What a job costs in counts, which are the same on any machine: statements, WAL, pages, allocations. CI compares them with those of
-//! `bench/counts.json` and fails when one has grown by a tenth; a change that is worth its price records them anew.
+//! The cost of a job in counts, which are the same on any machine: statements, WAL, pages, allocations. CI compares them with `bench/counts.json` and
+//! fails when one has grown by a tenth. A change that is worth its price records them again.
 //!
-//! A test of this program, so that it is built once with all others, and an ignored one: it needs a server on which nothing else
-//! happens. `cargo xtask counts` starts that and runs it.
+//! It is a test of this program, so that it is built once with all others, and ignored by default, because it needs a server without other work.
+//! `cargo xtask counts` starts that and runs it.
 
 mod allocations;
 mod baseline;
@@ -14,10 +14,10 @@ use crate::Result;
 use crate::args::Args;
 use crate::setup::Bench;
 
-/// What is counted, by name. The names are those of the file.
+/// The counts by name. The names are those of the file.
 type Values = Vec<(&'static str, f64)>;
 
-/// Set to `write`, records the counts instead of comparing them.
+/// The variable that, set to `write`, records the counts instead of comparing them.
 const MODE: &str = "JOBWRIGHT_COUNTS";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,7 +21,7 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
         }
         Ok(context)
     };
-    // Connections are made, statements prepared, pages and indexes begun.
+    // Makes connections, prepares statements, and begins pages and indexes.
     for n in [1, SEND_BATCH] {
         filled(n)?.commit().await?;
     }

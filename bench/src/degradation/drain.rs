@@ -11,9 +11,9 @@ use crate::setup::{Bench, Schema};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Payload {
-    /// Of 100 bytes.
+    /// 100 bytes.
     Short,
-    /// Of so many bytes that do not compress to nothing.
+    /// This many bytes that do not compress to nothing.
     Long(usize),
 }
 
@@ -26,7 +26,7 @@ impl Payload {
         }
     }
 
-    /// An SQL expression.
+    /// Returns an SQL expression.
     fn sql(self) -> String {
         match self {
             Self::Short => format!("'{}'::jsonb", payload()),
@@ -41,14 +41,14 @@ impl Payload {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
     pub(super) jobs: usize,
-    /// Rows of somebody else in front.
+    /// Rows that another node owns, in front of the others.
     pub(super) owned: usize,
     pub(super) queues: usize,
     pub(super) payload: Payload,
 }
 
 impl Drain {
-    /// Jobs a second, from before the executor's start until none of them is left.
+    /// Returns jobs a second, from before the executor's start until no job is left.
     pub(super) async fn run(&self, bench: &Bench<'_>) -> Result<f64> {
         self.run_by(bench, bench.url()).await
     }
@@ -76,7 +76,7 @@ impl Drain {
     async fn fill(&self, bench: &Bench<'_>, schema: &Schema) -> Result<()> {
         let client = bench.server.client();
         if self.owned > 0 {
-            // Of a node that lives for as long as this takes.
+            // Owned by a node that lives for as long as this takes.
             let sql = format!(
                 "with owner as (insert into {0}.node (id, name, host, pid, lease, expires_at) \
                                 values (1, 'busy', 'elsewhere', 1, '1 hour', clock_timestamp() + interval '1 hour') returning id) \
@@ -100,7 +100,7 @@ impl Drain {
         );
         client.batch_execute(&sql).await?;
         client.batch_execute(&format!("vacuum (analyze) {}", schema.table())).await?;
-        // What the server does on its own after a load.
+        // Time for background work of the server after a load.
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok(())
     }
@@ -111,7 +111,7 @@ fn queue(n: usize) -> String {
 }
 
 async fn left(bench: &Bench<'_>, schema: &Schema) -> Result<i64> {
-    // What somebody else owns stays.
+    // Rows that another node owns stay.
     let sql = format!(
         "select count(*) from {0}.job j where not exists (select from {0}.node n where n.id = j.lock_owner and n.name = 'busy')",
         schema.name

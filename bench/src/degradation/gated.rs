@@ -1,4 +1,4 @@
-//! Gated work when there is much of it: a million blocked jobs, a hundred thousand groups of which one has a million, ten thousand limits.
+//! Groups and limits with much work: a million blocked jobs, a hundred thousand groups of which one has a million jobs, ten thousand limits.
 
 use jobwright::NewJob;
 use jobwright::store::{Rule, Scope};
@@ -9,13 +9,13 @@ use crate::load::{Make, grouped, plain};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 
-/// A queue that nobody works on.
+/// A queue without executors.
 const ELSEWHERE: &str = "elsewhere";
 
-/// Plain and grouped jobs beside very many blocked ones, which nobody works on.
+/// Plain and grouped jobs beside very many blocked ones that no executor runs.
 pub(super) async fn blocked(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let many = bench.args.count(1_000_000, 50_000);
-    // Filling takes longer than what is measured, so both places stay, and are measured in turn.
+    // Filling takes longer than the measurement, so both schemas stay, and are measured in turn.
     let (free, full) = (Place::open(bench).await?, Place::open(bench).await?);
     full.send(many, |_, job| job.queue(ELSEWHERE).exclusive("beside")).await?;
     let kinds: [(&str, usize, Make); 2] = [

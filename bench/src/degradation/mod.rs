@@ -1,13 +1,12 @@
-//! What is left of the rate when the work grows, or somebody stands in the way: drains, each beside one without the difficulty in the
-//! same run.
+//! The share of the rate that is left when the work grows, or something blocks it: drains, each beside one without the difficulty in the same run.
 
 mod drain;
-mod front;
 mod gated;
 mod network;
 mod pinned;
 mod place;
 mod processes;
+mod queue_head;
 mod queues;
 mod ratios;
 
@@ -20,12 +19,12 @@ pub(crate) use processes::worker;
 
 pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     for case in crate::args::DEGRADATION_CASES {
-        if !bench.args.wants(case) {
+        if !bench.args.demand(case) {
             continue;
         }
         eprintln!("{case} …");
         match case {
-            "backlog" => front::run(bench, report).await?,
+            "backlog" => queue_head::run(bench, report).await?,
             "owned" => {
                 let owned = bench.args.count(100_000, 5_000);
                 let harder = Drain { owned, ..plain(bench) };

@@ -14,7 +14,7 @@ use crate::cases::send::{alone, waited};
 use crate::report::{Line, Report, Unit};
 use crate::setup::{Bench, with_address};
 
-/// By how much answers come later.
+/// The delay of answers.
 const LATER: Duration = Duration::from_millis(1);
 
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
@@ -49,8 +49,8 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Listens for connections to a server whose answers come [`LATER`]. Threads and blocking sockets, because timers of the runtime are no
-/// finer than the delay. They end with their connections.
+/// Listens for connections to a server whose answers come [`LATER`]. It uses threads and blocking sockets, because timers of the runtime are no finer
+/// than the delay. They end with their connections.
 fn distant(host: String, port: u16) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

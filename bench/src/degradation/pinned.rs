@@ -1,4 +1,4 @@
-//! Somebody holds a snapshot, so that nothing that died since can be cleaned up.
+//! A snapshot is held, so that no row that died since can be cleaned up.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use crate::report::{Line, Report, Required, Unit};
 use crate::setup::{Bench, Schema};
 use crate::stats::percentile;
 
-/// Jobs that are drained again and again: first without, then with a snapshot that is as old as the measurement.
+/// Jobs that are drained repeatedly: first without, then with a snapshot that is as old as the measurement.
 const ROUND: usize = 50_000;
 /// Jobs that come one by one between two drains, and their pace.
 const STEADY: usize = 150;
 const PACE: Duration = Duration::from_millis(20);
 const STEADY_KIND: &str = "steady";
 
-/// What one turn showed.
+/// The figures of one turn.
 struct Turn {
     rate: f64,
     p50: f64,
@@ -34,7 +34,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let schema = bench.schema().await?;
     let mut worker = Worker::start(&schema).await?;
     let (mut free, mut pinned, mut samples) = (Vec::new(), Vec::new(), Vec::new());
-    // The first one connects, and prepares.
+    // The first turn connects, and prepares.
     worker.turn().await?;
     for _ in 0..bench.args.runs {
         free.push(worker.turn().await?);
@@ -57,7 +57,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     bench.drop(schema).await?;
     report.raw(json!({ "case": "pinned", "samples": samples }));
     let jobs = (ROUND + STEADY) * pinned.len();
-    // The last ones, when most is dead.
+    // The last ones, when most rows are dead.
     let last = pinned.split_off(pinned.len().saturating_sub(free.len()));
     free.truncate(last.len());
     let held = format!("after {} s with a snapshot held", time.as_secs());
@@ -82,7 +82,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// One executor that lives as long as the measurement, and somebody elsewhere who sends.
+/// An executor that lives as long as the measurement, and a separate sender.
 struct Worker {
     executor: CommandExecutor,
     sender: MessageServices,
@@ -123,7 +123,7 @@ impl Worker {
         Ok(Turn { rate, p50: percentile(&times, 0.5), p99: percentile(&times, 0.99) })
     }
 
-    /// Jobs a second, from when the first of them may end.
+    /// Returns jobs a second, from when the first of them may end.
     async fn drain(&mut self) -> Result<f64> {
         let payload = raw_payload()?;
         self.gate.send(false)?;
@@ -141,7 +141,7 @@ impl Worker {
         Ok(per_second(ROUND, start.elapsed()))
     }
 
-    /// Milliseconds from the return of each commit to the start of its job.
+    /// Returns milliseconds from the return of each commit to the start of its job.
     async fn steady(&mut self) -> Result<Vec<f64>> {
         let payload = raw_payload()?;
         let mut ticks = tokio::time::interval(PACE);
@@ -171,7 +171,7 @@ impl Worker {
     }
 }
 
-/// Dead rows as the server believes, and bytes of the table with its indexes.
+/// Returns dead rows as the server estimates them, and bytes of the table with its indexes.
 async fn sizes(bench: &Bench<'_>, schema: &Schema) -> Result<(i64, i64)> {
     let sql = "select n_dead_tup, pg_total_relation_size(relid) from pg_stat_user_tables where schemaname = $1 and relname = 'job'";
     let row = bench.server.client().query_one(sql, &[&schema.name]).await?;

@@ -1,4 +1,4 @@
-//! A schema that stays over several drains, with what stands in their way.
+//! A schema that stays over several drains, with the rows that make them difficult.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ use crate::cases::{PATIENCE, emptied};
 use crate::load::{BATCH, KIND, QUEUE, raw_payload, send};
 use crate::setup::{Bench, Schema};
 
-/// Jobs that are worked on meanwhile, and are not waited for.
+/// The queue of jobs that run meanwhile and are not waited for.
 pub(super) const BESIDE: &str = "beside";
-/// Jobs of this kind are under a limit where there is a rule.
+/// The kind of jobs that are under a limit where there is a rule.
 pub(super) const LIMITED: &str = "limited";
 
 pub(super) struct Place {
@@ -22,9 +22,9 @@ pub(super) struct Place {
 
 /// One drain.
 pub(super) struct Drained {
-    /// Jobs a second, with those beside.
+    /// Jobs a second, including those of [`BESIDE`].
     pub(super) rate: f64,
-    /// How many of those beside ended meanwhile.
+    /// How many jobs of [`BESIDE`] ended meanwhile.
     pub(super) beside: usize,
 }
 
@@ -33,7 +33,7 @@ impl Place {
         Ok(Self { schema: bench.schema().await? })
     }
 
-    /// Sends what is to stay, or is to be drained.
+    /// Sends jobs that are to stay, or to be drained.
     pub(super) async fn send(&self, jobs: usize, make: impl Fn(usize, NewJob) -> NewJob) -> Result<()> {
         self.send_kind(KIND, jobs, make).await
     }
@@ -48,12 +48,12 @@ impl Place {
         send(&services, jobs, |n| make(n, NewJob::json(kind, &payload).queue(QUEUE))).await
     }
 
-    /// From before the executor's start until so many jobs have ended that are not of those beside. The tables are looked at afterwards: with a
-    /// million rows in them, that takes longer than what is measured.
+    /// Measures from before the executor's start until this many jobs outside [`BESIDE`] have ended. The tables are checked afterwards: with a
+    /// million rows, a check takes longer than the drain.
     pub(super) async fn drain(&self, bench: &Bench<'_>, jobs: usize) -> Result<Drained> {
         self.schema.vacuum(bench.server.client()).await?;
         bench.server.checkpoint().await;
-        // What the server does on its own after a load.
+        // Time for background work of the server after a load.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let services = self.schema.services().await?;
         let ran = Arc::new(AtomicUsize::new(0));
@@ -73,7 +73,7 @@ impl Place {
             .start()
             .await?;
         let deadline = start + PATIENCE;
-        // All that were to run have run, and what ended is recorded.
+        // All jobs that should run have run, and all outcomes are recorded.
         let done = loop {
             let stats = executor.stats();
             if stats.failed + stats.refused > 0 || Instant::now() > deadline {
@@ -90,7 +90,7 @@ impl Place {
         Ok(Drained { rate: done as f64 / elapsed.as_secs_f64(), beside: done - jobs })
     }
 
-    /// Jobs of the queue that were to be drained.
+    /// Returns the jobs of the queue that should have been drained.
     async fn left(&self, bench: &Bench<'_>) -> Result<i64> {
         let sql = format!("select count(*) from {}.jobs where queue = $1 and kind <> $2", self.schema.name);
         Ok(bench.server.client().query_one(&sql, &[&QUEUE, &BESIDE]).await?.get(0))

@@ -65,7 +65,7 @@ async fn rates(bench: &Bench<'_>, jobs: usize, work: Work) -> Result<Rates> {
     Ok(all)
 }
 
-/// Each number of processes beside the best one of its run; what eight must have of it.
+/// Adds each number of processes beside the best one of its run; the ratio required of eight is given.
 fn lines(bench: &Bench<'_>, report: &mut Report, what: &str, jobs: usize, rates: &Rates, least: f64) {
     let best: Vec<f64> =
         (0..bench.args.runs).map(|run| rates.iter().map(|rates| rates[run]).fold(0.0, f64::max)).collect();
@@ -118,7 +118,7 @@ async fn drain(bench: &Bench<'_>, jobs: usize, count: usize, work: Work) -> Resu
     Ok(rate)
 }
 
-/// MiB of one worker: when it has had nothing to do for a second, and the most until a drain is over.
+/// Returns MiB of one worker: idle for a second, and the peak until a drain is over.
 async fn memory(bench: &Bench<'_>, jobs: usize) -> Result<(f64, f64)> {
     let schema = bench.schema().await?;
     let worker = Worker::start(bench, &schema.name).await?;
@@ -141,7 +141,7 @@ async fn memory(bench: &Bench<'_>, jobs: usize) -> Result<(f64, f64)> {
 
 struct Worker {
     child: Child,
-    /// Open as long as it is to run.
+    /// Open as long as the worker is to run.
     input: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
 }
@@ -176,7 +176,7 @@ impl Worker {
     }
 }
 
-/// What a worker process does: it works until its input ends, and says how many jobs are done. One thread, as one gives to processes that
+/// The body of a worker process: it works until its input ends, and reports how many jobs are done. It has one thread, as is usual for processes that
 /// share few cores.
 pub(crate) fn worker() -> Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())

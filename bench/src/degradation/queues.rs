@@ -1,6 +1,5 @@
-//! Whether one queue's jobs wait for the admission of another's: how soon a limited job starts while another queue is flooded with limited
-//! jobs, beside how soon it does while that one is flooded with plain jobs. What they cost the machine is alike: both floods have 50 jobs at a
-//! time, of 5 ms each.
+//! Whether one queue's jobs wait for the admission of another's: how soon a limited job starts while another queue has a backlog of limited jobs,
+//! compared with a backlog of plain jobs. The cost for the machine is the same: both backlogs run 50 jobs at a time, of 5 ms each.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -37,7 +36,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds from the return of each commit to the start of its job.
+/// Returns milliseconds from the return of each commit to the start of its job.
 async fn waits(bench: &Bench<'_>, limited: bool) -> Result<Vec<f64>> {
     let jobs = bench.args.count(150, 30);
     // More than can end meanwhile.

@@ -1,4 +1,4 @@
-//! Gated work while somebody holds a snapshot: whether what it has of plain work stays what it was.
+//! Groups and limits while a snapshot is held: whether their rate keeps its ratio to that of plain jobs.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::load::{KIND, Make, grouped, plain};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 
-/// What is drained in each round: plain jobs first.
+/// The jobs drained in each round: plain jobs first.
 const WORK: [(&str, &str, usize, Make); 4] = [
     ("plain jobs", KIND, 20_000, plain),
     ("jobs of 1,000 groups", KIND, 10_000, grouped),
@@ -44,7 +44,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     }
     holder.batch_execute("rollback").await?;
     place.close(bench).await?;
-    // The last ones, when most is dead.
+    // The last ones, when most rows are dead.
     let last = pinned.split_off(pinned.len() - free.len());
     for (n, (what, ..)) in WORK.iter().enumerate().skip(1) {
         let of_plain =
@@ -61,7 +61,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The rate of each.
+/// Returns the rate of each.
 async fn round(bench: &Bench<'_>, place: &Place) -> Result<[f64; WORK.len()]> {
     let mut rates = [0.0; WORK.len()];
     for ((_, kind, jobs, make), rate) in WORK.into_iter().zip(&mut rates) {

@@ -1,4 +1,4 @@
-//! The bare loop beside a case, in a schema of its own.
+//! The bare loop beside a case, in a separate schema.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::limits::gated::{Limit, clients};
 use crate::load::left;
 use crate::setup::Bench;
 
-/// The best number of connections.
+/// Returns the rate with the best number of connections.
 pub(super) async fn run(bench: &Bench<'_>, limit: Limit, jobs: usize) -> Result<Rates> {
     let mut best = Rates { send: 0.0, drain: 0.0 };
     for &connections in limit.connections() {

@@ -1,4 +1,4 @@
-//! What is drained.
+//! The cases to drain.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::report::Required;
 pub(super) struct Case {
     pub(super) label: String,
     pub(super) jobs: usize,
-    /// Makes the job of that number what it is to be.
+    /// Configures the job of this number.
     pub(super) job: Make,
     pub(super) rules: Vec<Rule>,
-    /// Jobs of one group in a queue that nobody works on: the first holds the group, the others are blocked.
+    /// Jobs of one group in a queue without executors: the first holds the group, the others are blocked.
     pub(super) blocked: usize,
     pub(super) keep: Keep,
-    /// Each handler writes a row through its transaction.
+    /// Whether each handler writes a row through its transaction.
     pub(super) writes: bool,
-    /// What the database needs for the same.
+    /// The bare loop for the same work.
     pub(super) limit: Option<Limit>,
-    /// Of the drain, and of the send.
+    /// Requirements for the drain, and for the send.
     pub(super) required: (Option<Required>, Option<Required>),
 }
 
@@ -57,26 +57,26 @@ impl Case {
         Self { limit: Some(limit), ..self }
     }
 
-    /// What the drain must have, of that of plain jobs.
+    /// Requires this ratio of the drain to that of plain jobs.
     fn of_plain(mut self, ratio: f64) -> Self {
         self.required.0 = Some(Required::Ratio(ratio));
         self
     }
 
-    /// The same for the send.
+    /// Requires the same of the send.
     fn sent_of_plain(mut self, ratio: f64) -> Self {
         self.required.1 = Some(Required::Ratio(ratio));
         self
     }
 
-    /// Jobs a second, of themselves.
+    /// Requires this rate in jobs a second.
     fn at_least(mut self, rate: f64) -> Self {
         self.required.0 = Some(Required::AtLeast(rate));
         self
     }
 }
 
-/// What all are compared with.
+/// Returns the case that all others are compared with.
 pub(super) fn plain(args: &Args) -> Case {
     Case::new("plain", plain_jobs(args))
 }
@@ -85,17 +85,17 @@ fn plain_jobs(args: &Args) -> usize {
     args.count(50_000, 5_000)
 }
 
-/// Jobs of lines that are slower than plain ones.
+/// Returns the number of jobs in cases that are slower than plain ones.
 fn admitted(args: &Args) -> usize {
     args.count(10_000, 1_000)
 }
 
-/// The lines of a case.
+/// Returns the lines of a case.
 pub(super) fn named(name: &str, args: &Args) -> Result<Vec<Case>> {
     let (plain, admitted) = (plain_jobs(args), admitted(args));
     Ok(match name {
         "plain" => vec![Case::new(format!("{plain} plain jobs, once more"), plain)],
-        "terms" => {
+        "options" => {
             let tenants = Case::new(format!("{plain} jobs of 10 tenants, no rules"), plain).job(tenant);
             vec![tenants.limit(Limit::Tenant).sent_of_plain(0.85)]
         }

@@ -1,4 +1,4 @@
-//! One send, and the drain of what was sent.
+//! One send, and the drain of the jobs sent.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::cases::{emptied, per_second, wait_done};
 use crate::load::{BATCH, KIND, QUEUE, gated_left, job, raw_payload, send};
 use crate::setup::{Bench, Schema};
 
-/// A queue that nobody works on.
+/// A queue without executors.
 const ELSEWHERE: &str = "elsewhere";
 
 /// Jobs a second.
 pub(super) struct Rates {
     /// Contexts of 1,000, one after the other.
     pub(super) send: f64,
-    /// From before the executor's start until the tables have none of the queue.
+    /// From before the executor's start until the tables have no job of the queue.
     pub(super) drain: f64,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn run(bench: &Bench<'_>, case: &Case) -> Result<Rates> {
     Ok(Rates { send, drain: per_second(case.jobs, elapsed) })
 }
 
-/// An executor whose handlers do nothing, or write a row through their transaction.
+/// Starts an executor whose handlers do nothing, or write a row through their transaction.
 async fn started(services: MessageServices, schema: &Schema, writes: bool) -> Result<CommandExecutor> {
     let builder = CommandExecutor::builder(services).queue(QUEUE, 2 * BATCH);
     if !writes {
@@ -57,7 +57,7 @@ async fn started(services: MessageServices, schema: &Schema, writes: bool) -> Re
     Ok(builder.start().await?)
 }
 
-/// Sends what is to be drained the way programs do, and leaves the tables as after a quiet moment. Returns the rate of the sends.
+/// Sends the jobs as programs do, and leaves the tables as after an idle while. Returns the rate of the sends.
 async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> {
     let client = bench.server.client();
     client.batch_execute(&format!("create table {}.effect (n bigint not null)", schema.name)).await?;
@@ -81,7 +81,7 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> 
     }
 }
 
-/// What the server does on its own after a load.
+/// Waits for background work of the server after a load.
 pub(super) async fn settled(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
     bench.server.settle().await?;
     schema.vacuum(bench.server.client()).await?;
@@ -89,23 +89,23 @@ pub(super) async fn settled(bench: &Bench<'_>, schema: &Schema) -> Result<()> {
     Ok(())
 }
 
-/// Whether what the case is about was there all the time, and what it is to leave is there.
+/// Checks that the conditions of the case held all the time, and that it left what it should.
 async fn proved(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<()> {
     let beside = gated_left(bench.server.client(), schema, ELSEWHERE).await?;
     if beside != case.blocked as i64 {
         return Err(format!("{beside} jobs are blocked beside the drain instead of {}", case.blocked).into());
     }
     let sql = format!(
-        "select (select count(*) from {0}.history), (select count(*) from {0}.slot where key <> 'g:beside'), \
+        "select (select count(*) from {0}.history), (select count(*) from {0}.permit where key <> 'g:beside'), \
                 (select count(*) from {0}.effect)",
         schema.name
     );
     let row = bench.server.client().query_one(&sql, &[]).await?;
-    let (kept, slots, written): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    let (kept, permits, written): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     let expected = |so: bool| if so { case.jobs as i64 } else { 0 };
-    if kept != expected(case.keep == Keep::All) || slots != 0 || written != expected(case.writes) {
+    if kept != expected(case.keep == Keep::All) || permits != 0 || written != expected(case.writes) {
         return Err(format!(
-            "of {} jobs {kept} ends are kept, {slots} slots are taken and {written} rows were written",
+            "of {} jobs {kept} ends are kept, {permits} permits are taken and {written} rows were written",
             case.jobs
         )
         .into());

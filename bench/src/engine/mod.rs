@@ -1,5 +1,5 @@
-//! What groups, limits, uniqueness and history cost: sends and drains, each beside those of plain jobs in the same run, and beside a bare
-//! loop that does the same work.
+//! The cost of groups, limits, uniqueness and history: sends and drains, each beside those of plain jobs in the same run, and beside a bare loop that
+//! does the same work.
 
 mod bare;
 mod case;
@@ -17,7 +17,7 @@ use crate::setup::Bench;
 pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let plain = case::plain(bench.args);
     for name in crate::args::ENGINE_CASES {
-        if !bench.args.wants(name) {
+        if !bench.args.demand(name) {
             continue;
         }
         eprintln!("{name} …");
@@ -45,7 +45,7 @@ async fn beside(bench: &Bench<'_>, report: &mut Report, plain: &Case, case: Case
     let sent = |rates: &[Rates]| rates.iter().map(|rates| rates.send).collect::<Vec<f64>>();
     let drained = |rates: &[Rates]| rates.iter().map(|rates| rates.drain).collect::<Vec<f64>>();
     eprintln!("  {}: {:.0?} beside {:.0?}, bare {:.0?}", case.label, drained(&ours), drained(&beside), drained(&bare));
-    // A rate that is asked for by itself stands beside the bare loop, and one that is compared with plain jobs beside those.
+    // An absolute rate stands beside the bare loop, and a ratio to plain jobs beside those.
     let mut line =
         |name: String, ours: Vec<f64>, required: Option<Required>, limits: [(Option<String>, Vec<f64>); 2]| {
             let mut line = Line::new(name, Unit::PerSecond, ours.clone()).required(required);

@@ -1,4 +1,4 @@
-//! A rate that binds: that no window has more starts than it allows, and how much of it was used.
+//! A rate that binds: no window has more starts than it allows, and how much of it was used.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::load::{BATCH, KIND, QUEUE, gated_left, job, raw_payload, send};
 use crate::report::{Line, Report, Required, Unit};
 use crate::setup::Bench;
 
-/// So many may start within the period.
+/// How many may start within the period.
 const STARTS: usize = 500;
 const PERIOD: Duration = Duration::from_millis(250);
 
@@ -43,7 +43,7 @@ pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// When each job was claimed, in microseconds, in order.
+/// Returns when each job was claimed, in microseconds, in order.
 async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
     let mut schema = bench.schema().await?;
     schema.config.history = HistoryConfig::default().keep(Keep::All);
@@ -73,7 +73,7 @@ async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
     if starts.len() != jobs {
         return Err(format!("the history has {} starts of {jobs} jobs", starts.len()).into());
     }
-    // What the history says must agree with what a watch says.
+    // The history must agree with the measured time.
     let span = starts[jobs - 1] - starts[0];
     if Duration::from_micros(span.unsigned_abs()) > elapsed {
         return Err(format!(
@@ -84,13 +84,13 @@ async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
     Ok(starts)
 }
 
-/// The first and the last of each so many starts that may share a period, in milliseconds from the first of all.
+/// Returns the first and the last start of each batch that may share a period, in milliseconds from the first start of all.
 fn moments(starts: &[i64]) -> Vec<[f64; 2]> {
     let since = |start: i64| (start - starts[0]) as f64 / 1000.0;
     starts.chunks(STARTS).map(|some| [since(some[0]), since(some[some.len() - 1])]).collect()
 }
 
-/// The most starts within any period.
+/// Returns the largest number of starts within any period.
 fn fullest(starts: &[i64]) -> usize {
     let period = PERIOD.as_micros() as i64;
     let mut first = 0;
@@ -104,14 +104,14 @@ fn fullest(starts: &[i64]) -> usize {
     most
 }
 
-/// By how many milliseconds the worst start came before the end of the period that begins with the one so many before it.
+/// Returns by how many milliseconds the worst start was too early: the period begins with the start `STARTS` before it.
 fn too_early(starts: &[i64]) -> f64 {
     let period = PERIOD.as_micros() as i64;
     let worst = starts.iter().zip(starts.iter().skip(STARTS)).map(|(before, start)| period - (start - before)).max();
     worst.unwrap_or_default().max(0) as f64 / 1000.0
 }
 
-/// The time that so many starts must take under the rate, by that which they took.
+/// Returns the shortest time that these starts may take under the rate, divided by the time they took.
 fn share(starts: &[i64]) -> Result<f64> {
     let (Some(first), Some(last)) = (starts.first(), starts.last()) else { return Err("nothing started".into()) };
     let least = PERIOD.as_micros() as f64 * (starts.len().div_ceil(STARTS) - 1) as f64;
@@ -122,7 +122,7 @@ fn share(starts: &[i64]) -> Result<f64> {
 mod tests {
     use super::*;
 
-    /// So many starts at each end of a period, some µs apart, the last batch earlier by so many µs.
+    /// Returns a batch of starts at each end of a period, some µs apart, the last one earlier by this many µs.
     fn batches(early: i64) -> Vec<i64> {
         let period = PERIOD.as_micros() as i64;
         let batch = |n: i64, at: i64| (0..STARTS as i64).map(move |k| n * period + k + at);

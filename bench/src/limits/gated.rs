@@ -1,4 +1,4 @@
-//! Bare loops for gated work: what a group, a limit or a unique key needs of the database when nothing is asked for besides.
+//! Bare loops for groups, limits and unique keys: the database work that each of them needs at least.
 
 use futures_util::future::try_join_all;
 use tokio_postgres::Client;
@@ -10,23 +10,23 @@ use crate::Result;
 use crate::load::{BATCH, KIND, QUEUE, SEND_BATCH, payload};
 use crate::setup::{Bench, Schema};
 
-/// Which loop.
+/// The kind of loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
-    /// Claims and removes so many at a time; with two connections each has half of them.
+    /// Claims and removes this many at a time; with two connections each has half of them.
     Batches(usize),
     /// The same with 500, on rows that have a tenant's column.
     Tenant,
-    /// The same with 500, on rows that have a column with a unique index, inserted unless the key is there.
+    /// The same with 500, on rows that have a column with a unique index, inserted unless the key exists.
     Unique,
-    /// Claims the head of each free group of so many, 500 at a time, by an index of group and order. A group is free while its head is not owned.
+    /// Claims the head of each free group of this many, 500 at a time, by an index of group and order. A group is free while its head is not owned.
     Heads(usize),
-    /// Removes a job and claims the next one with the same statement: one commit a job. With a row of the user's in that transaction, or without.
+    /// Removes a job and claims the next one with the same statement, one commit a job. A user's row is in that transaction, or not.
     Chain { row: bool },
 }
 
 impl Limit {
-    /// What stands beside a drain.
+    /// Returns the label of the limit beside a drain.
     pub(crate) fn drain(self) -> String {
         match self {
             Self::Batches(size) => format!("claim {size}, remove {size}, on 1 or 2 connections"),
@@ -38,7 +38,7 @@ impl Limit {
         }
     }
 
-    /// What stands beside a send, where rows have more than plain ones.
+    /// Returns the label of the limit beside a send, where rows have more than plain ones.
     pub(crate) fn send(self) -> Option<String> {
         let with = match self {
             Self::Batches(_) | Self::Chain { .. } => return None,
@@ -49,7 +49,7 @@ impl Limit {
         Some(format!("insert of {SEND_BATCH} rows from arrays, with {with}"))
     }
 
-    /// How many connections are tried; the best counts.
+    /// Returns the numbers of connections to try; the best counts.
     pub(crate) fn connections(self) -> &'static [usize] {
         match self {
             Self::Chain { .. } => &[1],
@@ -57,7 +57,7 @@ impl Limit {
         }
     }
 
-    /// What the table has beside a plain one.
+    /// Creates what the table has in addition to a plain one.
     pub(crate) async fn prepare(self, client: &Client, schema: &Schema) -> Result<()> {
         let (job, name) = (schema.table(), &schema.name);
         let sql = match self {
@@ -94,7 +94,7 @@ impl Limit {
         Ok(())
     }
 
-    /// What the job of that number has in the column.
+    /// Returns the value of the column for the job of this number.
     fn key(self, n: usize) -> String {
         match self {
             Self::Batches(_) | Self::Chain { .. } => String::new(),
@@ -104,14 +104,14 @@ impl Limit {
         }
     }
 
-    /// Empties the table over connections that are open already.
+    /// Empties the table over open connections.
     pub(crate) async fn empty(self, clients: &[Client], schema: &Schema) -> Result<()> {
         match self {
             Self::Batches(size) => empty_by(clients, schema, (size / clients.len()).max(1)).await,
             Self::Tenant | Self::Unique => empty_by(clients, schema, BATCH).await,
             Self::Heads(groups) => {
                 let names: Vec<String> = (0..groups).map(|n| self.key(n)).collect();
-                // Each connection has groups of its own, so they never wait for each other.
+                // Each connection has its own groups, so they never wait for each other.
                 let hands = names.chunks(groups.div_ceil(clients.len()));
                 let loops = clients.iter().zip(hands).enumerate();
                 try_join_all(loops.map(|(n, (client, hand))| heads(client, schema, hand, n as i64 + 1))).await?;
@@ -126,7 +126,7 @@ pub(crate) async fn clients(bench: &Bench<'_>, connections: usize) -> Result<Vec
     connect(bench, connections).await
 }
 
-/// Claims by place, as the plain cycle does, and removes by id.
+/// Claims by ctid, as the plain cycle does, and removes by id.
 async fn heads(client: &Client, schema: &Schema, groups: &[String], owner: i64) -> Result<()> {
     let job = schema.table();
     let claim = client
@@ -173,7 +173,7 @@ async fn chain(clients: &[Client], schema: &Schema, row: bool) -> Result<()> {
             &format!(
                 "with gone as (delete from {job} where id = $1 and lock_owner = $2) \
                  update {job} set lock_owner = $2, version = version + 1, attempt = attempt + 1, claimed_at = clock_timestamp() \
-                 where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and gate is null and lock_owner is null \
+                 where ctid = any (array(select ctid from {job} where queue = '{QUEUE}' and blocked_on is null and lock_owner is null \
                                          order by rank, seq limit 1 for update skip locked)) \
                  returning id, payload, seq"
             ),

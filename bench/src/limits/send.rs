@@ -19,7 +19,7 @@ pub(crate) async fn batches(client: &Client, schema: &Schema, jobs: usize) -> Re
     Ok(())
 }
 
-/// Inserts one job, in a transaction of its own unless one is open.
+/// Inserts one job, in its own transaction unless one is open.
 pub(crate) struct One {
     statement: Statement,
     payload: String,
@@ -40,7 +40,7 @@ impl One {
     }
 }
 
-/// One insert and commit after the other; each one's time.
+/// Inserts and commits one after the other, and returns the time of each.
 pub(crate) async fn alone(client: &Client, schema: &Schema, jobs: usize) -> Result<Vec<Duration>> {
     let one = One::prepare(client, schema).await?;
     let mut times = Vec::with_capacity(jobs);
@@ -52,7 +52,7 @@ pub(crate) async fn alone(client: &Client, schema: &Schema, jobs: usize) -> Resu
     Ok(times)
 }
 
-/// BEGIN, a row of the user's, a job, COMMIT: one after the other.
+/// BEGIN, a user's row, a job, COMMIT: one after the other.
 pub(crate) async fn with_user_row(client: &Client, schema: &Schema, jobs: usize) -> Result<Vec<Duration>> {
     let one = One::prepare(client, schema).await?;
     let user = client.prepare(&format!("insert into {}.effect (n) values ($1)", schema.name)).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn with_user_row(client: &Client, schema: &Schema, jobs: usize)
     Ok(times)
 }
 
-/// For each job of a list: BEGIN, a row of the user's, the job's removal, COMMIT.
+/// For each job of a list: BEGIN, a user's row, the job's removal, COMMIT.
 pub(crate) async fn handle(client: &Client, schema: &Schema, ids: &[Uuid]) -> Result<()> {
     let user = client.prepare(&format!("insert into {}.effect (n) values ($1)", schema.name)).await?;
     let remove = client.prepare(&format!("delete from {} where id = $1", schema.table())).await?;

@@ -1,4 +1,4 @@
-//! The embedded store's work with SQLite alone, in the file that the library made.
+//! The embedded store's work with SQLite alone, in the file that the library created.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! The program that drives a peer, and the words spoken with it, each a line:
+//! The program that drives a peer, and its protocol of lines:
 //!
-//! * `setup` as its argument makes the tables;
-//! * `bulk N`, `one N` and `latency N` say READY when they are connected, start at GO and say DONE; `latency` says `LATENCY a b` before,
-//!   for each job the milliseconds to its start after and before the call that enqueued it;
-//! * `work STEP` says READY, works from GO until its input ends, and says RAN each time STEP more handlers have run.
+//! * `setup` creates the tables, as its argument says;
+//! * `bulk N`, `one N` and `latency N` print READY when they are connected, start at GO and print DONE; before that `latency` prints `LATENCY a b`
+//!   for each job: the milliseconds to its start after and before the call that enqueued it;
+//! * `work STEP` prints READY, works from GO until its input ends, and prints RAN each time STEP more handlers have run.
 //!
-//! `BENCH_GROUPS` says of how many groups the jobs are, by turns; `BENCH_WAY` which of its ways it is to go.
+//! `BENCH_GROUPS` is the number of groups that the jobs belong to in turn; `BENCH_WAY` selects one of its methods.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Driver {
         Ok(self.stdin.flush().await?)
     }
 
-    /// Waits for its last word; gives what it said before.
+    /// Waits for its last line, and returns the lines before it.
     pub(super) async fn done(&mut self) -> Result<Vec<String>> {
         self.until("DONE", PATIENCE).await
     }
@@ -76,7 +76,7 @@ impl Driver {
         }
     }
 
-    /// How often it said RAN since the last look.
+    /// Returns how often it printed RAN since the last call.
     pub(super) fn ran(&mut self) -> Result<usize> {
         let mut ran = 0;
         loop {
@@ -94,12 +94,12 @@ impl Driver {
         format!("`{}` {what}: {last}", self.what).into()
     }
 
-    /// Seconds of the processor so far.
+    /// Returns seconds of processor time so far.
     pub(super) fn cpu(&self) -> Option<f64> {
         self.child.id().and_then(process_cpu)
     }
 
-    /// Its input ends, and so does it.
+    /// Closes its input, which ends it.
     pub(super) async fn close(mut self) -> Result<()> {
         drop(self.stdin);
         if tokio::time::timeout(Duration::from_secs(10), self.child.wait()).await.is_err() {
@@ -131,7 +131,7 @@ fn command(launch: &Launch, url: &str, mode: &str) -> Result<Command> {
         .env("DATABASE_URL", url)
         .env("BENCH_PAYLOAD", payload())
         .envs(launch.variables.iter().map(|(name, value)| (name, value)))
-        // graphile-worker writes a line for each job unless this is set.
+        // graphile-worker logs a line for each job unless this is set.
         .env("NO_LOG_SUCCESS", "1")
         .stderr(log)
         .kill_on_drop(true);

@@ -1,4 +1,4 @@
-//! Who is compared with.
+//! The peers.
 
 /// Where a peer's package comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,26 +13,26 @@ pub(super) struct Peer {
     /// Its name for `--only`.
     pub(super) case: &'static str,
     pub(super) kit: Kit,
-    /// Its package, and the version that bench/peers asks for.
+    /// Its package, in the version that bench/peers requires.
     pub(super) name: &'static str,
     pub(super) version: &'static str,
     /// The program in bench/peers.
     pub(super) program: &'static str,
     pub(super) processes: usize,
-    /// How many jobs a drain has: as many as take it some seconds.
+    /// How many jobs a drain has: enough for some seconds.
     pub(super) jobs: usize,
     /// Settings, in words.
     pub(super) settings: &'static str,
     pub(super) bulk: &'static str,
-    /// What is different when latency is measured.
+    /// Settings that differ when latency is measured.
     pub(super) quick: &'static str,
-    /// The jobs are of so many groups, of which only one runs at a time: named queues, keys. None: plain jobs.
+    /// The number of groups, of which only one job runs at a time: named queues, keys. `None`: plain jobs.
     pub(super) groups: Option<usize>,
-    /// Which of its ways its program is to go, where it has several.
+    /// The method that its program should use, where it has several.
     pub(super) way: &'static str,
-    /// What our drain must have of its.
+    /// The required ratio of our drain to its.
     pub(super) least: f64,
-    /// Jobs whose end is in the tables. `{jobs}` is how many were enqueued, for peers that remove them.
+    /// Counts jobs that have ended. `{jobs}` is how many were enqueued, for peers that remove them.
     pub(super) done: &'static str,
 }
 
@@ -41,7 +41,7 @@ impl Peer {
         format!("{} {}, {}", self.name, self.version, self.settings)
     }
 
-    /// How many ends are in the tables.
+    /// Returns the SQL that counts ended jobs.
     pub(super) fn count_done(&self, jobs: usize) -> String {
         self.done.replace("{jobs}", &jobs.to_string())
     }
@@ -54,7 +54,7 @@ pub(super) fn all() -> Vec<Peer> {
     plain.into_iter().chain(gated).collect()
 }
 
-/// Many of the others are like this one in much.
+/// The base of several others.
 fn graphile() -> Peer {
     Peer {
         case: "graphile-npm",
@@ -163,7 +163,7 @@ fn plain() -> Vec<Peer> {
     ]
 }
 
-/// Jobs of 1,000 groups, by what a peer has for them. Each way is a case of its own, so that its best one is among them.
+/// Returns cases with jobs of 1,000 groups, by the peer's own means. Each of its methods is a separate case, so that its best one is included.
 fn gated(plain: &[Peer]) -> Vec<Peer> {
     let like = |case: &str| plain.iter().find(|peer| peer.case == case).cloned();
     let (Some(graphile), Some(boss), Some(awa)) = (like("graphile-npm"), like("pg-boss"), like("awa")) else {

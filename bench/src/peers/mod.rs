@@ -1,5 +1,5 @@
-//! Other executors on the same server, each from its own package and with the settings its documentation recommends for speed, in turn
-//! with ours. The programs that drive them are in bench/peers.
+//! Other executors on the same server, each from its own package and with the settings its documentation recommends for speed, in turn with ours. The
+//! programs that drive them are in bench/peers.
 
 mod driver;
 mod list;
@@ -18,7 +18,7 @@ use crate::stats::percentile;
 use list::Peer;
 use sources::{Launch, Sources};
 
-/// What is done in one turn.
+/// The work of one turn.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     /// Enqueued 1,000 at once, then drained.
@@ -27,11 +27,11 @@ struct Counts {
     single: usize,
     /// At 50 a second.
     latency: usize,
-    /// Whether they are of groups.
+    /// Whether they are in groups.
     make: Make,
 }
 
-/// What one turn gave; the same for us and for a peer.
+/// The figures of one turn, for us or a peer.
 #[derive(Clone, Debug)]
 struct Turn {
     /// Jobs a second.
@@ -64,7 +64,7 @@ pub(crate) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     report.beside = "peer";
     let mut sources = Sources::default();
     for peer in list::all() {
-        if !bench.args.wants(peer.case) {
+        if !bench.args.demand(peer.case) {
             continue;
         }
         eprintln!("{} …", peer.case);

@@ -20,7 +20,7 @@ pub(super) struct Drained {
 
 pub(super) async fn turn(bench: &Bench<'_>, counts: Counts) -> Result<Turn> {
     let drained = drain(bench, counts, Keep::Off).await?;
-    // The sender has connections of its own, as a program elsewhere has.
+    // The sender has separate connections, like a program elsewhere.
     let times = latency::measure(bench, counts.latency, false, counts.make).await?;
     let singles = send::contexts(bench, counts.single, false, counts.make).await?;
     Ok(Turn {
@@ -35,7 +35,7 @@ pub(super) async fn turn(bench: &Bench<'_>, counts: Counts) -> Result<Turn> {
     })
 }
 
-/// Sends the jobs 1,000 in a context; then from before the executor's start to an empty table.
+/// Sends the jobs 1,000 in a context; then measures from before the executor's start to an empty table.
 pub(super) async fn drain(bench: &Bench<'_>, counts: Counts, keep: Keep) -> Result<Drained> {
     let jobs = counts.drain;
     let mut schema = bench.schema().await?;
@@ -47,7 +47,7 @@ pub(super) async fn drain(bench: &Bench<'_>, counts: Counts, keep: Keep) -> Resu
     let enqueued = before.until(bench.server.snapshot().await?);
     bench.server.settle().await?;
     schema.vacuum(bench.server.client()).await?;
-    // What the server does on its own after a load.
+    // Time for background work of the server after a load.
     tokio::time::sleep(Duration::from_millis(200)).await;
 
     let services = schema.services().await?;

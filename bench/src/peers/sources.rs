@@ -1,4 +1,4 @@
-//! Fetching and building the peers, once for all runs: into folders under target/.
+//! Downloads and builds the peers, once for all runs, into folders under target/.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::fetch::{succeeds, venv};
 pub(super) struct Launch {
     pub(super) program: PathBuf,
     pub(super) args: Vec<PathBuf>,
-    /// Where it may write what it complains about.
+    /// Where its error output goes.
     pub(super) log: PathBuf,
     pub(super) variables: Vec<(&'static str, String)>,
 }
 
-/// What is there already, by where it comes from, or by what was built: the folder, or why there is none.
+/// The peers prepared so far, by source or program: the folder, or the reason why there is none.
 #[derive(Default)]
 pub(super) struct Sources {
     kits: HashMap<&'static str, Result<PathBuf, String>>,
@@ -70,15 +70,15 @@ async fn fetch(peer: &Peer) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The target folder this program was built into.
+/// Returns the target folder that this program was built into.
 fn target() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.ancestors().nth(2).ok_or("this program is in no target folder")?.to_owned())
 }
 
-/// The sources of the programs that drive the peers.
+/// Returns the sources of the programs that drive the peers.
 fn programs() -> Result<PathBuf> {
-    // Cargo sets this when it runs the program. The value from build time comes second.
+    // Cargo sets this when it runs the program. The value from build time is the fallback.
     let own =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     for manifest in [own, PathBuf::from(env!("CARGO_MANIFEST_DIR"))] {
@@ -89,7 +89,7 @@ fn programs() -> Result<PathBuf> {
     Err("bench/peers is not where this program was built".into())
 }
 
-/// Copies the files there, since programs look for packages beside themselves. Whether what is asked for is installed already.
+/// Copies the files, since programs look for packages beside themselves. Returns whether the required packages are installed already.
 fn copied(from: &Path, to: &Path, asks: &str) -> Result<bool> {
     let installed = std::fs::read(to.join("installed")).ok();
     for entry in std::fs::read_dir(from)? {
@@ -123,15 +123,15 @@ async fn python(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A project of its own, with its own lock file; cargo knows by itself what there is to do.
+/// Builds a separate project with its own lock file; cargo knows what is up to date.
 async fn cargo(folder: &Path, program: &str) -> Result<()> {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build.current_dir(programs()?.join("rust")).args(["build", "--release", "--locked", "--quiet", "--bin", program]);
-    // Those of this program's own build are not its.
+    // Variables of this program's own build do not apply to it.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
         build.env_remove(name);
     }
-    // With a database to ask, what checks its statements while it compiles asks that one, which does not have its tables.
+    // With this variable, the compile-time check of its statements would use that database, which lacks its tables.
     build.env_remove("DATABASE_URL").env("SQLX_OFFLINE", "true");
     build.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH").arg("--target-dir").arg(folder);
     succeeds(&mut build, 3600).await

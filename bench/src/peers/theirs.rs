@@ -1,4 +1,4 @@
-//! One turn of a peer, in a database of its own.
+//! One turn of a peer, in a separate database.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,7 @@ async fn measure(bench: &Bench<'_>, peer: &Peer, launch: &Launch, counts: Counts
     })
 }
 
-/// Jobs a second, from GO to DONE.
+/// Returns jobs a second, from GO to DONE.
 async fn enqueue(launch: &Launch, database: &Database, mode: &str, jobs: usize) -> Result<f64> {
     let mut driver = Driver::start(launch, &database.url, mode, jobs).await?;
     let start = Instant::now();
@@ -73,7 +73,7 @@ struct Drained {
     wal: f64,
 }
 
-/// From GO, with the workers connected, until the tables have the end of each job.
+/// Measures from GO, with the workers connected, until the tables have the end of each job.
 async fn drain(
     bench: &Bench<'_>,
     peer: &Peer,
@@ -104,7 +104,7 @@ async fn drain(
     Ok(Drained { elapsed, server_cpu: usage.server_cpu, client_cpu, wal: usage.wal })
 }
 
-/// Counts what is done in the tables: often only when the handlers have run nearly all, since counting costs the server something.
+/// Counts finished jobs in the tables, often only when nearly all handlers have run, since counting costs the server something.
 async fn watch(workers: &mut [Driver], client: &Client, count: &str, jobs: usize, step: usize) -> Result<()> {
     let (deadline, mut looked, mut ran, mut done) = (Instant::now() + PATIENCE, Instant::now(), 0, 0_i64);
     while done < jobs as i64 {
@@ -125,7 +125,7 @@ async fn watch(workers: &mut [Driver], client: &Client, count: &str, jobs: usize
 
 async fn vacuum(client: &Client) -> Result<()> {
     client.batch_execute("vacuum (analyze)").await?;
-    // What the server does on its own after a load.
+    // Time for background work of the server after a load.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What `jobwright broker` and `jobwright doctor` take.
+//! Arguments of `jobwright broker` and `jobwright doctor`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use jobwright::broker::RejectedQueue;
@@ -18,12 +18,12 @@ Example:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BrokerCommand {
-    /// Declare what is missing. Never deletes or changes what is there.
+    /// Declare what is missing. Never deletes or changes existing queues and exchanges.
     #[command(
         after_help = "Example:\n  jobwright --amqp-url amqp://admin@host/vhost broker apply\n  jobwright broker apply --queue mail"
     )]
     Apply(BrokerArgs),
-    /// Say what is missing or different, and change nothing.
+    /// Show what is missing or different, and change nothing.
     #[command(
         after_help = "Exit codes: 0 all is there, 1 something is missing or differs.\n\nExample:\n  jobwright broker check"
     )]
@@ -31,23 +31,23 @@ pub(crate) enum BrokerCommand {
     /// Show what would be declared, without asking the broker.
     #[command(after_help = "Example:\n  jobwright broker show --output json")]
     Show(BrokerArgs),
-    /// Look at messages that were put aside, put them back, or remove them.
+    /// List rejected messages, resubmit them, or remove them.
     #[command(subcommand)]
     Rejected(RejectedCommand),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RejectedCommand {
-    /// List what was put aside and why, the oldest first. They stay where they are.
+    /// List rejected messages and why they were rejected, oldest first. They stay where they are.
     #[command(
         after_help = "Example:\n  jobwright broker rejected list\n  jobwright broker rejected list --of reports --output json"
     )]
     List(RejectedListArgs),
-    /// Put messages back to where they came from; each is removed once the broker has confirmed that it is there.
+    /// Resubmit messages to the queue they came from; each is removed once the broker has confirmed its copy.
     #[command(
         after_help = "What is taken in twice is one job, and a report that comes twice is refused.\n\nExample:\n  jobwright broker rejected resubmit --reason delivery_limit --dry-run\n  jobwright broker rejected resubmit --of reports --all"
     )]
-    Resubmit(RejectedSteerArgs),
+    Resubmit(RejectedOperateArgs),
     /// Remove messages for good.
     #[command(
         after_help = "Example:\n  jobwright broker rejected drop --of dead --all\n  jobwright broker rejected drop --of submissions --reason bad-json --dry-run"
@@ -55,12 +55,12 @@ pub(crate) enum RejectedCommand {
     Drop(RejectedDropArgs),
 }
 
-/// What was put aside.
+/// The queues of rejected messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Of {
-    /// What producers submitted.
+    /// Submissions of producers.
     Submissions,
-    /// What external workers reported.
+    /// Reports of external workers.
     Reports,
     /// Deliveries and handed-out jobs, whose rows are in the database.
     Dead,
@@ -78,7 +78,7 @@ impl From<Of> for RejectedQueue {
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectedListArgs {
-    /// Only these; all without it.
+    /// Only these; all by default.
     #[arg(long)]
     pub(crate) of: Option<Of>,
     #[command(flatten)]
@@ -91,31 +91,31 @@ pub(crate) struct RejectedListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RejectedSteerArgs {
-    /// Which.
+pub(crate) struct RejectedOperateArgs {
+    /// Which messages.
     #[arg(long, default_value = "submissions")]
     pub(crate) of: Of,
     #[command(flatten)]
-    pub(crate) steer: RejectedArgs,
+    pub(crate) operate: RejectedArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectedDropArgs {
-    /// Which.
+    /// Which messages.
     #[arg(long)]
     pub(crate) of: Of,
     #[command(flatten)]
-    pub(crate) steer: RejectedArgs,
+    pub(crate) operate: RejectedArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectedArgs {
     #[command(flatten)]
     pub(crate) which: WhichArgs,
-    /// At most this many, the oldest.
+    /// At most this many, oldest first.
     #[arg(long)]
     pub(crate) limit: Option<usize>,
-    /// Really mean all.
+    /// Confirm that all are meant.
     #[arg(long)]
     pub(crate) all: bool,
     /// Only count them.
@@ -137,7 +137,7 @@ pub(crate) struct WhichArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BrokerArgs {
-    /// This queue too (repeatable).
+    /// Include this queue (repeatable).
     #[arg(long, value_name = "QUEUE")]
     pub(crate) queue: Vec<String>,
     #[command(flatten)]

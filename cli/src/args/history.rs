@@ -1,31 +1,31 @@
-//! What `jobwright jobs history` takes.
+//! Arguments of `jobwright jobs history`.
 
 use clap::Args;
 use jiff::Timestamp;
 use jobwright::JobId;
-use jobwright::store::{Ending, HistoryFilter, TimeRange};
+use jobwright::store::{HistoryFilter, HistoryOutcome, TimeRange};
 
 use super::OutputArgs;
 use super::jobs::moment;
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
-    /// Only of this job.
+    /// Only for this job.
     #[arg(value_name = "ID")]
     pub(crate) id: Option<JobId>,
     /// Only in this queue.
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Only of this kind.
+    /// Only for this kind.
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// Only these ends: done, failed, lost, dead, expired, cancelled, deleted.
+    /// Only these outcomes: done, failed, lost, dead, expired, cancelled, deleted.
     #[arg(long, value_delimiter = ',')]
-    pub(crate) outcome: Vec<Ending>,
+    pub(crate) outcome: Vec<HistoryOutcome>,
     /// Only those whose error contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
-    /// Only what ended since then: a moment, or how long ago (`2h`).
+    /// Only what ended since then: a time, or how long ago (`2h`).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
     /// Only what ended before then.

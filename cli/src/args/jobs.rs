@@ -1,4 +1,4 @@
-//! What `jobwright jobs` takes.
+//! Arguments of `jobwright jobs`.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ pub(crate) enum JobsCommand {
     /// Show everything about one job: errors, headers, payload, progress, checkpoint, result.
     #[command(after_help = "Example:\n  jobwright jobs show 01890a5d-ac96-774b-bcce-b302099a8057")]
     Show(ShowArgs),
-    /// Say what dead letters died of: equal errors in one line, the most frequent first.
+    /// Group dead letters by error, the most frequent first.
     #[command(after_help = "Example:\n  jobwright jobs errors --queue billing --since 1d")]
     Errors(ErrorsArgs),
-    /// List how attempts and jobs ended, the newest first; needs `[history] keep`.
+    /// List how attempts and jobs ended, newest first; needs `[history] keep`.
     #[command(after_help = "Example:\n  jobwright jobs history --outcome failed,dead --since 1d --kind send-invoice")]
     History(HistoryArgs),
     /// Run dead letters again, and timers at once.
@@ -30,22 +30,22 @@ pub(crate) enum JobsCommand {
         after_help = "Example:\n  jobwright jobs retry --state dead --kind send-invoice --dry-run\n  jobwright jobs retry --since 2h --error \"connection refused\" --limit 1000 --spread 10m"
     )]
     Retry(RetryArgs),
-    /// Remove jobs that are not over; the handler of a running one is told to stop, and what it did is not committed.
+    /// Remove jobs that have not ended; the handler of a running one is told to stop, and its work is not committed.
     #[command(after_help = "Example:\n  jobwright jobs cancel --queue mail --kind newsletter")]
-    Cancel(SteerArgs),
-    /// Remove jobs for good, dead letters too; running ones are left alone.
+    Cancel(OperateArgs),
+    /// Remove jobs for good, including dead letters; running ones are left alone.
     #[command(after_help = "Example:\n  jobwright jobs delete --state dead --kind newsletter")]
-    Delete(SteerArgs),
-    /// Set aside jobs that do not run, until they are resumed. To keep back what is sent later too, pause with `queues` or `rules`.
+    Delete(OperateArgs),
+    /// Suspend jobs that are not running, until they are resumed. To stop jobs that are sent later as well, pause with `queues` or `rules`.
     #[command(after_help = "Example:\n  jobwright jobs suspend --tenant acme --dry-run")]
-    Suspend(SteerArgs),
-    /// Make suspended jobs wait again, for their due date if that is ahead.
+    Suspend(OperateArgs),
+    /// Make suspended jobs wait again, until their due date if that is in the future.
     #[command(after_help = "Example:\n  jobwright jobs resume --tenant acme")]
-    Resume(SteerArgs),
+    Resume(OperateArgs),
     /// Run timers and suspended jobs at once.
     #[command(after_help = "Example:\n  jobwright jobs run 01890a5d-ac96-774b-bcce-b302099a8057")]
-    Run(SteerArgs),
-    /// Change jobs that do not run: priority, due date, queue, attempts.
+    Run(OperateArgs),
+    /// Change jobs that are not running: priority, due date, queue, attempts.
     #[command(
         after_help = "Example:\n  jobwright jobs change --kind newsletter --priority -5 --to-queue slow\n  jobwright jobs change --queue mail --delay 2h"
     )]
@@ -55,20 +55,20 @@ pub(crate) enum JobsCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArgs {
     #[command(flatten)]
-    pub(crate) steer: SteerArgs,
-    /// Higher first.
+    pub(crate) operate: OperateArgs,
+    /// Higher runs first.
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) priority: Option<i16>,
-    /// Run so long from now, not before, such as `2h`.
+    /// Run no sooner than this long from now, such as `2h`.
     #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
     pub(crate) delay: Option<Duration>,
-    /// Run at this moment, not before.
+    /// Run no sooner than this time.
     #[arg(long, value_name = "TIME", conflicts_with = "delay", value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
     /// Wait in this queue.
     #[arg(long, value_name = "QUEUE")]
     pub(crate) to_queue: Option<String>,
-    /// Attempts before it is a dead letter, those that were spent included.
+    /// Attempts before it becomes a dead letter, including those already spent.
     #[arg(long, value_name = "N")]
     pub(crate) max_attempts: Option<u32>,
 }
@@ -87,11 +87,11 @@ pub(crate) struct ErrorsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
     #[command(flatten)]
-    pub(crate) steer: SteerArgs,
-    /// At most this many, those that were sent first.
+    pub(crate) operate: OperateArgs,
+    /// At most this many, those sent first.
     #[arg(long)]
     pub(crate) limit: Option<u64>,
-    /// Not all at once: spread over this time, such as `10m`.
+    /// Spread the retries over this time, such as `10m`.
     #[arg(long, value_name = "DURATION", value_parser = jobwright::parse_duration)]
     pub(crate) spread: Option<Duration>,
 }
@@ -122,16 +122,16 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SteerArgs {
+pub(crate) struct OperateArgs {
     /// Only these jobs.
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<JobId>,
-    /// The same as a flag (repeatable).
+    /// The same, as a flag (repeatable).
     #[arg(long, value_name = "ID")]
     pub(crate) id: Vec<JobId>,
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// Really mean all jobs.
+    /// Confirm that all jobs are meant.
     #[arg(long)]
     pub(crate) all: bool,
     /// Only count them.
@@ -167,16 +167,16 @@ pub(crate) struct FilterArgs {
     /// Only those whose newest error contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(crate) error: Option<String>,
-    /// Only those that became dead letters since then: a moment, or how long ago (`2h`).
+    /// Only those that became dead letters since then: a time, or how long ago (`2h`).
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
     /// Only those that became dead letters before then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) until: Option<Timestamp>,
-    /// Only those that were sent since then.
+    /// Only those sent since then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) sent_since: Option<Timestamp>,
-    /// Only those that were sent before then.
+    /// Only those sent before then.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) sent_until: Option<Timestamp>,
 }

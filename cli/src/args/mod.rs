@@ -1,4 +1,4 @@
-//! The command line. Secrets are not read through clap, so that no help and no error of its can show them.
+//! The command line. Secrets are not read through clap, so that none of its help and error messages can show them.
 
 mod broker;
 mod history;
@@ -16,10 +16,10 @@ pub(crate) use self::broker::{
     BrokerArgs, BrokerCommand, DoctorArgs, RejectedArgs, RejectedCommand, RejectedListArgs, WhichArgs,
 };
 pub(crate) use self::history::HistoryArgs;
-pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, ShowArgs, SteerArgs};
+pub(crate) use self::jobs::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs, ShowArgs};
 pub(crate) use self::operate::{
-    AuditArgs, AuditCommand, LimitArgs, LocksCommand, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs,
-    QueuesCommand, RuleArgs, RulesCommand,
+    AuditArgs, AuditCommand, EvictArgs, LimitArgs, NodesCommand, OperatorArgs, PutRuleArgs, QueueArgs, QueuesCommand,
+    RuleArgs, RulesCommand,
 };
 pub(crate) use self::schedules::{BackfillArgs, DeleteSchedulesArgs, PutArgs, SchedulesCommand};
 use self::send::SEND_HELP;
@@ -68,16 +68,16 @@ pub(crate) struct Cli {
     /// Configuration file [default: jobwright.toml, if it exists].
     #[arg(long, short, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where jobs are kept: `postgres://…` or `sqlite:FILE`. Better given in `DATABASE_URL`, where other users can't see it.
+    /// Where jobs are kept: `postgres://…` or `sqlite:FILE`. Prefer `DATABASE_URL`, which other users can't see.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
-    /// The broker: `amqp://…` or `amqps://…`. Better given in `AMQP_URL`, where other users can't see it.
+    /// The broker: `amqp://…` or `amqps://…`. Prefer `AMQP_URL`, which other users can't see.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) amqp_url: Option<String>,
-    /// Say more on stderr; twice says everything. `RUST_LOG` sets the details.
+    /// Log more on stderr; twice logs everything. `RUST_LOG` sets the details.
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Say only what went wrong.
+    /// Log errors only.
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     #[command(subcommand)]
@@ -86,14 +86,14 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what this does, with real crashes, on a database of its own.
+    /// Demonstrate crash safety with real crashes, on a separate database.
     Demo(DemoArgs),
-    /// Bring the database's schema up to this version.
+    /// Migrate the database's schema to this version.
     #[command(
         after_help = "Example:\n  jobwright --database-url postgres://admin@db/app migrate\n  jobwright migrate --print | psql app"
     )]
     Migrate(MigrateArgs),
-    /// Run jobs with the handlers of the configuration.
+    /// Run jobs with the configured handlers.
     #[command(after_help = WORKER_HELP)]
     Worker(WorkerArgs),
     /// Send one job, or one for each line of stdin.
@@ -104,31 +104,28 @@ pub(crate) enum Command {
         after_help = "Example:\n  jobwright status --watch\n  jobwright status --output json | jq '.queues[].waiting'"
     )]
     Status(StatusArgs),
-    /// Look at jobs and steer them.
+    /// Inspect jobs and operate on them.
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Send jobs again and again, by the clock.
+    /// Send jobs repeatedly, on a schedule.
     #[command(subcommand)]
     Schedules(SchedulesCommand),
-    /// Look at queues, pause them, and limit them on all nodes.
+    /// Inspect queues, pause them, and limit them on all nodes.
     #[command(subcommand)]
     Queues(QueuesCommand),
     /// Limit or pause kinds, tenants, limit keys and groups on all nodes.
     #[command(subcommand)]
     Rules(RulesCommand),
-    /// Look at the nodes that run jobs.
+    /// Inspect the nodes that run jobs, and evict one that is known to be dead.
     #[command(subcommand)]
     Nodes(NodesCommand),
-    /// Free what a node holds that is known to be dead.
-    #[command(subcommand)]
-    Locks(LocksCommand),
-    /// See which operator did what.
+    /// Show which operator did what.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Set up the queues and exchanges at the broker, and look at them.
+    /// Set up the queues and exchanges at the broker, and inspect them.
     #[command(subcommand, after_help = BROKER_HELP)]
     Broker(BrokerCommand),
-    /// Check everything that is needed, and say what to do.
+    /// Check everything that is needed, and give advice.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
 }
@@ -164,10 +161,10 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
-    /// Say where the schema stands, without changing it.
+    /// Show the state of the schema, without changing it.
     #[arg(long, conflicts_with = "print")]
     pub(crate) status: bool,
-    /// Print the SQL for somebody else to run.
+    /// Print the SQL, to be run by another user.
     #[arg(long)]
     pub(crate) print: bool,
     #[command(flatten)]
@@ -176,20 +173,20 @@ pub(crate) struct MigrateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// Work on this queue only, with this many jobs at the same time (repeatable) [default: the configured ones].
+    /// Serve this queue only, with this many concurrent jobs (repeatable) [default: the configured queues].
     #[arg(long, value_name = "QUEUE[=CONCURRENCY]", value_parser = queue)]
     pub(crate) queue: Vec<(String, Option<usize>)>,
-    /// End when nothing that could be run here waits, runs or is due.
+    /// End when no job that could run here is waiting, running or due.
     #[arg(long)]
     pub(crate) drain: bool,
-    /// Keep trying when the database, or a broker that is required, can't be reached at the start, instead of ending with 3.
+    /// Keep trying when the database, or a required broker, can't be reached at the start, instead of exiting with 3.
     #[arg(long)]
     pub(crate) wait: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Show it again every two seconds, until Ctrl-C.
+    /// Refresh every two seconds, until Ctrl-C.
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -198,7 +195,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
-    /// How to write it.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
 }
@@ -224,7 +221,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Every command says what it does and gives an example.
+    /// Every command has a description and an example.
     #[test]
     fn every_help_has_an_example() {
         fn check(command: &clap::Command) {

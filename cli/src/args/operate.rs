@@ -1,4 +1,4 @@
-//! What the commands of operators take, but for `jobs`.
+//! Arguments of the operators' commands other than `jobs`.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use jobwright::store::{Rate, Scope, ShareBy};
 
 use super::OutputArgs;
 
-/// Who does it.
+/// The operator.
 #[derive(Debug, Args)]
 pub(crate) struct OperatorArgs {
-    /// Your name for the audit [default: `$USER@host`].
+    /// Your name for the audit log [default: `$USER@host`].
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) operator: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
-    /// List the queues that hold something or have a rule.
+    /// List the queues that hold jobs or have a rule.
     #[command(after_help = "Example:\n  jobwright queues list")]
     List(OutputArgs),
-    /// Let nothing of a queue start, on any node, also what is sent later; what runs goes on.
+    /// Stop the jobs of a queue from starting, on all nodes, including jobs sent later; running jobs go on.
     #[command(after_help = "Example:\n  jobwright queues pause mail")]
     Pause(QueueArgs),
     /// End a pause.
     #[command(after_help = "Example:\n  jobwright queues resume mail")]
     Resume(QueueArgs),
-    /// Limit a queue over all nodes; what is not given stays, `none` ends it.
+    /// Limit a queue over all nodes; settings not given stay, `none` removes one.
     #[command(
         after_help = "Example:\n  jobwright queues limit mail --running 20 --rate 100/1m --aging 1m\n  jobwright queues limit mail --share-by tenant --weight big=3\n  jobwright queues limit mail --rate none"
     )]
@@ -35,7 +35,7 @@ pub(crate) enum QueuesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
-    /// Its name; `*` for all, whatever rules they have. A pause of all and one of a queue end each by itself.
+    /// Its name; `*` for all queues, whatever their rules. A pause of all queues and a pause of one queue end separately.
     pub(crate) queue: String,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
@@ -43,43 +43,43 @@ pub(crate) struct QueueArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitArgs {
-    /// Its name; `*` for each queue that has no rule of its own.
+    /// Its name; `*` for each queue without a rule of its own.
     pub(crate) queue: String,
     #[command(flatten)]
     pub(crate) rule: RuleArgs,
-    /// After each so much waiting a job counts as one priority higher.
+    /// A waiting job gains one priority each time this long passes.
     #[arg(long, value_name = "DURATION|none", value_parser = given(jobwright::parse_duration))]
     pub(crate) aging: Option<Given<Duration>>,
-    /// How many may wait before senders are told that it is full.
+    /// How many jobs may wait before the queue counts as full for senders.
     #[arg(long, value_name = "N|none", value_parser = given(number::<u64>))]
     pub(crate) depth: Option<Given<u64>>,
-    /// Divide the places of `--running`: by `tenant` or `kind`.
+    /// Divide the permits of `--running`: by `tenant` or `kind`.
     #[arg(long, value_name = "BY|none", value_parser = given(share_by))]
     pub(crate) share_by: Option<Given<ShareBy>>,
-    /// Who gets more than one share (repeatable).
+    /// A name that gets more than one share (repeatable).
     #[arg(long, value_name = "NAME=N", value_parser = weight)]
     pub(crate) weight: Vec<(String, u32)>,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
 }
 
-/// What all scopes can be asked.
+/// Settings that all scopes have.
 #[derive(Debug, Args)]
 pub(crate) struct RuleArgs {
     /// How many may run at the same time.
     #[arg(long, value_name = "N|none", value_parser = given(number::<u32>))]
     pub(crate) running: Option<Given<u32>>,
-    /// How many may start within any such time, such as `100/1m`.
+    /// How many may start within any period of this length, such as `100/1m`.
     #[arg(long, value_name = "N/DURATION|none", value_parser = given(rate))]
     pub(crate) rate: Option<Given<Rate>>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// List all rules, of queues too.
+    /// List all rules, including those of queues.
     #[command(after_help = "Example:\n  jobwright rules list --output json")]
     List(OutputArgs),
-    /// Set a rule for a queue, kind, tenant, limit key or group; what is not given stays, `none` ends it.
+    /// Set a rule for a queue, kind, tenant, limit key or group; settings not given stay, `none` removes one.
     #[command(
         after_help = "Example:\n  jobwright rules put tenant '*' --running 5\n  jobwright rules put kind newsletter --paused true"
     )]
@@ -95,16 +95,16 @@ pub(crate) struct PutRuleArgs {
     pub(crate) name: NameArgs,
     #[command(flatten)]
     pub(crate) rule: RuleArgs,
-    /// Let nothing start, also what is sent later.
+    /// Stop jobs from starting, including jobs sent later.
     #[arg(long, value_name = "true|false")]
     pub(crate) paused: Option<bool>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NameArgs {
-    /// What it goes by: queue, kind, tenant, key or group.
+    /// The scope of the rule: queue, kind, tenant, key or group.
     pub(crate) scope: Scope,
-    /// Which one; `*` for each that has no rule of its own.
+    /// The name; `*` for each one without a rule of its own.
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) operator: OperatorArgs,
@@ -112,25 +112,22 @@ pub(crate) struct NameArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
-    /// List nodes: their leases and what they run.
+    /// List nodes with their leases and running jobs.
     #[command(after_help = "Example:\n  jobwright nodes list")]
     List(OutputArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LocksCommand {
-    /// Declare a node dead and release its jobs, each at the cost of its attempt; for when its lease is long and it is known to be gone.
+    /// Declare a node dead and release its jobs, each at the cost of an attempt. For a node that is known to be gone while its lease is
+    /// long.
     #[command(
-        after_help = "Example:\n  jobwright nodes list\n  jobwright locks release 17 --dry-run\n  jobwright locks release 17"
+        after_help = "Example:\n  jobwright nodes list\n  jobwright nodes evict 17 --dry-run\n  jobwright nodes evict 17"
     )]
-    Release(ReleaseArgs),
+    Evict(EvictArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReleaseArgs {
+pub(crate) struct EvictArgs {
     /// The number of the node.
     pub(crate) node: i64,
-    /// Only say what would be released.
+    /// Only show what would be released.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -141,7 +138,7 @@ pub(crate) struct ReleaseArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// List what operators did, the newest first.
+    /// List what operators did, newest first.
     #[command(after_help = "Example:\n  jobwright audit list --who ann@host --action cancel")]
     List(AuditArgs),
 }
@@ -151,7 +148,7 @@ pub(crate) struct AuditArgs {
     /// Only by this operator.
     #[arg(long, value_name = "NAME")]
     pub(crate) who: Option<String>,
-    /// Only this: suspend, resume, run, change, retry, cancel, delete, rule, condemn, put-schedule, pause-schedule …
+    /// Only this action: suspend, resume, run, change, retry, cancel, delete, rule, evict, put-schedule, pause-schedule …
     #[arg(long)]
     pub(crate) action: Option<String>,
     /// Only entries before this one, by the number in the column `id`.
@@ -164,7 +161,7 @@ pub(crate) struct AuditArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// A value, or none on purpose.
+/// A value, or explicitly none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given<T>(pub(crate) Option<T>);
 

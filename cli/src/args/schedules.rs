@@ -1,4 +1,4 @@
-//! What `jobwright schedules` takes.
+//! Arguments of `jobwright schedules`.
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -16,22 +16,22 @@ pub(crate) enum SchedulesCommand {
         after_help = "Example:\n  jobwright schedules list --output json | jq '.[] | select(.state == \"paused\")'"
     )]
     List(ListSchedulesArgs),
-    /// Send a job again and again; replaces the schedule of this name.
+    /// Send a job repeatedly; replaces the schedule of this name.
     #[command(after_help = PUT_HELP)]
     Put(Box<PutArgs>),
     /// Stop a schedule until it is resumed.
     #[command(after_help = "Example:\n  jobwright schedules pause daily-report")]
     Pause(ScheduleArgs),
-    /// Let a schedule go on; what would have happened meanwhile is not made up for.
+    /// Resume a schedule; occurrences missed meanwhile are not made up for.
     #[command(after_help = "Example:\n  jobwright schedules resume daily-report")]
     Resume(ScheduleArgs),
     /// Remove schedules; jobs they have sent stay.
     #[command(after_help = "Example:\n  jobwright schedules delete daily-report --dry-run")]
     Delete(DeleteSchedulesArgs),
-    /// Send a job of a schedule now, beside its occurrences.
+    /// Send a job of a schedule now, in addition to its occurrences.
     #[command(after_help = "Example:\n  jobwright schedules run daily-report")]
     Run(ScheduleArgs),
-    /// Send the jobs of all occurrences of a time that is past.
+    /// Send the jobs of all occurrences in a past period.
     #[command(
         after_help = "Also of those that have happened, but not where the job of an occurrence is still there.\n\n\
                       Example:\n  jobwright schedules backfill daily-report --from 2026-03-01T00:00:00Z --to 2026-04-01T00:00:00Z --dry-run"
@@ -73,38 +73,38 @@ pub(crate) struct ScheduleArgs {
 pub(crate) struct PutArgs {
     /// Its name.
     pub(crate) name: String,
-    /// When.
+    /// The schedule: cron, interval or repetition.
     pub(crate) schedule: String,
-    /// What is to be done: the kind that a handler is registered for.
+    /// The kind of job, for which a handler is registered.
     pub(crate) kind: String,
     /// JSON text, or `-` for stdin [default: null].
     #[arg(allow_hyphen_values = true)]
     pub(crate) payload: Option<String>,
-    /// Whose clock a cron line reads: an IANA name.
+    /// Time zone of a cron schedule: an IANA name.
     #[arg(long, default_value = "UTC")]
     pub(crate) zone: String,
-    /// What becomes of missed occurrences: skip, once, all.
+    /// What happens to missed occurrences: skip, once, all.
     #[arg(long, default_value_t)]
     pub(crate) misfire: Misfire,
-    /// Whether a job is sent while the one before is not over: allow, forbid.
+    /// Whether a job is sent before the previous one has ended: allow, forbid.
     #[arg(long, default_value_t)]
     pub(crate) overlap: Overlap,
-    /// No occurrence after this moment: `2030-01-01T00:00:00Z`.
+    /// No occurrence after this time: `2030-01-01T00:00:00Z`.
     #[arg(long, value_parser = timestamp)]
     pub(crate) until: Option<Timestamp>,
     /// At most this many jobs.
     #[arg(long)]
     pub(crate) times: Option<u64>,
-    /// Where its jobs wait.
+    /// The queue of its jobs.
     #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i16,
-    /// Tries before a job becomes a dead letter.
+    /// Attempts before a job becomes a dead letter.
     #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
     pub(crate) max_attempts: u32,
-    /// A string beside the payload (repeatable).
+    /// A header: a string beside the payload (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
     /// Send the payload as bytes of this type, not as JSON.
@@ -134,10 +134,10 @@ pub(crate) struct DeleteSchedulesArgs {
 pub(crate) struct BackfillArgs {
     /// The schedule's name.
     pub(crate) name: String,
-    /// From this moment on.
+    /// From this time on.
     #[arg(long, value_parser = timestamp)]
     pub(crate) from: Timestamp,
-    /// Up to this moment, without it; not in the future.
+    /// Up to but excluding this time; not in the future.
     #[arg(long, value_parser = timestamp)]
     pub(crate) to: Timestamp,
     /// Only count them.

@@ -1,4 +1,4 @@
-//! What `jobwright send` takes.
+//! Arguments of `jobwright send`.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// What is to be done: the kind that a handler is registered for.
+    /// The kind of job, for which a handler is registered.
     pub(crate) kind: String,
     /// JSON text, or `-` for stdin [default: null].
     #[arg(conflicts_with_all = ["lines", "jsonl"], allow_hyphen_values = true)]
@@ -36,32 +36,32 @@ pub(crate) struct SendArgs {
     /// Send each line of stdin as JSON.
     #[arg(long)]
     pub(crate) jsonl: bool,
-    /// Send an event: a message of this kind to anyone who listens at the broker.
+    /// Send an event: a message of this kind to all listeners at the broker.
     #[arg(long, conflicts_with_all = ["queue", "reply_to"])]
     pub(crate) event: bool,
     #[command(flatten)]
     pub(crate) options: SendOptions,
 }
 
-/// What all jobs of one call have in common.
+/// Options shared by all jobs of one call.
 #[derive(Debug, Args)]
 pub(crate) struct SendOptions {
-    /// Where it waits.
+    /// The queue in which it waits.
     #[arg(long, default_value = jobwright::DEFAULT_QUEUE)]
     pub(crate) queue: String,
     /// Higher runs first, -32767 to 32767.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i16,
-    /// Run not before this long from now: `30s`, `1h 30m`, `PT1M`.
+    /// Run no sooner than this long from now: `30s`, `1h 30m`, `PT1M`.
     #[arg(long, value_parser = duration, conflicts_with = "at")]
     pub(crate) delay: Option<Duration>,
-    /// Run not before this moment: `2030-01-01T00:00:00Z`.
+    /// Run no sooner than this time: `2030-01-01T00:00:00Z`.
     #[arg(long, value_parser = timestamp)]
     pub(crate) at: Option<Timestamp>,
-    /// Tries before it becomes a dead letter.
+    /// Attempts before it becomes a dead letter.
     #[arg(long, default_value_t = jobwright::DEFAULT_MAX_ATTEMPTS)]
     pub(crate) max_attempts: u32,
-    /// A string beside the payload (repeatable).
+    /// A header: a string beside the payload (repeatable).
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     pub(crate) header: Vec<(String, String)>,
     /// The job's id, a UUID: while a job of this id exists, sending it again changes nothing.
@@ -70,25 +70,25 @@ pub(crate) struct SendOptions {
     /// Its exclusive group: no two jobs of one group run at the same time.
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
-    /// In strict order within the group: if it fails, the group waits for it.
+    /// Strict order within the group: if it fails, the group waits for it.
     #[arg(long, requires = "group")]
     pub(crate) ordered: bool,
-    /// On whose behalf it runs: limits and shares may go by it.
+    /// The tenant on whose behalf it runs: limits and shares may apply to it.
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// A name of your own that limits may go by.
+    /// A key of your own that limits may apply to.
     #[arg(long, value_name = "NAME")]
     pub(crate) limit_key: Option<String>,
-    /// How long it may wait for its start; then it is a dead letter: `30s`, `PT1M`.
+    /// How long it may wait for its start before it becomes a dead letter: `30s`, `PT1M`.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) ttl: Option<Duration>,
-    /// Be the only job of this kind with this key: while one holds it, nothing is sent, and the id of that one is printed.
+    /// Be the only job of this kind with this key: while another holds it, nothing is sent, and that job's id is printed.
     #[arg(long, value_name = "KEY")]
     pub(crate) unique: Option<String>,
-    /// Have the handler's result sent to this queue of the broker.
+    /// Send the handler's result to this queue of the broker.
     #[arg(long, value_name = "QUEUE")]
     pub(crate) reply_to: Option<String>,
-    /// What the result is to be recognised by.
+    /// The correlation id of the result.
     #[arg(long, value_name = "ID", requires = "reply_to")]
     pub(crate) correlation_id: Option<String>,
     /// Send the payload as bytes of this type, not as JSON.

@@ -1,9 +1,9 @@
-//! `jobwright audit`: who did what.
+//! `jobwright audit`: which operator did what.
 
 use jobwright::store::AuditFilter;
 
 use super::connect_database;
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use crate::args::{AuditArgs, AuditCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ pub(crate) async fn run(settings: &Settings, command: AuditCommand) -> Result<()
     let mut filter = AuditFilter::default().before(before);
     (filter.who, filter.action) = (who, action);
     let admin = connect_database(settings).await?.admin();
-    let entries = patiently(settings, admin.audit(&filter, limit)).await?;
+    let entries = with_slow_notice(settings, admin.audit(&filter, limit)).await?;
     match output.output {
         Format::Json => json(&entries),
         Format::Table => print(table(

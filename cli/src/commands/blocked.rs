@@ -1,4 +1,4 @@
-//! What holds back jobs that are blocked.
+//! Finds out what blocks jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use jobwright::{JobId, Result};
 
 use super::drained::Scope;
 
-/// Most jobs whose gate is looked at: many wait behind few gates.
+/// Most jobs whose key is read: many jobs wait for few keys.
 const LOOKED_AT: usize = 100;
-/// Most that are counted one by one.
+/// Most jobs that are counted one by one.
 const COUNTED: usize = 10_000;
-/// Most gates that are named.
+/// Most keys that are named.
 const NAMED: usize = 3;
 
-/// Jobs that a worker could run if nothing held them back.
+/// Jobs that a worker could run if they were not blocked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Blockers {
     ids: BTreeSet<JobId>,
-    /// What they wait for: the first few.
-    gates: BTreeSet<String>,
+    /// The keys they wait for: the first few.
+    keys: BTreeSet<String>,
 }
 
-impl Held {
-    /// For people: how many there are, and what they wait for.
+impl Blockers {
+    /// Describes for people how many there are, and what they wait for.
     pub(super) fn describe(&self, rules: &[Rule]) -> String {
-        let named: Vec<String> = self.gates.iter().take(NAMED).map(|gate| about(gate, rules)).collect();
-        let more = self.gates.len().saturating_sub(NAMED);
+        let named: Vec<String> = self.keys.iter().take(NAMED).map(|blocked_on| about(blocked_on, rules)).collect();
+        let more = self.keys.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let some = if self.ids.len() >= COUNTED { " or more" } else { "" };
         format!("{}{some} left, blocked by {}{more}", self.ids.len(), named.join(", "))
     }
 
-    /// Some wait for a rate, which lets them start by itself when it is time.
+    /// Whether some wait for a rate, which admits them when it is time.
     pub(super) fn comes_by_itself(&self, rules: &[Rule]) -> bool {
-        self.gates.iter().any(|gate| {
-            rule(gate, rules).is_some_and(|rule| rule.rate.is_some() && !rule.paused && rule.running != Some(0))
+        self.keys.iter().any(|blocked_on| {
+            rule(blocked_on, rules).is_some_and(|rule| rule.rate.is_some() && !rule.paused && rule.running != Some(0))
         })
     }
 }
 
-/// Those of this scope; `None`: there are none.
-pub(super) async fn held(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<Option<Held>> {
+/// Returns the blocked jobs of this scope; `None` if there are none.
+pub(super) async fn blockers(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<Option<Blockers>> {
     let mut ids = BTreeSet::new();
     let of_kinds =
         scope.queues.iter().flat_map(|queue| scope.kinds.iter().map(move |kind| (queue, Some(kind.clone()))));
@@ -52,17 +52,17 @@ pub(super) async fn held(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<Opti
         let page = Page::new(COUNTED);
         ids.extend(jobs.list(&filter, &page).await?.into_iter().map(|job| job.id));
     }
-    let mut gates = BTreeSet::new();
+    let mut keys = BTreeSet::new();
     for id in ids.iter().take(LOOKED_AT) {
-        gates.extend(jobs.show(*id).await?.and_then(|job| job.gate));
+        keys.extend(jobs.show(*id).await?.and_then(|job| job.blocked_on));
     }
-    // None of them is blocked any more: whoever asks will look again.
-    Ok((!gates.is_empty()).then_some(Held { ids, gates }))
+    // If it is empty, none of them is blocked any more, and the caller checks again.
+    Ok((!keys.is_empty()).then_some(Blockers { ids, keys }))
 }
 
-/// The kind of thing a gate belongs to, and its name.
-fn parts(gate: &str) -> Option<(RuleScope, &str)> {
-    let (prefix, name) = gate.split_once(':')?;
+/// Splits a key into the kind of thing it belongs to, and its name.
+fn parts(blocked_on: &str) -> Option<(RuleScope, &str)> {
+    let (prefix, name) = blocked_on.split_once(':')?;
     let scopes = BTreeMap::from([
         ("g", RuleScope::Group),
         ("q", RuleScope::Queue),
@@ -73,16 +73,16 @@ fn parts(gate: &str) -> Option<(RuleScope, &str)> {
     Some((*scopes.get(prefix)?, name))
 }
 
-/// The rule that holds for it.
-fn rule<'a>(gate: &str, rules: &'a [Rule]) -> Option<&'a Rule> {
-    let (scope, name) = parts(gate)?;
+/// Returns the rule that applies to the key.
+fn rule<'a>(blocked_on: &str, rules: &'a [Rule]) -> Option<&'a Rule> {
+    let (scope, name) = parts(blocked_on)?;
     let named = |name: &str| rules.iter().find(|rule| rule.scope == scope && rule.name == name);
     named(name).or_else(|| named(EACH))
 }
 
-fn about(gate: &str, rules: &[Rule]) -> String {
-    let Some((scope, name)) = parts(gate) else { return format!("{gate:?}") };
-    let why = match rule(gate, rules) {
+fn about(blocked_on: &str, rules: &[Rule]) -> String {
+    let Some((scope, name)) = parts(blocked_on) else { return format!("{blocked_on:?}") };
+    let why = match rule(blocked_on, rules) {
         Some(rule) if rule.paused || rule.running == Some(0) => "paused",
         Some(rule) if rule.rate.is_some() => "at its rate",
         Some(_) => "at its limit",

@@ -42,14 +42,14 @@ pub(crate) async fn run(settings: &Settings, command: &BrokerCommand) -> Result<
     }
 }
 
-/// Which queues there are to be at the broker.
+/// The queues that should exist at the broker.
 pub(super) struct Queues {
     pub(super) own: Vec<String>,
     pub(super) external: Vec<String>,
 }
 
 impl Queues {
-    /// Those of the configuration.
+    /// Returns those of the configuration.
     pub(super) fn configured(settings: &Settings) -> Self {
         Self {
             own: settings.own_queues(),
@@ -57,7 +57,7 @@ impl Queues {
         }
     }
 
-    /// Those of the command line too.
+    /// Returns those of the configuration and the command line.
     fn of(settings: &Settings, args: &BrokerArgs) -> Self {
         let mut queues = Self::configured(settings);
         for name in &args.queue {
@@ -81,7 +81,7 @@ pub(super) async fn connect(settings: &Settings) -> Result<std::sync::Arc<Broker
     Ok(broker)
 }
 
-/// Waits until both connections are there. A broker that takes no messages still has queues to look at.
+/// Waits until both connections are open. A broker that accepts no messages still has queues to inspect.
 pub(super) async fn reached(broker: &Broker, settings: &Settings) -> Result<(), jobwright::Error> {
     match broker.up_within(settings.broker.connect_timeout).await {
         Err(_) if matches!(broker.mode(), jobwright::BrokerMode::Blocked(_)) => Ok(()),

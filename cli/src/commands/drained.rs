@@ -1,4 +1,4 @@
-//! When a draining worker is done.
+//! Decides when a draining worker is done.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,38 +7,39 @@ use std::time::{Duration, Instant};
 use jobwright::store::{JobFilter, JobState, JobStore, Page};
 use jobwright::{AnyStore, CommandExecutor};
 
-use super::blocked::{Held, held};
+use super::blocked::{Blockers, blockers};
 use crate::failure::Failure;
 
-/// For how long nothing must change about jobs that are blocked before they count as left: what holds them may be about to end.
+/// How long blocked jobs must stay unchanged before they count as left: the job that holds their permit may be about to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a worker can run.
 pub(super) struct Scope {
     pub(super) queues: BTreeSet<String>,
-    /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds mean nothing here.
+    /// Queues that are sent to the broker: those of external workers, events and replies. Their kinds do not matter here.
     pub(super) outbound: BTreeSet<String>,
     pub(super) kinds: BTreeSet<String>,
 }
 
-/// How a look at the database ended.
-enum Look {
+/// The result of one check of the database.
+enum DrainState {
     /// There is work.
     Busy,
-    /// Nothing, but maybe timers that are due later.
+    /// No work, but perhaps timers that are due later.
     Empty { later: u64 },
     /// Only jobs of kinds that this worker can't run.
     Foreign(u64),
-    /// Jobs that it could run, and something else than a rate holds them back. The text says what.
-    Blocked(Held, String),
+    /// Jobs that it could run, but that something other than a rate blocks. The text says what.
+    Blocked(Blockers, String),
 }
 
-/// Returns when nothing waits, runs (anywhere: it may fail and come back), is in the hands of external workers or is due in these
-/// queues. A row that is held for its delivery waits as well; a delivery that is still in the broker then is stale, and means nothing. What a dead node still
-/// owns counts as running. Timers that are due later are left to another time; what a rate holds back is waited for.
+/// Returns when no job of these queues waits, runs, is handed out to an external worker, or is due. A job that runs on another node counts,
+/// because it may fail and come back, and so does a job that a dead node still owns. A row that is hidden for its delivery counts as
+/// waiting; a delivery that is still in the broker afterwards is stale, and does not matter. Timers that are due later are left for another
+/// run. Jobs that wait for a rate are waited for.
 ///
 /// # Errors
-/// [`Failure::Left`] when only jobs are left that are blocked by what does not end by itself.
+/// [`Failure::Left`] when only jobs are left whose block does not end by itself.
 pub(super) async fn drained(
     executor: &CommandExecutor<AnyStore>,
     jobs: &Arc<dyn JobStore>,
@@ -46,33 +47,33 @@ pub(super) async fn drained(
 ) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
-    let mut blocked: Option<(Instant, Held)> = None;
+    let mut blocked: Option<(Instant, Blockers)> = None;
     loop {
-        // The counts cost a pass over the tables, so they wait until this process has nothing in hand.
+        // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
             match look(jobs, scope).await {
-                Ok(Look::Empty { later: 0 }) => return Ok(()),
-                Ok(Look::Empty { later }) => {
+                Ok(DrainState::Empty { later: 0 }) => return Ok(()),
+                Ok(DrainState::Empty { later }) => {
                     tracing::info!(
                         jobs = later,
                         "left for later: they are not due yet (new ones, or between two attempts)"
                     );
                     return Ok(());
                 }
-                // Twice: while kind after kind is looked at, a job of one may send a job of another.
-                Ok(Look::Foreign(n)) if foreign_before => {
+                // Checked twice: while the kinds are checked one by one, a job of one kind may send a job of another.
+                Ok(DrainState::Foreign(n)) if foreign_before => {
                     tracing::warn!(jobs = n, "left alone: no handler is configured here for their kinds");
                     return Ok(());
                 }
-                Ok(Look::Blocked(held, why)) => match blocked.take() {
-                    Some((since, before)) if before == held && since.elapsed() >= PATIENCE => {
+                Ok(DrainState::Blocked(blockers, why)) => match blocked.take() {
+                    Some((since, before)) if before == blockers && since.elapsed() >= PATIENCE => {
                         return Err(Failure::Left(why));
                     }
-                    Some((since, before)) if before == held => blocked = Some((since, held)),
-                    _ => blocked = Some((Instant::now(), held)),
+                    Some((since, before)) if before == blockers => blocked = Some((since, blockers)),
+                    _ => blocked = Some((Instant::now(), blockers)),
                 },
                 Ok(look) => {
-                    foreign_before = matches!(look, Look::Foreign(_));
+                    foreign_before = matches!(look, DrainState::Foreign(_));
                     blocked = None;
                 }
                 Err(error) if error.is_retryable() => {
@@ -88,7 +89,7 @@ pub(super) async fn drained(
     }
 }
 
-async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look> {
+async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<DrainState> {
     let status = jobs.status().await?;
     let (mut open, mut outbound, mut blocked, mut overdue, mut later) = (0, 0, 0, 0, 0);
     for queue in &status.queues {
@@ -105,10 +106,10 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
         later += queue.timer;
     }
     if overdue > 0 || outbound > 0 {
-        return Ok(Look::Busy);
+        return Ok(DrainState::Busy);
     }
     if open == 0 && blocked == 0 {
-        return Ok(Look::Empty { later });
+        return Ok(DrainState::Empty { later });
     }
     for queue in &scope.queues {
         for kind in &scope.kinds {
@@ -117,22 +118,26 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Look
                 .queue(queue.clone())
                 .kind(kind.clone());
             if !jobs.list(&filter, &Page::new(1)).await?.is_empty() {
-                return Ok(Look::Busy);
+                return Ok(DrainState::Busy);
             }
         }
     }
-    // A gate that has opened: the executor is about to look behind it.
-    if blocked > 0 && jobs.overdue_openings().await?.openings > 0 {
-        return Ok(Look::Busy);
+    // A key was unblocked, and the executor is about to admit its jobs.
+    if blocked > 0 && jobs.overdue_unblocks().await?.unblocks > 0 {
+        return Ok(DrainState::Busy);
     }
     if blocked > 0
-        && let Some(held) = held(jobs, scope).await?
+        && let Some(blockers) = blockers(jobs, scope).await?
     {
         let rules = jobs.rules().await?;
-        let why = held.describe(&rules);
-        return Ok(if held.comes_by_itself(&rules) { Look::Busy } else { Look::Blocked(held, why) });
+        let why = blockers.describe(&rules);
+        return Ok(if blockers.comes_by_itself(&rules) {
+            DrainState::Busy
+        } else {
+            DrainState::Blocked(blockers, why)
+        });
     }
-    Ok(Look::Foreign(open + blocked))
+    Ok(DrainState::Foreign(open + blocked))
 }
 
 #[cfg(test)]
@@ -143,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// A database without any worker, so that nothing moves while it is looked at, and what one would be told to run.
+    /// A database without a worker, so that nothing changes during a check, and the scope a worker would have.
     async fn place() -> (tempfile::TempDir, MessageServices<AnyStore>, Scope) {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", directory.path().join("jobs.db").display());
@@ -154,21 +159,21 @@ mod tests {
         (directory, messages, scope)
     }
 
-    /// Nobody has moved it yet, and then it is what the worker was started for.
+    /// No executor has moved it yet, and the worker was started for such jobs.
     #[tokio::test]
     async fn a_timer_that_is_due_is_work() {
         let (_directory, messages, scope) = place().await;
         let jobs = messages.jobs();
         let job = |delay| NewJob::json("ours", &1).delay(delay);
         messages.send(job(Duration::from_secs(3600))).await.unwrap();
-        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Empty { later: 1 }));
+        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Empty { later: 1 }));
         messages.send(job(Duration::from_millis(1))).await.unwrap();
         let begun = Instant::now();
         while jobs.status().await.unwrap().queues[0].overdue == 0 {
             assert!(begun.elapsed() < Duration::from_secs(60), "it never came due");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Busy));
+        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Busy));
     }
 
     /// It may fail there and come back, to be handed out again.
@@ -180,9 +185,9 @@ mod tests {
         let lease = Duration::from_secs(3600);
         let out = jobs.hand_out("partner", 10, lease, HandOutNumber::new(1)).await.unwrap();
         assert_eq!(out.len(), 1);
-        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Busy));
+        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Busy));
         let done = jobwright::store::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
         assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().ids.len(), 1);
-        assert!(matches!(look(jobs, &scope).await.unwrap(), Look::Empty { later: 0 }));
+        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Empty { later: 0 }));
     }
 }

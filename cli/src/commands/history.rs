@@ -1,10 +1,10 @@
-//! `jobwright jobs history`: what became of jobs that ended.
+//! `jobwright jobs history`: how jobs ended.
 
 use jobwright::Keep;
 use jobwright::store::HistoryEntry;
 
 use super::connect_database;
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use crate::args::HistoryArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::output::{Format, json, or_dash, print, say, table, time};
 
 pub(crate) async fn run(settings: &Settings, args: &HistoryArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let entries = patiently(settings, messages.admin().history(&args.filter(), args.limit)).await?;
+    let entries = with_slow_notice(settings, messages.admin().history(&args.filter(), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&entries)?,
         Format::Table => print(entries_table(&entries))?,

@@ -1,11 +1,11 @@
-//! `jobwright jobs`: look at jobs and steer them.
+//! `jobwright jobs`: inspects jobs and operates on them.
 
-use jobwright::store::{Action, Change, DeadGroups, Due, JobSummary, Page, Steered};
+use jobwright::store::{Action, AffectedJobs, Change, DeadLetterGroups, DueChange, JobSummary, Page};
 use serde_json::json as value;
 
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use super::{connect_database, history, show};
-use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, SteerArgs};
+use crate::args::{ChangeArgs, ErrorsArgs, JobsCommand, ListArgs, OperateArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, say, table, time};
@@ -18,21 +18,21 @@ pub(crate) async fn run(settings: &Settings, command: JobsCommand) -> Result<(),
         JobsCommand::History(args) => history::run(settings, &args).await,
         JobsCommand::Retry(args) => {
             let (limit, spread) = (args.limit, args.spread.unwrap_or_default());
-            steer(settings, Action::Retry { limit, spread }, &args.steer).await
+            operate(settings, Action::Retry { limit, spread }, &args.operate).await
         }
-        JobsCommand::Cancel(args) => steer(settings, Action::Cancel, &args).await,
-        JobsCommand::Delete(args) => steer(settings, Action::Delete, &args).await,
-        JobsCommand::Suspend(args) => steer(settings, Action::Suspend, &args).await,
-        JobsCommand::Resume(args) => steer(settings, Action::Resume, &args).await,
-        JobsCommand::Run(args) => steer(settings, Action::RunNow, &args).await,
-        JobsCommand::Change(args) => steer(settings, Action::Change(change(&args)), &args.steer).await,
+        JobsCommand::Cancel(args) => operate(settings, Action::Cancel, &args).await,
+        JobsCommand::Delete(args) => operate(settings, Action::Delete, &args).await,
+        JobsCommand::Suspend(args) => operate(settings, Action::Suspend, &args).await,
+        JobsCommand::Resume(args) => operate(settings, Action::Resume, &args).await,
+        JobsCommand::Run(args) => operate(settings, Action::RunNow, &args).await,
+        JobsCommand::Change(args) => operate(settings, Action::Change(change(&args)), &args.operate).await,
     }
 }
 
 fn change(args: &ChangeArgs) -> Change {
     let mut change = Change::default();
     change.priority = args.priority;
-    change.due = args.at.map(Due::At).or(args.delay.map(Due::In));
+    change.due = args.at.map(DueChange::At).or(args.delay.map(DueChange::In));
     change.queue.clone_from(&args.to_queue);
     change.max_attempts = args.max_attempts;
     change
@@ -41,8 +41,8 @@ fn change(args: &ChangeArgs) -> Change {
 async fn list(settings: &Settings, args: &ListArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let page = Page::new(args.limit).after(args.after);
-    let jobs =
-        patiently(settings, messages.admin().list(&args.filter.with_ids(args.id.iter().copied()), &page)).await?;
+    let jobs = with_slow_notice(settings, messages.admin().list(&args.filter.with_ids(args.id.iter().copied()), &page))
+        .await?;
     match args.output.output {
         Format::Json => json(&jobs),
         Format::Table => print(jobs_table(&jobs)),
@@ -71,7 +71,8 @@ fn jobs_table(jobs: &[JobSummary]) -> String {
 
 async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
-    let found = patiently(settings, messages.admin().dead_groups(&args.filter.with_ids([]), args.limit)).await?;
+    let found =
+        with_slow_notice(settings, messages.admin().dead_letter_groups(&args.filter.with_ids([]), args.limit)).await?;
     match args.output.output {
         Format::Json => json(&found),
         Format::Table => {
@@ -84,7 +85,7 @@ async fn errors(settings: &Settings, args: &ErrorsArgs) -> Result<(), Failure> {
     }
 }
 
-fn errors_table(found: &DeadGroups) -> String {
+fn errors_table(found: &DeadLetterGroups) -> String {
     table(
         ["count", "kind", "queue", "first", "last", "example", "error"],
         found.groups.iter().map(|group| {
@@ -101,7 +102,7 @@ fn errors_table(found: &DeadGroups) -> String {
     )
 }
 
-/// What has happened to the jobs.
+/// Returns the word for what has happened to the jobs.
 const fn done(action: &Action) -> &'static str {
     match action {
         Action::Retry { .. } => "retried",
@@ -114,7 +115,7 @@ const fn done(action: &Action) -> &'static str {
     }
 }
 
-async fn steer(settings: &Settings, action: Action, args: &SteerArgs) -> Result<(), Failure> {
+async fn operate(settings: &Settings, action: Action, args: &OperateArgs) -> Result<(), Failure> {
     let (verb, done) = (action.as_str(), done(&action));
     let states = action.states().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut ids: Vec<_> = args.ids.iter().chain(&args.id).copied().collect();
@@ -134,31 +135,31 @@ async fn steer(settings: &Settings, action: Action, args: &SteerArgs) -> Result<
     let messages = connect_database(settings).await?;
     let admin = args.operator.admin(&messages);
     let admin = if args.dry_run { admin.dry_run() } else { admin };
-    let steered = admin.steer(&filter, &action).await?;
+    let affected = admin.operate(&filter, &action).await?;
     messages.wake_ups_sent().await;
     match args.output.output {
         Format::Json => {
-            json(&value!({ "dry_run": args.dry_run, "total": steered.total(), "states": steered }))?;
+            json(&value!({ "dry_run": args.dry_run, "total": affected.total(), "states": affected }))?;
         }
-        Format::Table => line(sentence(&steered, done, args.dry_run))?,
+        Format::Table => line(sentence(&affected, done, args.dry_run))?,
     }
     let asked = match action {
         Action::Retry { limit: Some(limit), .. } => asked.min(limit),
         _ => asked,
     };
-    if steered.total() < asked {
+    if affected.total() < asked {
         return Err(Failure::Failed(format!(
             "{} of the {asked} jobs could not be {done}: they are not there (done, cancelled or deleted), or in no state for it ({states})",
-            asked - steered.total()
+            asked - affected.total()
         )));
     }
     Ok(())
 }
 
-fn sentence(steered: &Steered, done: &str, dry_run: bool) -> String {
-    let total = steered.total();
+fn sentence(affected: &AffectedJobs, done: &str, dry_run: bool) -> String {
+    let total = affected.total();
     let jobs = if total == 1 { "job" } else { "jobs" };
     let begin = if dry_run { format!("{total} {jobs} would be {done}") } else { format!("{total} {jobs} {done}") };
-    let parts: Vec<_> = steered.0.iter().filter(|(_, n)| **n > 0).map(|(state, n)| format!("{n} {state}")).collect();
+    let parts: Vec<_> = affected.0.iter().filter(|(_, n)| **n > 0).map(|(state, n)| format!("{n} {state}")).collect();
     if parts.is_empty() { begin } else { format!("{begin}: {}", parts.join(", ")) }
 }

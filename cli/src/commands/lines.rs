@@ -13,7 +13,7 @@ use crate::output::{is_interactive, say};
 
 /// Jobs in one transaction.
 const BATCH: usize = 1000;
-/// Payload bytes in one transaction: a batch of large lines commits earlier.
+/// Payload bytes in one transaction: a batch of long lines commits earlier.
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// Sends all lines of `input`.
@@ -32,7 +32,7 @@ pub(super) async fn send_lines(
         let first = lines.number + 1;
         let mut batch = messages.begin();
         let mut bytes = 0;
-        // A line that can't be sent ends the input, but not the lines before it.
+        // A line that can't be sent ends the input, but the lines before it are sent.
         let end = loop {
             if batch.pending().len() == BATCH || bytes >= BATCH_BYTES {
                 break None;
@@ -82,7 +82,7 @@ pub(super) async fn send_lines(
     }
 }
 
-/// The job for a line; `None` for an empty line where JSON is expected.
+/// Returns the job for a line; `None` for an empty line where JSON is expected.
 fn job(args: &SendArgs, line: Vec<u8>) -> Result<Option<NewJob>, String> {
     let payload = if args.jsonl {
         let text = String::from_utf8(line).map_err(|_| "it is not UTF-8, so not JSON".to_owned())?;
@@ -105,12 +105,12 @@ fn job(args: &SendArgs, line: Vec<u8>) -> Result<Option<NewJob>, String> {
 struct Lines<R> {
     input: R,
     longest: usize,
-    /// Of the line read last; the first is 1.
+    /// Number of the line read last; the first is 1.
     number: u64,
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    /// The next line without its newline. Never more in memory than a payload may have.
+    /// Reads the next line without its newline. Never holds more in memory than a payload may have.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         let mut line = Vec::new();
         self.number += 1;

@@ -13,7 +13,7 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     if args.print {
         return print(script(settings)?);
     }
-    let access = if args.status { Access::Look } else { Access::Create };
+    let access = if args.status { Access::ReadOnly } else { Access::Create };
     let store = AnyStore::connect(&settings.database.clone().access(access)).await?.jobs();
     let before = store.migration_status().await?;
     let steps = if args.status { before.clone() } else { store.migrate().await? };
@@ -32,7 +32,7 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     Ok(())
 }
 
-/// The SQL. For PostgreSQL it is one transaction that also writes down what it did.
+/// Returns the SQL. For PostgreSQL it is one transaction that also records what it did.
 fn script(settings: &Settings) -> Result<String, Failure> {
     match settings.database.backend()? {
         Backend::Postgres(_) => Ok(Postgres::migrations(&settings.database.schema)),

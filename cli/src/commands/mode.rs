@@ -1,37 +1,37 @@
-//! How the broker stands, in words.
+//! The state of the broker, in words.
 
 use std::time::Duration;
 
 use jobwright::{AnyStore, BrokerMode, MessageServices};
 use serde::Serialize;
 
-/// How long a command that only looks waits for the broker to answer, beyond what connecting took.
+/// How long a read-only command waits for the broker to answer, beyond the time of connecting.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What is said about the broker.
+/// The state of the broker.
 #[derive(Serialize)]
 pub(crate) struct Mode {
     /// One word: `db-only`, `up`, `blocked`, `down`.
     #[serde(rename = "mode")]
     state: &'static str,
-    /// Where the broker is.
+    /// The address of the broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<String>,
     /// Why it is not up.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// For how long it has been down, as far as this process knows.
+    /// How long it has been down, as far as this process knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     down_seconds: Option<f64>,
 }
 
 impl Mode {
-    /// How it stands for this process.
+    /// Returns the state as seen by this process.
     pub(crate) async fn of(messages: &MessageServices<AnyStore>) -> Self {
         let Some(broker) = messages.broker() else {
             return Self { state: "db-only", broker: None, why: None, down_seconds: None };
         };
-        // `connect` has waited for the first news; a connection that is just being made gets a moment more.
+        // `connect` has waited for the first status; a connection in progress gets a little longer.
         let mut changes = broker.changes();
         let _ = tokio::time::timeout(PATIENCE, changes.wait_for(BrokerMode::is_up)).await;
         let (state, why, down) = match broker.ask(PATIENCE).await {
@@ -43,7 +43,7 @@ impl Mode {
         Self { state, broker: Some(broker.describe()), why, down_seconds: down }
     }
 
-    /// For people.
+    /// Returns the text for people.
     pub(crate) fn text(&self) -> String {
         let place = self.broker.as_deref().unwrap_or_default();
         let why = self.why.as_deref().unwrap_or_default();

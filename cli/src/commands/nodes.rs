@@ -1,27 +1,32 @@
-//! `jobwright nodes` and `jobwright locks`.
+//! `jobwright nodes`.
 
 use jobwright::NodeId;
 use serde_json::json as value;
 
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use super::{connect_database, status};
-use crate::args::{LocksCommand, NodesCommand};
+use crate::args::{EvictArgs, NodesCommand, OutputArgs};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, print};
 
 pub(crate) async fn run(settings: &Settings, command: NodesCommand) -> Result<(), Failure> {
-    let NodesCommand::List(output) = command;
+    match command {
+        NodesCommand::List(output) => list(settings, output).await,
+        NodesCommand::Evict(args) => evict(settings, args).await,
+    }
+}
+
+async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let nodes = patiently(settings, admin.nodes()).await?;
+    let nodes = with_slow_notice(settings, admin.nodes()).await?;
     match output.output {
         Format::Json => json(&nodes),
         Format::Table => print(status::nodes_table(&nodes)),
     }
 }
 
-pub(crate) async fn locks(settings: &Settings, command: LocksCommand) -> Result<(), Failure> {
-    let LocksCommand::Release(args) = command;
+async fn evict(settings: &Settings, args: EvictArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let node = args.node;
     let missing = || {
@@ -40,7 +45,7 @@ pub(crate) async fn locks(settings: &Settings, command: LocksCommand) -> Result<
             )),
         };
     }
-    let Some(released) = args.operator.admin(&messages).condemn(NodeId(node)).await? else {
+    let Some(released) = args.operator.admin(&messages).evict(NodeId(node)).await? else {
         return Err(missing());
     };
     messages.wake_ups_sent().await;

@@ -3,7 +3,7 @@
 use jobwright::store::{EACH, QueueStatus, Rule, Scope, Shares};
 use serde::Serialize;
 
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use super::{connect_database, rules};
 use crate::args::{LimitArgs, OutputArgs, QueueArgs, QueuesCommand};
 use crate::config::Settings;
@@ -43,7 +43,7 @@ async fn limit(settings: &Settings, args: LimitArgs) -> Result<(), Failure> {
     .await
 }
 
-/// A queue with what is asked of it.
+/// A queue with its rule.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -53,9 +53,12 @@ struct Listed {
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let rules: Vec<Rule> =
-        patiently(settings, admin.rules()).await?.into_iter().filter(|rule| rule.scope == Scope::Queue).collect();
-    let mut queues = patiently(settings, admin.queues()).await?;
+    let rules: Vec<Rule> = with_slow_notice(settings, admin.rules())
+        .await?
+        .into_iter()
+        .filter(|rule| rule.scope == Scope::Queue)
+        .collect();
+    let mut queues = with_slow_notice(settings, admin.queues()).await?;
     for rule in &rules {
         if queues.iter().all(|queue| queue.queue != rule.name) && rule.name != EACH {
             queues.push(QueueStatus { queue: rule.name.clone(), ..QueueStatus::default() });
@@ -65,7 +68,7 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let each = rules.iter().find(|rule| rule.name == EACH);
     let rule = |name: &str| {
         let mut rule = rules.iter().find(|rule| rule.name == name).or(each)?.clone();
-        // A pause of all is one of those that have a rule of their own too.
+        // A pause of all queues also pauses those with a rule of their own.
         rule.paused |= each.is_some_and(|each| each.paused);
         Some(rule)
     };

@@ -1,4 +1,4 @@
-//! `jobwright broker rejected`: what was put aside at the broker.
+//! `jobwright broker rejected`: messages that were rejected to the broker's queues for them.
 
 use jobwright::Broker;
 use jobwright::broker::{RejectedMessage, RejectedMessages, RejectedQueue};
@@ -10,14 +10,14 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, line, or_dash, print, table};
 
-/// Messages put back, or removed, at a time.
+/// Messages resubmitted or removed at a time.
 const BATCH: usize = 100;
 
 pub(super) async fn run(settings: &Settings, command: &RejectedCommand) -> Result<(), Failure> {
     match command {
         RejectedCommand::List(args) => list(settings, args).await,
-        RejectedCommand::Resubmit(args) => steer(settings, What::PutBack, args.of.into(), &args.steer).await,
-        RejectedCommand::Drop(args) => steer(settings, What::Remove, args.of.into(), &args.steer).await,
+        RejectedCommand::Resubmit(args) => operate(settings, What::PutBack, args.of.into(), &args.operate).await,
+        RejectedCommand::Drop(args) => operate(settings, What::Remove, args.of.into(), &args.operate).await,
     }
 }
 
@@ -51,7 +51,7 @@ async fn list(settings: &Settings, args: &RejectedListArgs) -> Result<(), Failur
     }
 }
 
-/// The next of those that are meant.
+/// Returns the next selected message.
 async fn next(messages: &mut RejectedMessages<'_>, which: &WhichArgs) -> Result<Option<RejectedMessage>, Failure> {
     while let Some(message) = messages.next().await? {
         let id = which.id.is_empty() || message.id.as_ref().is_some_and(|id| which.id.contains(id));
@@ -62,7 +62,7 @@ async fn next(messages: &mut RejectedMessages<'_>, which: &WhichArgs) -> Result<
     Ok(None)
 }
 
-/// What is done with them.
+/// What is done with the messages.
 #[derive(Clone, Copy)]
 enum What {
     PutBack,
@@ -78,7 +78,7 @@ impl What {
     }
 }
 
-async fn steer(settings: &Settings, what: What, queue: RejectedQueue, args: &RejectedArgs) -> Result<(), Failure> {
+async fn operate(settings: &Settings, what: What, queue: RejectedQueue, args: &RejectedArgs) -> Result<(), Failure> {
     let anything = args.which.id.is_empty() && args.which.reason.is_none() && args.limit.is_none();
     if anything != args.all {
         return Err(Failure::Usage(
@@ -110,7 +110,7 @@ async fn steer(settings: &Settings, what: What, queue: RejectedQueue, args: &Rej
     Ok(())
 }
 
-/// How many were meant, and how many it was done with.
+/// Processes the selected messages. Returns how many were selected, and how many succeeded.
 async fn each(
     broker: &Broker,
     what: What,
@@ -143,7 +143,7 @@ async fn each(
     Ok((meant, done))
 }
 
-/// What waits for somebody to look: the queues that are there, and how many messages are in each.
+/// Returns the existing queues of rejected messages, with the number of messages in each.
 pub(super) async fn waiting(broker: &Broker) -> jobwright::Result<Vec<(String, u32)>> {
     let names: Vec<_> = RejectedQueue::ALL.iter().map(|queue| queue.name(broker.names())).collect();
     let queues = broker.queues(&names).await?;

@@ -1,4 +1,4 @@
-//! `jobwright rules`: what holds for kinds, tenants, limit keys and groups on all nodes.
+//! `jobwright rules`: rules for kinds, tenants, limit keys and groups on all nodes.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use jobwright::store::{Rule, Scope, ShareBy};
 use jobwright::{Admin, AnyStore, MessageServices};
 
 use super::connect_database;
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use crate::args::{OperatorArgs, OutputArgs, PutRuleArgs, RuleArgs, RulesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(crate) async fn run(settings: &Settings, command: RulesCommand) -> Result<()
     }
 }
 
-/// Changes what is given of a rule.
+/// Applies the given values to a rule.
 pub(super) fn apply(rule: &mut Rule, args: &RuleArgs) {
     if let Some(running) = args.running {
         rule.running = running.0;
@@ -40,7 +40,7 @@ pub(super) fn apply(rule: &mut Rule, args: &RuleArgs) {
     }
 }
 
-/// Changes a rule, and says what it is now.
+/// Changes a rule, and prints the result.
 pub(super) async fn change(
     settings: &Settings,
     scope: Scope,
@@ -58,7 +58,7 @@ pub(super) async fn change(
 
 async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     let admin = connect_database(settings).await?.admin();
-    let rules = patiently(settings, admin.rules()).await?;
+    let rules = with_slow_notice(settings, admin.rules()).await?;
     match output.output {
         Format::Json => json(&rules),
         Format::Table => print(table(
@@ -68,7 +68,7 @@ async fn list(settings: &Settings, output: OutputArgs) -> Result<(), Failure> {
     }
 }
 
-/// A rule in a line.
+/// Formats a rule in one line.
 pub(super) fn text(rule: &Rule) -> String {
     let mut parts = Vec::new();
     if rule.paused {
@@ -91,12 +91,12 @@ pub(super) fn text(rule: &Rule) -> String {
 }
 
 impl OperatorArgs {
-    /// Steers in this operator's name.
+    /// Returns the management API in this operator's name.
     pub(crate) fn admin(&self, messages: &MessageServices<AnyStore>) -> Admin {
         messages.admin().by(self.name())
     }
 
-    /// Who the audit is to name.
+    /// Returns the name for the audit log.
     pub(crate) fn name(&self) -> String {
         self.operator.clone().unwrap_or_else(|| {
             let first = |names: [&str; 2]| names.iter().find_map(|name| env::var(name).ok().filter(|v| !v.is_empty()));

@@ -5,8 +5,8 @@ use jobwright::{AnyStore, MessageServices, NewJob, NewSchedule, Schedule, Schedu
 use serde_json::{Value, json as value};
 
 use super::connect_database;
-use super::patience::patiently;
 use super::send::payload;
+use super::slow_notice::with_slow_notice;
 use crate::args::{BackfillArgs, DeleteSchedulesArgs, OperatorArgs, PutArgs, SchedulesCommand};
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Resul
     let longest = settings.database.max_payload;
     let messages = connect_database(settings).await?;
     let done = match command {
-        SchedulesCommand::List(args) => patiently(settings, list(&messages, args.output.output)).await,
+        SchedulesCommand::List(args) => with_slow_notice(settings, list(&messages, args.output.output)).await,
         SchedulesCommand::Put(args) => put(&messages, *args, longest).await,
         SchedulesCommand::Pause(args) => {
             existing(&messages, &args.name).await?;
@@ -35,17 +35,17 @@ pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Resul
         }
         SchedulesCommand::Backfill(args) => backfill(&messages, &args).await,
     };
-    // This process ends now, and a wake-up that was not sent would end with it.
+    // This process ends now, and an unsent wake-up would be lost with it.
     messages.wake_ups_sent().await;
     done
 }
 
-/// Schedules, changed in an operator's name.
+/// Returns the schedules, to be changed in an operator's name.
 fn schedules<'a>(messages: &'a MessageServices<AnyStore>, operator: &OperatorArgs) -> ScheduleService<'a, AnyStore> {
     messages.schedules().by(operator.name())
 }
 
-/// A schedule that must be there.
+/// Returns a schedule that must exist.
 async fn existing(messages: &MessageServices<AnyStore>, name: &str) -> Result<ScheduleInfo, Failure> {
     messages.schedules().get(name).await?.ok_or_else(|| missing(messages, name))
 }

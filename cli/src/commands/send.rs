@@ -31,12 +31,12 @@ pub(crate) async fn run(settings: &Settings, args: SendArgs, quiet: bool) -> Res
     let messages = connect(settings).await?;
     messages.prepare(&queue).await;
     let id = messages.send(job).await?;
-    // This process ends now, and a delivery or wake-up that was not sent would end with it.
+    // This process ends now, and an unsent delivery or wake-up would be lost with it.
     messages.wake_ups_sent().await;
     line(id.to_string())
 }
 
-/// Puts the options of the command line on a job.
+/// Applies the options of the command line to a job.
 pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     let options = &args.options;
     let queue = if args.event { EVENT_QUEUE } else { &options.queue };
@@ -70,7 +70,7 @@ pub(super) fn dress(job: NewJob, args: &SendArgs) -> NewJob {
     if let Some(id) = &options.correlation_id {
         job = job.header(CORRELATION_ID, id);
     }
-    // Of the handler that calls this program, if one does; the command line counts more.
+    // The trace of the handler that calls this program, if any; the command line takes precedence.
     if let Some(trace) = variable("JOBWRIGHT_TRACEPARENT").and_then(|text| text.parse::<TraceContext>().ok())
         && options.header.iter().all(|(name, _)| name != TRACEPARENT)
     {

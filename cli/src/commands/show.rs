@@ -7,7 +7,7 @@ use jobwright::store::{JobDetail, JobProgress, JobResult};
 use serde_json::{Value, json as value};
 
 use super::connect_database;
-use super::patience::patiently;
+use super::slow_notice::with_slow_notice;
 use crate::args::ShowArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -16,8 +16,8 @@ use crate::output::{Format, harmless, json, or_dash, print, time};
 pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Failure> {
     let messages = connect_database(settings).await?;
     let admin = messages.admin();
-    let job = patiently(settings, admin.show(args.id)).await?;
-    // Asked after the job: it is committed together with its end.
+    let job = with_slow_notice(settings, admin.show(args.id)).await?;
+    // Read after the job, because it is committed together with the job's end.
     let result = admin.result(args.id).await?;
     let format = args.output.output;
     let Some(job) = job else {
@@ -48,12 +48,12 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
     }
 }
 
-/// What a job left when it was done.
+/// Returns what a job left when it was done.
 fn left(result: &JobResult) -> Value {
     value!({ "payload": content(&result.payload), "at": result.created_at, "expires_at": result.expires_at })
 }
 
-/// All that is known of a job that is done.
+/// Formats all that is known of a job that is done.
 fn done(result: &JobResult) -> String {
     let mut text = String::new();
     for (name, value) in [("id", result.id.to_string()), ("state", "done".to_owned()), ("kind", result.kind.clone())] {
@@ -99,8 +99,8 @@ fn document(job: &JobDetail) -> Value {
     let dead = job.dead.as_ref().map(|(at, reason)| value!({ "at": at, "reason": reason }));
     if let Value::Object(fields) = &mut document {
         fields.insert("version".to_owned(), job.version.into());
-        fields.insert("terms".to_owned(), value!(job.terms));
-        fields.insert("gate".to_owned(), value!(job.gate));
+        fields.insert("options".to_owned(), value!(job.options));
+        fields.insert("key".to_owned(), value!(job.blocked_on));
         fields.insert("errors".to_owned(), value!(job.errors));
         fields.insert("headers".to_owned(), value!(job.headers));
         fields.insert("payload".to_owned(), payload);
@@ -165,24 +165,24 @@ fn sheet(job: &JobDetail, progress: Option<&JobProgress>, result: Option<&JobRes
         write_json(&mut text, checkpoint.get());
         text.push('\n');
     }
-    // Of an earlier job with this id.
+    // The result of an earlier job with this id.
     if let Some(result) = result {
         write_result(&mut text, result);
     }
     harmless(&text)
 }
 
-/// What it asks for beside a place in its queue; `-` where it does not.
+/// Returns the job's options beyond its place in the queue; `-` where one is not set.
 fn asked(job: &JobDetail) -> [(&'static str, String); 6] {
-    let terms = &job.terms;
-    let ordered = if terms.ordered { " (ordered)" } else { "" };
-    let expires = terms.expires.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    let options = &job.options;
+    let ordered = if options.ordered { " (ordered)" } else { "" };
+    let expires = options.expires.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
     [
-        ("waits for", or_dash(job.gate.as_ref())),
-        ("group", or_dash(terms.group.as_ref().map(|group| format!("{group}{ordered}")))),
-        ("tenant", or_dash(terms.tenant.as_ref())),
-        ("limit key", or_dash(terms.limit_key.as_ref())),
-        ("lives for", or_dash(terms.ttl.map(|ttl| format!("{ttl:?}")))),
+        ("waits for", or_dash(job.blocked_on.as_ref())),
+        ("group", or_dash(options.group.as_ref().map(|group| format!("{group}{ordered}")))),
+        ("tenant", or_dash(options.tenant.as_ref())),
+        ("limit key", or_dash(options.limit_key.as_ref())),
+        ("lives for", or_dash(options.ttl.map(|ttl| format!("{ttl:?}")))),
         ("expires at", or_dash(expires.map(time))),
     ]
 }

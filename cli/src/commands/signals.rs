@@ -6,12 +6,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// What comes within this time is the same wish: a terminal and `timeout -s INT` signal the whole group, and those who call us pass it on.
+/// Signals within this time count as one: a terminal and `timeout -s INT` signal the whole group, and calling programs pass the signal on.
 const SAME: Duration = Duration::from_secs(1);
 
-/// What tells a process to stop.
+/// The signals that tell a process to stop.
 pub(crate) struct Signals {
-    /// When the last one came that counted.
+    /// Time of the last signal that counted.
     last: Option<Instant>,
     interrupt: Signal,
     terminate: Signal,
@@ -30,7 +30,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next signal.
+    /// Returns the name of the next signal.
     pub(crate) async fn next(&mut self) -> &'static str {
         loop {
             let name = tokio::select! {

@@ -10,17 +10,17 @@ use serde::Serialize;
 
 use super::connect;
 use super::mode::Mode;
-use super::patience::patiently;
 use super::rejected;
+use super::slow_notice::with_slow_notice;
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, json, json_line, or_dash, print, table, time};
 
-/// How often `--watch` looks.
+/// Interval of `--watch`.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// A queue of the broker. Without numbers: it is missing.
+/// A queue of the broker. Without numbers, it is missing.
 #[derive(Serialize)]
 struct Pipe {
     queue: String,
@@ -32,9 +32,9 @@ struct Pipe {
 struct Report {
     #[serde(flatten)]
     mode: Mode,
-    /// Queues of the broker, by the name of the queue they belong to; none if the broker can't be asked.
+    /// Queues of the broker, by the name of the queue they belong to; empty if the broker can't be asked.
     pipes: BTreeMap<String, Pipe>,
-    /// Messages that were put aside at the broker, by the queue that holds them.
+    /// Rejected messages at the broker, by the queue that holds them.
     rejected: BTreeMap<String, u32>,
     messages: String,
     #[serde(flatten)]
@@ -42,7 +42,7 @@ struct Report {
 }
 
 pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Failure> {
-    // A broker that does not answer is what this command is asked about, also where others can't do without it.
+    // This command should report a broker that does not answer, even one that other commands require.
     let mut settings = settings.clone();
     settings.broker.required = false;
     let settings = &settings;
@@ -53,7 +53,7 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
     loop {
         let report = report(&messages, settings).await?;
         if args.output.output == Format::Table && std::io::stdout().is_terminal() {
-            // Home, and clear what is below: no flicker.
+            // Cursor home, then clear below: no flicker.
             print("\x1b[H\x1b[J")?;
         }
         show(&report, args.output.output, true)?;
@@ -68,12 +68,12 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
-    let status = patiently(settings, messages.jobs().status()).await?;
+    let status = with_slow_notice(settings, messages.jobs().status()).await?;
     let (pipes, rejected) = (pipes(messages, settings, &status).await, put_aside(messages).await);
     Ok(Report { mode, pipes, rejected, messages: messages.describe(), status })
 }
 
-/// Asks for the queues that the database or the configuration names.
+/// Reads the broker queues that the database or the configuration names.
 async fn pipes(
     messages: &MessageServices<AnyStore>,
     settings: &Settings,
@@ -112,7 +112,7 @@ async fn pipes(
     }
 }
 
-/// Queues of what was put aside that are not empty.
+/// Returns the queues of rejected messages that are not empty.
 async fn put_aside(messages: &MessageServices<AnyStore>) -> BTreeMap<String, u32> {
     let Some(broker) = messages.broker().filter(|broker| !matches!(broker.mode(), BrokerMode::Down { .. })) else {
         return BTreeMap::new();
@@ -128,7 +128,7 @@ async fn put_aside(messages: &MessageServices<AnyStore>) -> BTreeMap<String, u32
 
 fn show(report: &Report, format: Format, watching: bool) -> Result<(), Failure> {
     if format == Format::Json {
-        // One document a line, for whoever follows a stream.
+        // One document per line, for readers of a stream.
         return if watching { json_line(report) } else { json(report) };
     }
     let StatusReport { queues, nodes } = &report.status;

@@ -17,15 +17,15 @@ use crate::config::{Action, Settings};
 use crate::failure::Failure;
 use crate::handlers::{Output, Program, Stopping, Webhook};
 
-/// Jobs one queue runs at the same time unless it says otherwise.
+/// Jobs that one queue runs at the same time, unless configured otherwise.
 const DEFAULT_CONCURRENCY: usize = 10;
-/// How long the engine may take to write down what was given back, once its handlers have stopped.
+/// How long the engine may take to record jobs it gives back, once its handlers have stopped.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// How long it may take to see that a killed program has ended.
+/// How long it may take to notice that a killed program has ended.
 const AFTER_KILL: Duration = Duration::from_secs(3);
 
-/// Between two attempts to connect at the start; doubles up to the longest.
+/// Delay between two attempts to connect at the start; doubles up to the longest.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
@@ -74,13 +74,13 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             Ok(())
         }
         ended = drained(&executor, &jobs, &scope), if args.drain => ended,
-        // Why, says `shutdown`.
+        // `shutdown` returns the reason.
         () = executor.ended() => Ok(()),
         () = output.closed() => Err(Failure::Failed(
             "stdout was closed, so the output of programs can't be written any more; the worker stopped".to_owned(),
         )),
     };
-    // When the grace is over programs are asked to end, and have their own until they are killed.
+    // When the grace is over, programs are asked to end, and have their own grace until they are killed.
     let (grace, stop_grace) = (settings.executor.grace, longest_stop_grace(settings));
     let end = executor.shutdown(grace.saturating_add(stop_grace));
     let ask = async {
@@ -111,7 +111,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     ended
 }
 
-/// Connects; if it is to wait, until that succeeds or fails for a reason that does not pass by itself.
+/// Connects. If `wait` is set, tries until it succeeds or fails for a reason that does not go away.
 async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnyStore>, Failure> {
     let mut delay = FIRST_DELAY;
     loop {
@@ -126,15 +126,15 @@ async fn reach(settings: &Settings, wait: bool) -> Result<MessageServices<AnySto
     }
 }
 
-/// What this worker works on.
+/// The queues that this worker serves.
 struct Lanes {
-    /// Run here, with this many jobs at the same time.
+    /// Queues that run here, with the number of concurrent jobs.
     own: BTreeMap<String, usize>,
-    /// Handed to external workers.
+    /// Queues that are handed to external workers.
     external: Vec<ExternalQueue>,
 }
 
-/// The queues of the command line, or else those of the configuration, or else `default`.
+/// Returns the queues of the command line, or else those of the configuration, or else `default`.
 fn lanes(settings: &Settings, args: &WorkerArgs) -> Result<Lanes, Failure> {
     let configured = |name: &str| settings.queues.get(name);
     let concurrency = |name: &str| configured(name).and_then(|queue| queue.concurrency).unwrap_or(DEFAULT_CONCURRENCY);
@@ -182,7 +182,7 @@ fn build(
         builder = builder.queue(name, concurrency);
     }
     for queue in lanes.external {
-        // For failures of which the worker says nothing else.
+        // For failures for which the worker sets no other delay.
         if let Some(retry) = settings.queues.get(queue.name()).and_then(|queue| queue.retry.clone()) {
             builder = builder.queue_retry(queue.name(), retry);
         }
@@ -191,7 +191,7 @@ fn build(
     for (kind, handler) in &settings.handlers {
         let mut options = handler.options.clone();
         if let (Action::Command(_), Some(limit)) = (&handler.action, options.timeout) {
-            // A program is asked to end at its timeout, and killed later: the engine's own is for one that even that does not end.
+            // A program is asked to end at its timeout, and killed later. The engine's own timeout is for one that does not end even then.
             options = options.timeout(limit.saturating_add(handler.stop_grace).saturating_add(LEAVE));
         }
         builder = builder.kind_options(kind, options);

@@ -6,7 +6,7 @@ use jobwright::{KindOptions, RetryPolicy, Secret};
 
 use super::keys::Value;
 
-/// A handler as far as it was read.
+/// A handler while it is being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     command: Option<Vec<String>>,
@@ -20,11 +20,11 @@ pub(super) struct Draft {
     later: Option<Duration>,
 }
 
-/// A program that was asked to end has this long until it is killed.
+/// Time from asking a program to end until it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// The longest that can be set.
+/// The longest value that can be set.
 const STOP_GRACE_MOST: Duration = Duration::from_secs(3600);
-/// When a job runs again whose program asked to be tried later.
+/// Delay of a job whose program asked to be retried later.
 const LATER: Duration = Duration::from_secs(60);
 
 /// What runs the jobs of a kind.
@@ -32,22 +32,22 @@ const LATER: Duration = Duration::from_secs(60);
 pub(crate) struct Handler {
     pub(crate) action: Action,
     pub(crate) options: KindOptions,
-    /// Its output is sent to who asked for a result.
+    /// Whether its output is sent to the requester of the result.
     pub(crate) reply: bool,
-    /// Its program may know where the database and the broker are, passwords included.
+    /// Whether its program may know the URLs of database and broker, including passwords.
     pub(crate) pass_urls: bool,
-    /// How long its program has between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL for its program.
     pub(crate) stop_grace: Duration,
-    /// When a job runs again whose program asked to be tried later.
+    /// Delay of a job whose program asked to be retried later.
     pub(crate) later: Duration,
 }
 
-/// How.
+/// How a handler runs its jobs.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// A program and its arguments.
     Command(Vec<String>),
-    /// Where to POST.
+    /// The URL to POST to.
     Url(Secret),
 }
 
@@ -75,7 +75,7 @@ impl Draft {
         self.url.as_ref()
     }
 
-    /// Neither a program nor a URL.
+    /// Whether it has neither a program nor a URL.
     pub(super) fn does_nothing(&self) -> bool {
         self.command.is_none() && self.url.is_none()
     }

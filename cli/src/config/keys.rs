@@ -1,4 +1,4 @@
-//! The keys of the configuration: which there are, what they take, and which one was probably meant.
+//! The keys of the configuration: their names, their types, and a suggestion for a mistyped one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jobwright::config::parse_span;
 use jobwright::{RetryPolicy, parse_duration};
 use toml::Value as Toml;
 
-/// What a key takes.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Retry,
 }
 
-/// What a key was given.
+/// The value given for a key.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(String),
@@ -32,17 +32,17 @@ pub(super) enum Value {
     Retry(RetryPolicy),
 }
 
-/// A section: `[executor]`, or with a name of the user's own: `[queues.NAME]`.
+/// A section: `[executor]`, or with a name of the user's choice: `[queues.NAME]`.
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) named: bool,
     pub(super) keys: &'static [(&'static str, Kind)],
 }
 
-/// By the broker's users.
+/// The rules by the broker's users.
 pub(super) const SUBMIT_RULES: &str = "submit.rules";
 
-/// Everything that can be set.
+/// All keys.
 pub(super) const SECTIONS: &[Section] = &[
     Section {
         name: "database",
@@ -149,7 +149,7 @@ pub(super) const SECTIONS: &[Section] = &[
     },
 ];
 
-/// The section of this name.
+/// Returns the section of this name.
 pub(super) fn section(name: &str) -> Option<&'static Section> {
     SECTIONS.iter().find(|section| section.name == name)
 }
@@ -161,7 +161,7 @@ impl Section {
 }
 
 impl Kind {
-    /// Reads a value of the file. The error never shows the value: it may be a secret in the wrong place.
+    /// Reads a value from the file. The error never shows the value: it may be a misplaced secret.
     pub(super) fn read_toml(self, value: &Toml) -> Result<Value, String> {
         match (self, value) {
             (Self::Text, Toml::String(text)) => Ok(Value::Text(text.clone())),
@@ -179,7 +179,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value of the environment.
+    /// Reads a value from the environment.
     pub(super) fn read_text(self, text: &str) -> Result<Value, String> {
         let wanted = || format!("it takes {}", self.wanted());
         match self {
@@ -224,12 +224,12 @@ fn retry(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Why a text is refused, or, if that would show it and it must not be, what is wanted.
+/// Returns why a text is refused, or only what is wanted if the reason would show a text that must not be shown.
 fn shown(text: &str, why: String, wanted: &str) -> String {
     if may_be_shown(text) { why } else { wanted.to_owned() }
 }
 
-/// What looks like a duration that was mistyped, and not like a URL or a key in the wrong place.
+/// Whether a text looks like a mistyped duration, and not like a misplaced URL or key.
 fn may_be_shown(text: &str) -> bool {
     text.len() <= 40 && !text.contains(['@', '/', '='])
 }
@@ -246,7 +246,7 @@ fn type_of(value: &Toml) -> &'static str {
     }
 }
 
-/// The candidate that is spelled most like `text`. No name is so long that more than its beginning would tell.
+/// Returns the candidate whose spelling is closest to `text`. Only the beginning of a very long text is compared.
 pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
     let text: String = text.chars().take(LONGEST).collect();

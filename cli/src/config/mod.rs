@@ -1,7 +1,7 @@
 //! The configuration: defaults < file < environment < flags.
 //!
-//! Whatever is not known is refused with the nearest thing that is: a setting that is silently ignored costs more time than
-//! an error. A value is only shown where it must be a duration or a policy: elsewhere a secret may stand in the wrong place.
+//! An unknown key is refused, with the nearest known one as a suggestion: a silently ignored setting costs more time than an error. A value
+//! is only shown where it must be a duration or a policy: elsewhere it may be a misplaced secret.
 
 mod handler;
 mod keys;
@@ -25,32 +25,32 @@ pub(crate) use self::sources::{HOOKS_WITHHELD, KEYS_WITHHELD, URL_VARIABLES, WIT
 use self::sources::{apply_environment, apply_file, apply_text, shout};
 use crate::failure::Failure;
 
-/// Read if it exists and no other is named.
+/// Read if it exists and no other file is named.
 const DEFAULT_FILE: &str = "jobwright.toml";
 
-/// Everything that is set.
+/// All settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) database: DatabaseConfig,
     pub(crate) executor: ExecutorConfig,
     pub(crate) broker: BrokerConfig,
-    /// What is said about queues, by name.
+    /// Settings of queues, by name.
     pub(crate) queues: BTreeMap<String, Queue>,
     drafts: BTreeMap<String, Draft>,
-    /// What to run, by kind.
+    /// Handlers, by kind.
     pub(crate) handlers: BTreeMap<String, Handler>,
     seal_draft: seal::Draft,
     /// How payloads are encrypted.
     pub(crate) seal: Option<Seal>,
-    /// The files that its keys are in.
+    /// The files that contain its keys.
     pub(crate) key_files: Vec<PathBuf>,
-    /// The file that was read, and whether a password stands in it.
+    /// The file that was read, and whether it contains a password.
     pub(crate) file: Option<(PathBuf, bool)>,
-    /// This is called by a handler's program, from which the worker keeps its URLs.
+    /// Whether this process was started by a handler's program, from which the worker withholds its URLs.
     urls_withheld: bool,
-    /// The same of keys.
+    /// The same for keys.
     keys_withheld: bool,
-    /// The same of URLs of handlers.
+    /// The same for URLs of handlers.
     hooks_withheld: bool,
 }
 
@@ -80,7 +80,7 @@ impl Settings {
         settings.and(environment, database_url, amqp_url)
     }
 
-    /// As from a file of this text.
+    /// Reads settings as from a file with this text.
     pub(crate) fn from_text(
         text: &str,
         environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -90,7 +90,7 @@ impl Settings {
         settings.and(environment, None, None)
     }
 
-    /// What comes behind the file, and the checks of all of it.
+    /// Adds the sources after the file, and checks all settings.
     fn and(
         mut self,
         environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -111,7 +111,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// The library's part.
+    /// Returns the library's part.
     pub(crate) fn core(&self) -> Config {
         Config::new(self.database.clone())
             .executor(self.executor.clone())
@@ -119,14 +119,14 @@ impl Settings {
             .broker(self.broker.clone())
     }
 
-    /// Names of the queues whose jobs are run by executors of ours: `default` if nothing else is said.
+    /// Returns the queues whose jobs run in this program's executors: `default` unless configured otherwise.
     pub(crate) fn own_queues(&self) -> Vec<String> {
         let own: Vec<String> =
             self.queues.iter().filter(|(_, queue)| queue.external.is_none()).map(|(name, _)| name.clone()).collect();
         if self.queues.is_empty() { vec![DEFAULT_QUEUE.to_owned()] } else { own }
     }
 
-    /// Queues whose jobs are run by external workers.
+    /// Returns the queues whose jobs external workers run.
     pub(crate) fn external_queues(&self) -> impl Iterator<Item = &ExternalQueue> {
         self.queues.values().filter_map(|queue| queue.external.as_ref())
     }
@@ -140,7 +140,7 @@ impl Settings {
         }
     }
 
-    /// A section was there, even if it was empty.
+    /// Records that a section was present, even if it was empty.
     fn mention(&mut self, section: &str, name: &str) {
         match section {
             "queues" | "handlers" | "seal_keys" if name.is_empty() => {}
@@ -148,7 +148,7 @@ impl Settings {
             "seal_keys" => drop(self.seal_draft.keys.entry(name.to_owned()).or_default()),
             SUBMIT_RULES => {
                 let rules = self.broker.submit_rules.get_or_insert_default();
-                // Without one that is named nobody may submit.
+                // Without a named user, no user may submit.
                 if !name.is_empty() {
                     rules.entry(name.to_owned()).or_default();
                 }
@@ -158,7 +158,7 @@ impl Settings {
         }
     }
 
-    /// The name that a part of a variable means: one that is known and looks the same in capitals.
+    /// Resolves a name in a variable: a known name that looks the same in capitals.
     fn named(&self, section: &str, shouted: &str) -> String {
         let known: Vec<&String> = match section {
             "queues" => self.queues.keys().collect(),
@@ -192,7 +192,7 @@ impl Settings {
             ("broker", "prefix", Value::Text(prefix)) => broker.prefix = prefix,
             ("broker", "declare", Value::Flag(on)) => broker.declare = on,
             ("broker", "queue_type", Value::Text(text)) => {
-                // Not the text itself: a secret may stand in the wrong place.
+                // Not the text itself: it may be a misplaced secret.
                 broker.queue_type = text.parse().map_err(|_| "it is \"quorum\" or \"classic\"".to_owned())?;
             }
             ("broker", "depth", Value::Number(n)) => broker.depth = queue::depth(n)?,
@@ -232,7 +232,7 @@ impl Settings {
         Ok(())
     }
 
-    /// A password, or a token, stands in one of the URLs.
+    /// Whether one of the URLs contains a password or a token.
     fn holds_secret(&self) -> bool {
         let urls = std::iter::once(&self.database.url).chain(&self.broker.url);
         let password = |url: &Secret| {
@@ -272,7 +272,7 @@ impl Settings {
     }
 }
 
-/// How often something happens.
+/// Checks a number of repetitions.
 fn times(n: usize) -> Result<u32, String> {
     u32::try_from(n).map_err(|_| "it is too large".to_owned())
 }

@@ -6,14 +6,14 @@ use jobwright::{ExternalQueue, RetryPolicy};
 
 use super::keys::Value;
 
-/// What is said about a queue.
+/// The settings of a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// `None` = not said.
+    /// `None` = not set.
     pub(crate) concurrency: Option<usize>,
     /// Delay between attempts, for handlers that do not set their own.
     pub(crate) retry: Option<RetryPolicy>,
-    /// Its jobs are run by external workers.
+    /// Set if external workers run its jobs.
     pub(crate) external: Option<ExternalQueue>,
     is_external: bool,
     lease: Option<Duration>,
@@ -63,7 +63,7 @@ fn only_external(key: &str) -> String {
     format!("has `{key}`, which is for queues with `external = true` only: add that, or remove `{key}`")
 }
 
-/// Most messages that wait in the broker.
+/// Checks the most messages that wait in the broker.
 pub(super) fn depth(n: usize) -> Result<u32, String> {
     u32::try_from(n).ok().filter(|n| (1..=1_000_000).contains(n)).ok_or_else(|| "use 1 to 1000000".to_owned())
 }

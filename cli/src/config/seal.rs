@@ -10,7 +10,7 @@ use jobwright::codec::{Seal, SealKey};
 
 use super::keys::Value;
 
-/// `[seal]` as far as it was read.
+/// `[seal]` while it is being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     key: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Draft {
     pub(super) keys: BTreeMap<String, KeyDraft>,
 }
 
-/// `[seal_keys.ID]` as far as it was read.
+/// `[seal_keys.ID]` while it is being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeyDraft {
     secret: Option<Secret>,
@@ -42,28 +42,28 @@ impl Draft {
         Ok(())
     }
 
-    /// A key itself was given, and not the file that it is in.
+    /// Whether a key itself was given, rather than its file.
     pub(super) fn holds_secret(&self) -> bool {
         self.keys.values().any(|key| key.secret.is_some())
     }
 
-    /// All that are named. That of the key that seals too: a variable names it before others hold the keys.
+    /// Returns all named ids. That of the sealing key is included: a variable names it before the other variables hold the keys.
     pub(super) fn ids(&self) -> impl Iterator<Item = &String> {
         self.keys.keys().chain(&self.key)
     }
 
-    /// The files that keys are in.
+    /// Returns the files that contain keys.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.keys.values().filter_map(|key| key.file.clone()).collect()
     }
 
-    /// There is not all that it takes to seal and to open.
+    /// Whether a key needed for sealing or opening is missing.
     pub(super) fn lacks_key(&self) -> bool {
         let is_there = |id| self.keys.contains_key(id);
         !self.key.as_ref().is_some_and(is_there) || self.keys.values().any(KeyDraft::is_empty)
     }
 
-    /// `None`: nothing is sealed.
+    /// Builds the codec. `None` means that nothing is sealed.
     pub(super) fn finish(self) -> Result<Option<Seal>, String> {
         let Self { key, compress, plain_queues, plain_errors, only_sealed, keys } = self;
         let Some(id) = key else {
@@ -77,7 +77,7 @@ impl Draft {
             all.push(draft.finish(&id).map_err(|why| format!("`[seal_keys.{id}]` {why}"))?);
         }
         let Some(at) = all.iter().position(|key| key.id() == id) else {
-            // Not the id itself: somebody may have put the key there.
+            // Without the id itself: it may be a misplaced key.
             let ids = all.iter().map(SealKey::id).collect::<Vec<_>>().join(", ");
             let there = if ids.is_empty() { "there is none".to_owned() } else { format!("there are {ids}") };
             return Err(format!("`seal.key` names no section `[seal_keys.ID]`; {there}"));
@@ -108,7 +108,7 @@ impl KeyDraft {
     fn finish(self, id: &str) -> Result<SealKey, String> {
         let text = match (self.secret, self.file) {
             (Some(secret), None) => secret.expose().to_owned(),
-            // Not the path itself: somebody may have put the key there.
+            // Without the path itself: it may be a misplaced key.
             (None, Some(path)) => read(&path).map_err(|error| format!("names a file that can't be read: {error}"))?,
             (None, None) => return Err("has neither `secret` nor `file`: give one of them".to_owned()),
             (Some(_), Some(_)) => return Err("has both `secret` and `file`: remove one of them".to_owned()),
@@ -117,7 +117,7 @@ impl KeyDraft {
     }
 }
 
-/// Of a key file, no more than it can need: the path may name anything. To open a pipe would wait for somebody who writes to it.
+/// Reads at most as much of a key file as a key can need: the path may name anything. Opening a pipe would wait for its writer.
 fn read(path: &Path) -> std::io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no ordinary file"));

@@ -1,4 +1,4 @@
-//! Where settings come from: a file, and the environment.
+//! The sources of settings: a file and the environment.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 const PREFIX: &str = "JOBWRIGHT_";
 
-/// What a worker sets for the programs it starts. A program may well call `jobwright` itself.
+/// Variables that a worker sets for the programs it starts. Such a program may call `jobwright` itself.
 const FOR_HANDLERS: &[&str] = &[
     "JOB_ID",
     "KIND",
@@ -26,35 +26,35 @@ const FOR_HANDLERS: &[&str] = &[
     "KEYS_WITHHELD",
 ];
 
-/// Variables with passwords that a worker keeps from the programs it starts, unless their handler says `pass_urls`.
+/// Variables with passwords that a worker withholds from the programs it starts, unless their handler sets `pass_urls`.
 pub(crate) const URL_VARIABLES: [&str; 4] =
     ["DATABASE_URL", "AMQP_URL", "JOBWRIGHT_DATABASE_URL", "JOBWRIGHT_BROKER_URL"];
 
-/// Whether a variable holds a key: no program gets to see it, whatever its handler says. Where the file with a key is, it may know.
+/// Whether a variable holds a key. No program gets to see it, whatever its handler's settings. The path of a key file is not withheld.
 pub(crate) fn is_key(variable: &str) -> bool {
     variable.starts_with("JOBWRIGHT_SEAL_KEYS_") && !variable.ends_with("_FILE")
 }
 
-/// Whether a variable holds the URL of a handler, which is for its worker alone and may hold a token: no program gets to see it.
+/// Whether a variable holds the URL of a handler, which is for the worker alone and may contain a token. No program gets to see it.
 pub(crate) fn is_hook(variable: &str) -> bool {
     variable.starts_with("JOBWRIGHT_HANDLERS_") && variable.ends_with("_URL")
 }
 
-/// Tells a program that they were kept from it: `jobwright` itself must not take that for "no database is configured".
+/// Says that URLs were withheld from a program: `jobwright` itself must not take that for "no database is configured".
 pub(crate) const WITHHELD: &str = "JOBWRIGHT_URLS_WITHHELD";
 
-/// The same of keys: it must not store in plain what its worker seals.
+/// The same for keys: `jobwright` must not store in plain what the worker seals.
 pub(crate) const KEYS_WITHHELD: &str = "JOBWRIGHT_KEYS_WITHHELD";
 
-/// The same of URLs of handlers: `jobwright` itself runs none here, and must not miss what it has of such a handler.
+/// The same for URLs of handlers: `jobwright` runs no handlers here, and must accept a handler whose URL is missing.
 pub(crate) const HOOKS_WITHHELD: &str = "JOBWRIGHT_HOOKS_WITHHELD";
 
-/// What Kubernetes sets in every pod for a Service that is named `jobwright`, or like one of its parts.
+/// Whether Kubernetes sets this variable in every pod, for a Service that is named `jobwright` or `jobwright-…`.
 fn is_of_kubernetes(rest: &str) -> bool {
     let port = |rest: &str| rest == "PORT" || rest.starts_with("PORT_");
     let service = |rest: &str| rest == "SERVICE_HOST" || rest == "SERVICE_PORT" || rest.starts_with("SERVICE_PORT_");
     let tail = |rest: &str| port(rest) || service(rest);
-    // `jobwright-worker` is JOBWRIGHT_WORKER_SERVICE_HOST, JOBWRIGHT_WORKER_PORT_80_TCP_ADDR and so on.
+    // `jobwright-worker` becomes JOBWRIGHT_WORKER_SERVICE_HOST, JOBWRIGHT_WORKER_PORT_80_TCP_ADDR and so on.
     tail(rest) || rest.match_indices('_').any(|(at, _)| tail(&rest[at + 1..]))
 }
 
@@ -66,10 +66,10 @@ pub(super) fn apply_file(settings: &mut Settings, path: &Path) -> Result<(), Fai
     apply_text(settings, &text, &shown.to_string())
 }
 
-/// Reads the text of a file that is called `shown`.
+/// Reads the text of a file; messages call the file `shown`.
 pub(super) fn apply_text(settings: &mut Settings, text: &str, shown: &str) -> Result<(), Failure> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // Not the error's own text: it quotes the line, which may hold a password.
+        // Without the error's own text: it quotes the line, which may contain a password.
         let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
         Failure::Usage(format!("{shown}, line {line}: {}", error.message()))
     })?;
@@ -100,7 +100,7 @@ pub(super) fn apply_text(settings: &mut Settings, text: &str, shown: &str) -> Re
     Ok(())
 }
 
-/// The sections of a file by their names, of which one has two parts.
+/// Returns the sections of a file by their names; one of these names has two parts.
 fn rooted<'a>(table: &'a toml::Table, file: &str) -> Result<Vec<(String, &'a toml::Value)>, Failure> {
     let mut sections = Vec::new();
     for (name, content) in table {
@@ -149,7 +149,7 @@ fn apply_section(
     Ok(())
 }
 
-/// Keys of the section at hand first, then all others: of two that are equally near the first is taken.
+/// Returns the keys of the current section first, then all others: of two equally close keys the first is taken.
 fn paths(place: &str, own: &Section) -> Vec<String> {
     let here = own.keys.iter().map(|(key, _)| format!("{place}.{key}"));
     let elsewhere = SECTIONS
@@ -163,7 +163,7 @@ fn dotted(section: &Section, key: &str) -> String {
     format!("{}{}.{key}", section.name, if section.named { ".NAME" } else { "" })
 }
 
-/// Reads `DATABASE_URL`, `AMQP_URL` and everything that begins with `JOBWRIGHT_`. An empty variable counts as not set.
+/// Reads `DATABASE_URL`, `AMQP_URL` and every variable that begins with `JOBWRIGHT_`. An empty variable counts as not set.
 pub(super) fn apply_environment(
     settings: &mut Settings,
     variables: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -184,7 +184,7 @@ pub(super) fn apply_environment(
             _ => ours.push((name, value)),
         }
     }
-    // The general variables first, so that our own win.
+    // The general variables first, so that jobwright's own take precedence.
     settings.set_urls(database_url, amqp_url);
     ours.sort_unstable();
     for (name, value) in ours {
@@ -235,7 +235,7 @@ fn apply_variable(settings: &mut Settings, variable: &str, value: &str) -> Resul
         .map_err(|why| Failure::Usage(format!("the variable {variable} can't be used: {why}")))
 }
 
-/// How a name looks in the environment.
+/// Converts a name to its form in the environment.
 pub(super) fn shout(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }

@@ -122,7 +122,7 @@ fn no_error_shows_a_value() {
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
-/// The library says which keys it has when it refuses one: ours must be the same.
+/// The library lists its keys when it refuses one; the command line must have the same.
 #[test]
 fn every_key_of_the_library_can_be_set() {
     for name in ["database", "executor", "broker", "history"] {
@@ -132,7 +132,7 @@ fn every_key_of_the_library_can_be_set() {
         let mut theirs: Vec<&str> = fields.split('`').skip(1).step_by(2).collect();
         let section = SECTIONS.iter().find(|section| section.name == name).unwrap();
         let mut ours: Vec<&str> = section.keys.iter().map(|(key, _)| *key).collect();
-        // A section of its own: `[submit.rules]`.
+        // It has a separate section: `[submit.rules]`.
         theirs.retain(|key| *key != "submit_rules");
         theirs.sort_unstable();
         ours.sort_unstable();
@@ -225,7 +225,7 @@ fn variables_of_kubernetes_are_nobodys_mistake() {
     }
 }
 
-/// Or it would send into a file that nobody looks into.
+/// Otherwise it would send into a file that no worker reads.
 #[test]
 fn a_program_without_its_workers_urls_uses_no_other_database() {
     let inside = [("JOBWRIGHT_URLS_WITHHELD", "1"), ("JOBWRIGHT_JOB_ID", "x")];
@@ -234,18 +234,18 @@ fn a_program_without_its_workers_urls_uses_no_other_database() {
     load("", &inside, Some("sqlite:flag.db")).unwrap();
 }
 
-/// Variables have no `-` and no small letters.
+/// Variables have no `-` and no lower-case letters.
 #[test]
 fn the_key_that_seals_may_have_any_id_though_both_come_from_the_environment() {
     let key = ("JOBWRIGHT_SEAL_KEYS_2026_11_SECRET", KEY);
     load("", &[key, ("JOBWRIGHT_SEAL_KEY", "2026-11")], None).unwrap();
     load("[seal]\nkey = \"2026-11\"", &[key], None).unwrap();
-    // One that only opens has its id from the file.
+    // A key that only opens has its id from the file.
     let others = [("JOBWRIGHT_SEAL_KEY", "a"), ("JOBWRIGHT_SEAL_KEYS_A_SECRET", KEY), key];
     load("[seal_keys.2026-11]", &others, None).unwrap();
 }
 
-/// Or it would store in plain what is to be sealed, or say that nobody configured a key.
+/// Otherwise it would store in plain what is to be sealed, or report that no key is configured.
 #[test]
 fn a_program_without_its_workers_keys_is_told_so() {
     let inside = ("JOBWRIGHT_KEYS_WITHHELD", "1");

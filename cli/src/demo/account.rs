@@ -1,4 +1,4 @@
-//! Part 4: what became of every job. Everything is asked from the database.
+//! Part 4: what happened to every job. Everything is read from the database.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{flood, takeover};
 use crate::failure::Failure;
 use crate::output::{print, table};
 
-/// One part of the tour in figures.
+/// The figures of one part of the demo.
 struct Account {
     part: &'static str,
     sent: u64,
@@ -39,7 +39,7 @@ impl Account {
         })
     }
 
-    /// Neither done nor dead. Negative would mean: done and dead.
+    /// Jobs that are neither done nor dead. A negative number would mean both done and dead.
     fn unaccounted(&self) -> i64 {
         self.sent as i64 - self.done as i64 - self.dead as i64
     }
@@ -69,7 +69,7 @@ pub(super) async fn run(stage: &Stage, flooded: u64, taken: &Takeover) -> Result
         Ok::<_, Failure>(number)
     };
     let survived = by(std::process::id(), 2).await?;
-    // A server carries out a commit that reached it just before the client was killed.
+    // A server executes a commit that reached it just before the client was killed.
     let last_words = by(taken.killed, 1).await?;
     let mut text = String::from("4. The account of all jobs, asked from the database:\n\n");
     let header = ["part", "sent", "done", "dead letters", "unaccounted", "attempts", "effects twice"];

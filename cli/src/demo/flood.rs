@@ -13,12 +13,12 @@ use crate::output::line;
 pub(super) const QUEUE: &str = "flood";
 const KIND: &str = "book-effect";
 const MAX_ATTEMPTS: u32 = 3;
-/// More than it has attempts.
+/// More than a job has attempts.
 const FOR_GOOD: u32 = 1000;
 /// Jobs that fail for good.
 const HOPELESS: u64 = 20;
 
-/// A job that books its effect, after it failed so often.
+/// A job that books its effect after it has failed this often.
 #[derive(Serialize, Deserialize)]
 struct Effect {
     number: u64,
@@ -34,7 +34,7 @@ fn failures(number: u64, jobs: u64) -> u32 {
     }
 }
 
-/// Sends them.
+/// Sends the jobs.
 async fn send(stage: &Stage, jobs: u64) -> Result<(), Failure> {
     let mut number = 0;
     while number < jobs {
@@ -49,7 +49,7 @@ async fn send(stage: &Stage, jobs: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The handler writes first and fails then: what it wrote in an attempt that failed must not be found later.
+/// The handler writes first and fails then: the writes of a failed attempt must not be found later.
 fn handler(stage: &Stage, builder: ExecutorBuilder<AnyStore>) -> ExecutorBuilder<AnyStore> {
     let sql = format!("insert into {} (job, part, attempt, worker) values ($1, $2, $3, $4)", stage.table("ledger"));
     let worker = std::process::id().to_string();
@@ -70,11 +70,11 @@ fn handler(stage: &Stage, builder: ExecutorBuilder<AnyStore>) -> ExecutorBuilder
         })
 }
 
-/// Returns how many jobs were sent.
+/// Runs this part. Returns how many jobs were sent.
 pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
     line(format!("2. {jobs} jobs, each with an effect of its own. Some fail once or twice, {HOPELESS} for good."))?;
     let start = async || handler(stage, stage.executor().queue(QUEUE, 16)).start().await;
-    // Over a broker jobs go to those who listen; without one they wait for whoever comes.
+    // With a broker, jobs are delivered to connected executors; without one, they wait for any executor.
     let with_broker = stage.messages.broker().is_some();
     let began = Instant::now();
     let (executor, sent, began) = if with_broker {
@@ -94,7 +94,7 @@ pub(super) async fn run(stage: &Stage, jobs: u64) -> Result<u64, Failure> {
     let bar = bar(sent, "jobs over");
     until("running all jobs", async || {
         let stats = executor.stats();
-        // Only a hint for the eye; whether they are over is asked below.
+        // Only for the progress bar; whether they have ended is checked below.
         bar.set_position(stats.done);
         if stats.in_flight > 0 {
             return Ok(false);

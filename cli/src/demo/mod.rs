@@ -1,4 +1,4 @@
-//! `jobwright demo`: the guided tour. Nothing in it is played: the failures, the kill and the figures are real.
+//! `jobwright demo`: the guided tour. Nothing in it is simulated: the failures, the kill and the figures are real.
 
 mod account;
 mod flood;
@@ -71,7 +71,7 @@ async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
     account::run(stage, sent, &taken).await
 }
 
-/// Progress, where somebody can see it.
+/// Creates a progress bar, hidden unless stderr is a terminal.
 fn bar(length: u64, what: &'static str) -> ProgressBar {
     if !is_interactive() {
         return ProgressBar::hidden();

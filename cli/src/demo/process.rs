@@ -1,4 +1,4 @@
-//! Part 1: one node of a process, executed synchronously and asynchronously. jBPM's own example of what a job is for.
+//! Part 1: one node of a process, executed synchronously and asynchronously. It is jBPM's own example of what jobs are for.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::output::line;
 const KIND: &str = "execute-node";
 pub(super) const QUEUE: &str = "process";
 
-/// The writes of one transaction, in their order.
+/// The writes of one transaction, in order.
 #[derive(Clone, Default)]
 struct Journal(Arc<Mutex<Vec<String>>>);
 
@@ -21,7 +21,7 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
     }
 
-    /// Tells what was written, and forgets it.
+    /// Prints what was written, and clears it.
     fn tell(&self, title: &str) -> Result<(), Failure> {
         line(format!("    {title}"))?;
         for text in self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -51,7 +51,7 @@ impl Process {
         Ok(())
     }
 
-    /// What node b is there for.
+    /// The work of node b.
     async fn work(&self, transaction: &mut AnyTransaction, id: &str) -> Result<(), Failure> {
         let sql = format!("insert into {} (job, part, attempt, worker) values ($1, $2, $3, $4)", self.ledger);
         let values = [id, "process", "1", "b"].map(str::to_owned);
@@ -74,7 +74,7 @@ async fn put_token(stage: &Stage, process: &Process, id: &str) -> Result<(), Fai
     line(format!("    token {id:?} is at {}", stage.token(id).await?))
 }
 
-/// Whoever signals waits for the work of b, and fails with it.
+/// The signalling caller waits for the work of b, and fails with it.
 async fn synchronous(stage: &Stage, process: &Process) -> Result<(), Failure> {
     let id = "synchronous";
     line("\n  b is synchronous: one transaction, that of the caller.")?;
@@ -89,7 +89,7 @@ async fn synchronous(stage: &Stage, process: &Process) -> Result<(), Failure> {
     line(format!("    token {id:?} is at {}", stage.token(id).await?))
 }
 
-/// Whoever signals only sends a job, in its own transaction.
+/// The signalling caller only sends a job, in its own transaction.
 async fn asynchronous(stage: &Stage, process: &Process) -> Result<(), Failure> {
     let id = "asynchronous";
     line("\n  b is asynchronous: two transactions.")?;

@@ -1,4 +1,4 @@
-//! Where the tour takes place: a database of its own, with two tables of its own beside the jobs.
+//! The database of the tour, with two tables of its own beside the jobs.
 
 use std::time::{Duration, Instant};
 
@@ -14,27 +14,27 @@ use crate::commands::mode::Mode;
 use crate::failure::Failure;
 use crate::output::line;
 
-/// Short, so that the death of a worker is noticed while somebody watches.
+/// Short, so that the death of a worker is noticed while people watch.
 const LEASE: Duration = Duration::from_secs(1);
 /// How long closing a broker's connections may take.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// What no step of the tour should take. Waiting has an end here as everywhere.
+/// Longer than any step of the tour should take. Every wait has a deadline, here too.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// The database of the tour.
 pub(super) struct Stage {
     pub(super) messages: MessageServices<AnyStore>,
-    /// Of the executors. With a broker they have connections of their own, as another program would: an executor that shares
-    /// them takes jobs straight from the commit.
+    /// The executors' services. With a broker they have their own connections, as another program would: an executor that shares the
+    /// sender's takes jobs straight from the commit.
     working: MessageServices<AnyStore>,
     pub(super) config: Config,
-    /// In front of a table's name.
+    /// Prefix of table names.
     prefix: String,
-    /// Removed when it is dropped.
+    /// Removed when dropped.
     directory: Option<TempDir>,
 }
 
-/// How to reach a database, for this process and for the worker it starts.
+/// Returns the configuration of a database, for this process and for the worker it starts.
 pub(super) fn config(url: &str, schema: &str, broker: Option<&str>) -> Config {
     let mut config = Config::new(DatabaseConfig::url(url));
     schema.clone_into(&mut config.database.schema);
@@ -42,14 +42,14 @@ pub(super) fn config(url: &str, schema: &str, broker: Option<&str>) -> Config {
     config.executor.lease = LEASE;
     config.executor.poll_interval = Duration::from_millis(200);
     if let Some(url) = broker {
-        // The schema's name is that of the run.
+        // The schema's name is unique to the run.
         config.broker = BrokerConfig::url(url).required(true).prefix(schema.to_owned()).intake(false);
     }
     config
 }
 
 impl Stage {
-    /// Makes the database: a file in a new directory, or a new schema on the given server.
+    /// Creates the database: a file in a new directory, or a new schema on the given server.
     pub(super) async fn open(url: Option<String>, broker: Option<String>) -> Result<Self, Failure> {
         let name = format!("jobwright_demo_{}", std::process::id());
         let broker = broker.as_deref();
@@ -84,7 +84,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Joins a database that was made by another process.
+    /// Joins a database that another process created.
     pub(super) async fn connect(config: Config) -> Result<Self, Failure> {
         let prefix = if matches!(config.database.backend()?, Backend::Postgres(_)) {
             format!("\"{}\".", config.database.schema)
@@ -113,7 +113,7 @@ impl Stage {
 
     async fn remove_queues(&self) -> Result<(), Failure> {
         let (Some(broker), Some(working)) = (self.messages.broker(), self.working.broker()) else { return Ok(()) };
-        // First, so that no subscription declares its queue anew.
+        // First, so that no subscription declares its queue again.
         working.close(FAREWELL).await;
         let queues = [super::process::QUEUE, super::flood::QUEUE, super::takeover::QUEUE].map(str::to_owned);
         broker.remove(&queues, &[]).await?;
@@ -121,7 +121,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until this many executors consume a queue of the broker. Nothing to wait for without one.
+    /// Waits until this many executors consume a queue of the broker. Returns at once without a broker.
     pub(super) async fn consumed(&self, queue: &str, by: u32) -> Result<(), Failure> {
         let Some(broker) = self.messages.broker() else { return Ok(()) };
         let name = [broker.names().deliveries(queue)];
@@ -132,7 +132,7 @@ impl Stage {
         .await
     }
 
-    /// What went over the broker so far, and what an executor made of it.
+    /// Reports what went over the broker so far, and what an executor did with it.
     pub(super) async fn over_the_broker(&self, queue: &str, stats: &ExecutorStats) -> Result<(), Failure> {
         let Some(broker) = self.messages.broker() else { return Ok(()) };
         let mode = Mode::of(&self.messages).await;
@@ -151,17 +151,17 @@ impl Stage {
         ))
     }
 
-    /// The name of a table of the tour.
+    /// Returns the name of a table of the tour.
     pub(super) fn table(&self, name: &str) -> String {
         format!("{}demo_{name}", self.prefix)
     }
 
-    /// A new executor for this database.
+    /// Returns a new executor for this database.
     pub(super) fn executor(&self) -> jobwright::ExecutorBuilder<AnyStore> {
         CommandExecutor::builder(self.working.clone()).config(self.config.executor.clone())
     }
 
-    /// One statement in a transaction of its own.
+    /// Runs one statement in a transaction of its own.
     pub(super) async fn commit_one<const N: usize>(&self, sql: &str, values: [String; N]) -> Result<u64, Failure> {
         let mut context = self.messages.begin();
         let rows = execute(context.transaction().await?, sql, values).await?;
@@ -169,7 +169,7 @@ impl Stage {
         Ok(rows)
     }
 
-    /// A number that the database tells. `{ledger}` and `{token}` stand for the tables.
+    /// Queries a number from the database. `{ledger}` and `{token}` stand for the tables.
     pub(super) async fn number(&self, sql: &str) -> Result<u64, Failure> {
         let sql = sql.replace("{ledger}", &self.table("ledger")).replace("{token}", &self.table("token"));
         let mut context = self.messages.begin();
@@ -183,7 +183,7 @@ impl Stage {
         Ok(number.unsigned_abs())
     }
 
-    /// Where a token stands.
+    /// Returns the node at which a token is.
     pub(super) async fn token(&self, id: &str) -> Result<String, Failure> {
         let sql = format!("select node from {} where id = $1", self.table("token"));
         let mut context = self.messages.begin();
@@ -199,7 +199,7 @@ impl Stage {
         Ok(node)
     }
 
-    /// What a queue holds.
+    /// Returns the contents of a queue.
     pub(super) async fn queue(&self, name: &str) -> Result<QueueStatus, Failure> {
         let status = self.messages.jobs().status().await?;
         let empty = || QueueStatus { queue: name.to_owned(), ..QueueStatus::default() };
@@ -207,7 +207,7 @@ impl Stage {
     }
 }
 
-/// Executes a statement, prepared once a connection.
+/// Executes a statement, prepared once per connection.
 pub(super) async fn execute<const N: usize>(
     transaction: &mut AnyTransaction,
     sql: &str,
@@ -238,7 +238,7 @@ fn refused(error: &tokio_postgres::Error) -> Failure {
     Failure::Failed(format!("the database refused a statement of the demo: {why}"))
 }
 
-/// Asks again and again until the answer is yes.
+/// Polls until the answer is yes.
 pub(super) async fn until(what: &str, mut ask: impl AsyncFnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let end = Instant::now() + LONGEST;
     while !ask().await? {

@@ -19,17 +19,17 @@ const JOBS: u64 = 300;
 const CONCURRENCY: usize = 10;
 /// How long one of these jobs takes.
 const SLOW: Duration = Duration::from_millis(100);
-/// How the worker that is to die learns where to work: a URL may hold a password, and arguments can be seen by all.
+/// Tells the worker that will be killed where to work. A URL may contain a password, and arguments are visible to all users.
 const URL: &str = "JOBWRIGHT_DEMO_URL";
 const SCHEMA: &str = "JOBWRIGHT_DEMO_SCHEMA";
 const BROKER: &str = "JOBWRIGHT_DEMO_BROKER";
 
-/// What became of the killed worker's jobs.
+/// What happened to the killed worker's jobs.
 pub(super) struct Takeover {
     pub(super) sent: u64,
-    /// What the killed worker had in hand.
+    /// The jobs that the killed worker had in flight.
     pub(super) orphans: Vec<JobId>,
-    /// Its process.
+    /// Its process id.
     pub(super) killed: u32,
 }
 
@@ -39,7 +39,7 @@ fn worker(stage: &Stage) -> ExecutorBuilder<AnyStore> {
     stage.executor().queue(QUEUE, CONCURRENCY).handle_with(KIND, move |cx| {
         let (sql, worker) = (sql.clone(), worker.clone());
         Box::pin(async move {
-            // Before the transaction is opened: nobody should hold one while he waits.
+            // Before the transaction is opened: a transaction should not be held open during a wait.
             tokio::time::sleep(SLOW).await;
             let job = cx.job();
             let values = [job.id.to_string(), QUEUE.to_owned(), job.attempt.to_string(), worker];
@@ -49,7 +49,7 @@ fn worker(stage: &Stage) -> ExecutorBuilder<AnyStore> {
     })
 }
 
-/// The process that is going to be killed. It ends by itself when the tour does.
+/// Runs the process that will be killed. It ends when the tour does.
 pub(super) async fn child() -> Result<(), Failure> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|_| Failure::Usage("only the demo itself starts a worker of the demo".to_owned()))
@@ -57,7 +57,7 @@ pub(super) async fn child() -> Result<(), Failure> {
     let stage =
         Stage::connect(config(&variable(URL)?, &variable(SCHEMA)?, std::env::var(BROKER).ok().as_deref())).await?;
     let executor = worker(&stage).start().await?;
-    // Ends when the parent does, however that happens.
+    // Ends with its parent, however the parent ends.
     let _ = tokio::io::stdin().read(&mut [0]).await;
     executor.shutdown(Duration::ZERO).await?;
     Ok(())
@@ -81,7 +81,7 @@ fn start_child(stage: &Stage) -> Result<Child, Failure> {
 
 pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     line(format!("3. {JOBS} jobs of {SLOW:?} each, and two worker processes. One is killed half way, with SIGKILL."))?;
-    // Over a broker jobs go to those who listen; without one they wait for whoever comes.
+    // With a broker, jobs are delivered to connected executors; without one, they wait for any executor.
     let with_broker = stage.messages.broker().is_some();
     let mut sent = 0;
     if !with_broker {
@@ -136,7 +136,7 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     Ok(Takeover { sent, orphans, killed: pid })
 }
 
-/// In batches: the first of a queue go by the table, until it is known that somebody consumes it at the broker.
+/// Sends jobs in batches: the first of a queue are claimed from the table, until it is known that the broker queue has a consumer.
 async fn send(stage: &Stage) -> Result<u64, Failure> {
     for first in (0..JOBS).step_by(50) {
         let mut context = stage.messages.begin();
@@ -148,7 +148,7 @@ async fn send(stage: &Stage) -> Result<u64, Failure> {
     Ok(JOBS)
 }
 
-/// The jobs a node owns.
+/// Returns the jobs that a node owns.
 async fn owned(stage: &Stage, node: Option<NodeId>) -> Result<Vec<JobId>, Failure> {
     let filter = JobFilter::state(JobState::Running).queue(QUEUE.to_owned());
     let jobs = stage.messages.jobs().list(&filter, &Page::new(10_000)).await?;

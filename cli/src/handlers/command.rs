@@ -26,42 +26,42 @@ const NEVER: i32 = 65;
 const ALL_HEADERS: &str = "JOBWRIGHT_HEADERS";
 /// Linux starts no program with a variable of more than 128 KiB.
 const ALL_HEADERS_MOST: usize = 120 * 1024;
-/// How long something that outlives the program may hold its stdout and stderr.
+/// How long another process that outlives the program may keep its stdout and stderr open.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Given back at no attempt.
+/// Given back without spending an attempt.
 const STOPPED: Finished = Finished::Back(Duration::ZERO);
 
 /// Runs a program for each job.
 pub(crate) struct Program {
     pub(crate) words: Vec<String>,
-    /// It is told where the worker's database and broker are.
+    /// Whether it gets the URLs of the worker's database and broker.
     pub(crate) pass_urls: bool,
-    /// What it wrote is sent to who asked for a result.
+    /// Whether its output is sent to the requester of the result.
     pub(crate) reply: bool,
     /// How long it may run until it is asked to end.
     pub(crate) timeout: Option<Duration>,
-    /// How long it has from then on until it is killed.
+    /// Time from then until it is killed.
     pub(crate) stop_grace: Duration,
-    /// After that time a job runs again whose program said "later".
+    /// Delay of a job whose program exits with "later".
     pub(crate) later: Duration,
     pub(crate) output: Arc<Output>,
-    /// The worker stops.
+    /// Signals that the worker stops.
     pub(crate) stopping: Stopping,
 }
 
 /// How a program ended that did not fail.
 enum Finished {
-    /// With what it wrote to stdout.
+    /// It succeeded, with this output on stdout.
     Well(Vec<u8>),
-    /// It is to be given back without an attempt, for so long.
+    /// The job is given back without an attempt, for this long.
     Back(Duration),
 }
 
 /// Why a program was asked to end.
 enum Asked {
     Timeout(Duration),
-    /// Its job was cancelled: nobody wants what it did.
+    /// Its job was cancelled: its work is not wanted any more.
     Cancel,
     /// The worker stops.
     Stop,
@@ -72,8 +72,8 @@ impl Program {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Runs it for one job, and writes what it wrote to the worker's stdout; or, if the handler answers and the job asks for a result, sends it
-    /// there.
+    /// Runs the program for one job, and copies its output to the worker's stdout. If the handler answers and the job asks for a result,
+    /// the output is sent there instead.
     pub(crate) async fn run(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
         let stdout = match self.execute(cx.job(), cx.cancelled()).await? {
             Finished::Well(stdout) => stdout,
@@ -94,15 +94,15 @@ impl Program {
             Ok(()) => Ok(Outcome::Done),
             Err(error) => {
                 tracing::error!(%error, "the output of `{}` could not be written to stdout", self.name());
-                // Not its fault, so it costs no attempt; the worker stops.
+                // Not the program's fault, so it costs no attempt: the worker stops.
                 Ok(Outcome::Snooze(Duration::from_secs(1)))
             }
         }
     }
 
-    /// Runs it for one job. At its timeout, when its job is cancelled or the worker stops, it and all it started in its process group get SIGTERM,
-    /// and SIGKILL a while later. When this future is dropped (lost lease, grace of the engine over) they are killed; if the worker dies, the
-    /// program is.
+    /// Runs the program for one job. At its timeout, or when its job is cancelled or the worker stops, its process group gets SIGTERM, and
+    /// SIGKILL a while later. If this future is dropped (lease lost, or the engine's grace over), the group is killed. If the worker dies,
+    /// the program is killed.
     async fn execute(&self, job: &Job, cancelled: impl Future<Output = ()>) -> Result<Finished, JobError> {
         let (command, leash) = self.command(job);
         let mut child = leash::start(command).await.map_err(|error| self.not_started(&error))?;
@@ -118,9 +118,9 @@ impl Program {
             let status = loop {
                 tokio::select! {
                     biased;
-                    // First of all: what has ended is not stopped any more.
+                    // Checked first: a program that has ended need not be stopped.
                     status = child.wait() => break status,
-                    // The group is killed when it is dropped.
+                    // Dropping the group kills it.
                     () = self.stopping.at_once() => return Ok(STOPPED),
                     () = &mut talk, if talking => talking = false,
                     () = &mut stop => {}
@@ -131,7 +131,7 @@ impl Program {
             }
             status
         };
-        // What it started may have closed its output and go on.
+        // A process that it started may have closed its output and still run.
         group.end();
         let status =
             status.map_err(|error| JobError::new(format!("`{}` could not be waited for: {error}", self.name())))?;
@@ -140,7 +140,7 @@ impl Program {
         }
         match asked.into_inner() {
             None => self.conclude(status, written),
-            // It finished all the same, as a handler in Rust may that returns while its worker stops: to run it again would be for nothing.
+            // It finished nevertheless, as a Rust handler may while its worker stops. Running it again would be pointless.
             Some(Asked::Stop) if status.code() == Some(0) => self.conclude(status, written),
             Some(Asked::Stop | Asked::Cancel) => Ok(STOPPED),
             Some(Asked::Timeout(limit)) => {
@@ -151,7 +151,7 @@ impl Program {
         }
     }
 
-    /// Asks the program to end when it is to, and makes it a while later. Does not return.
+    /// Asks the program to end when necessary, and kills it a while later. Does not return.
     async fn stop(&self, cancelled: impl Future<Output = ()>, asked: &OnceLock<Asked>, group: &Group) {
         let overrun = async {
             match self.timeout {
@@ -186,11 +186,11 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own: what the program starts is killed with it, and Ctrl-C in a terminal stops the worker in good
+            // A separate process group: whatever the program starts is killed with it, and Ctrl-C in a terminal stops the worker in good
             // order instead of every program at once.
             .process_group(0)
             .kill_on_drop(true);
-        // An empty variable is as good as none.
+        // An empty variable counts as not set.
         for (variable, _) in std::env::vars_os().filter(|(_, value)| !value.is_empty()) {
             let name = variable.to_string_lossy();
             if is_key(&name) {
@@ -200,7 +200,7 @@ impl Program {
             }
         }
         if !self.pass_urls {
-            // They hold the passwords of the worker, which a handler seldom needs and a stranger's payload may make it print.
+            // They contain the worker's passwords. A handler seldom needs them, and an untrusted payload may make it print them.
             for variable in URL_VARIABLES {
                 command.env_remove(variable);
             }
@@ -210,7 +210,7 @@ impl Program {
             let variable = format!("JOBWRIGHT_{}", name.to_ascii_uppercase());
             match value {
                 Some(value) => command.env(variable, value),
-                // The worker's own, if it was started by a program of another one.
+                // An inherited variable, if this worker was started by another worker's program.
                 None => command.env_remove(variable),
             };
         }
@@ -242,7 +242,7 @@ impl Program {
         })
     }
 
-    /// What the way it ended says.
+    /// Turns an exit status into an outcome.
     fn conclude(&self, status: ExitStatus, written: Written) -> Result<Finished, JobError> {
         let name = self.name();
         let stderr = tail(&written.stderr, STDERR_KEPT);
@@ -273,14 +273,15 @@ impl Program {
     }
 }
 
-/// `tenant-id` is `JOBWRIGHT_HEADER_TENANT_ID`.
+/// Maps `tenant-id` to `JOBWRIGHT_HEADER_TENANT_ID`.
 fn header_variable(name: &str) -> String {
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("JOBWRIGHT_HEADER_{name}")
 }
 
-/// The headers as variables. Those that would be the same variable are none of them: which one won would be chance. They are all in `ALL_HEADERS`.
+/// Returns the headers as variables. Headers that would share a variable get none, because which one won would be chance. All headers are
+/// in `ALL_HEADERS`.
 fn header_variables(headers: &BTreeMap<String, String>) -> BTreeMap<String, Option<&str>> {
     let mut variables = BTreeMap::new();
     for (name, value) in headers {

@@ -1,10 +1,10 @@
-//! A program and what it started.
+//! A program and the processes it started.
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::process::Child;
 
-/// The process group of a program. Dropping it kills whoever is left.
+/// The process group of a program. Dropping it kills the remaining processes.
 pub(super) struct Group(Option<Pid>);
 
 impl Group {
@@ -14,13 +14,13 @@ impl Group {
 
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = killpg(group, signal);
         }
     }
 
-    /// The program has ended: kills what it left, and nothing ever after, since the number may soon belong to somebody else. While anybody is left in
-    /// the group, it can't.
+    /// Kills the processes that an ended program left. Nothing is killed after that, because the number may soon belong to another group.
+    /// It can't while any process of the group remains.
     pub(super) fn end(&mut self) {
         self.signal(Signal::SIGKILL);
         self.0 = None;

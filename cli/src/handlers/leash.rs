@@ -1,11 +1,11 @@
-//! Programs that end with this process, however it ends.
+//! Starts programs that end with this process, however it ends.
 //!
-//! A worker that is killed can tell nobody, and its jobs run again elsewhere: what it started must not go on beside them. Linux sends a signal
-//! to a process whose parent dies, if that process asks for it itself. So a program is started by way of this very program
-//! ([`enter`]), which asks for the signal and becomes the other one. Elsewhere programs are started directly.
+//! A killed worker can't stop its programs, and its jobs run again elsewhere: the old programs must not go on beside them. Linux sends a
+//! signal to a process whose parent dies, if that process asks for it. So a program is started through this executable ([`enter`]), which
+//! asks for the signal and then becomes the program. On other systems programs are started directly.
 //!
-//! The kernel takes the death of the *thread* that started a process for the death of its parent. So one thread starts them all, and it lasts as
-//! long as the process.
+//! The kernel treats the death of the *thread* that started a process as the death of its parent. So a single thread starts all programs,
+//! and it lives as long as the process.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,21 +18,21 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// The first argument of a call that is to become another program.
+/// First argument of a call that is to become another program.
 const WORD: &str = "__on-a-leash";
-/// With this code it says that it could not; what it writes to stderr says why.
+/// Exit code of a call that could not become the program; its stderr says why.
 const REFUSED: u8 = 127;
-/// The running program, even if its file was replaced or removed since.
+/// The running executable, even if its file was replaced or removed since.
 const OURSELVES: &str = "/proc/self/exe";
 
-/// How to recognise that the program was not started.
+/// Recognizes that a program was not started.
 pub(super) struct Leash {
-    /// What only the call in between knows, so that no program can be mistaken for it.
+    /// A secret that only the intermediate call knows, so that no program can be mistaken for it.
     secret: Option<String>,
 }
 
 impl Leash {
-    /// A command for this program, and how to recognise that it could not be started.
+    /// Returns a command for this program, and the means to recognize that it could not be started.
     pub(super) fn command(program: &str) -> (Command, Self) {
         if !possible() {
             return (Command::new(program), Self { secret: None });
@@ -43,7 +43,7 @@ impl Leash {
         (command, Self { secret: Some(secret) })
     }
 
-    /// The reason why it was not started, if that is how it ended.
+    /// Returns why the program was not started, if that is how it ended.
     pub(super) fn refusal(&self, status: ExitStatus, stderr: &[u8]) -> Option<io::Error> {
         if status.code() != Some(REFUSED.into()) {
             return None;
@@ -53,7 +53,7 @@ impl Leash {
     }
 }
 
-/// Starts it on the thread that lasts.
+/// Starts the command on the long-lived thread.
 pub(super) async fn start(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<io::Result<mpsc::Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
@@ -75,7 +75,7 @@ pub(super) async fn start(command: Command) -> io::Result<Child> {
 
 struct Order {
     command: Command,
-    /// Who waits for its end.
+    /// The runtime that waits for its end.
     runtime: Handle,
     answer: oneshot::Sender<io::Result<Child>>,
 }
@@ -83,7 +83,7 @@ struct Order {
 impl Order {
     fn carry_out(mut self) {
         let _entered = self.runtime.enter();
-        // Nobody may want it any more: then it is killed when it is dropped.
+        // The receiver may be gone; then the program is killed by its drop.
         let _ = self.answer.send(self.command.spawn());
     }
 }
@@ -93,7 +93,8 @@ fn possible() -> bool {
     *POSSIBLE.get_or_init(|| cfg!(target_os = "linux") && std::fs::symlink_metadata(OURSELVES).is_ok())
 }
 
-/// If this call is to become another program, it does. Returns only if it could not (how to end), or if it is an ordinary call (`None`).
+/// Becomes another program if this call is meant to. Returns only if that failed (with the exit code), or if it is an ordinary call
+/// (`None`).
 #[cfg(target_os = "linux")]
 pub(crate) fn enter() -> Option<ExitCode> {
     use std::os::unix::process::CommandExt as _;
@@ -110,7 +111,7 @@ pub(crate) fn enter() -> Option<ExitCode> {
         return Some(ExitCode::from(2));
     };
     let asked = set_pdeathsig(Signal::SIGKILL);
-    // It may have died before this was asked for.
+    // The parent may have died before the signal was requested.
     if parent.to_str() != Some(getppid().to_string().as_str()) {
         return Some(ExitCode::FAILURE);
     }
@@ -122,7 +123,7 @@ pub(crate) fn enter() -> Option<ExitCode> {
     Some(ExitCode::from(REFUSED))
 }
 
-/// Nothing becomes another program here.
+/// On this system, calls never become another program.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn enter() -> Option<ExitCode> {
     None

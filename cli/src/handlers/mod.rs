@@ -17,24 +17,24 @@ use jobwright::{AnyStore, Job, JobContext, JobError, Outcome, Payload, TRACEPARE
 
 type Ended = Result<Outcome, JobError>;
 
-/// Ends a job well, and sends its result to who asked for it.
+/// Ends a job successfully, and sends its result to its requester.
 fn reply(cx: &mut JobContext<'_, (), AnyStore>, answer: Payload) -> Ended {
     match cx.reply(answer) {
         Ok(_) => Ok(Outcome::Done),
-        // It would be the same again.
+        // A retry would end the same way.
         Err(error) => Err(JobError::fatal(format!("its result can't be sent to who asked for it: {error}"))),
     }
 }
 
-/// What the handler is told about the trace its job is part of: the attempt as the step that calls it. As HTTP headers; programs
-/// get them as variables (`JOBWRIGHT_TRACEPARENT`).
+/// Returns the trace of a job for its handler, with the attempt as the calling span. It is passed as HTTP headers; programs get it as
+/// variables (`JOBWRIGHT_TRACEPARENT`).
 fn trace(job: &Job) -> [(&'static str, Option<String>); 2] {
     let here = job.trace().map(|trace| trace.to_string());
     let state = here.as_ref().and_then(|_| job.headers.get(TRACESTATE)).cloned();
     [(TRACEPARENT, here), (TRACESTATE, state)]
 }
 
-/// The last `most` bytes as text, from the beginning of a line if one begins there.
+/// Returns the last `most` bytes as text, from the beginning of a line if one begins there.
 fn tail(bytes: &[u8], most: usize) -> String {
     if bytes.len() <= most {
         return String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! What a program reads and writes.
+//! The input and output of a program.
 
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,16 +6,16 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
 use super::group::Group;
 
-/// What a program may write to stdout.
+/// Most bytes that a program may write to stdout.
 pub(super) const STDOUT_MOST: usize = 1024 * 1024;
 /// How much of the end of stderr is kept.
 pub(super) const STDERR_KEPT: usize = 4 * 1024;
 
-/// What a program wrote.
+/// The output of a program.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) stdout: Vec<u8>,
-    /// It wrote more than is allowed.
+    /// Whether it wrote more than is allowed.
     pub(super) too_much: bool,
     pub(super) stderr: Vec<u8>,
 }
@@ -32,7 +32,7 @@ impl Pipes {
         Self { stdin: child.stdin.take(), stdout: child.stdout.take(), stderr: child.stderr.take() }
     }
 
-    /// Feeds the payload and reads both outputs to their end, at the same time: none may fill up while another is served.
+    /// Feeds the payload and reads both outputs to their end, concurrently: no pipe may fill up while another is served.
     pub(super) async fn talk(self, payload: &[u8], written: &mut Written, group: &Group) {
         let Self { stdin, stdout, stderr } = self;
         let feed = async move {
@@ -68,7 +68,7 @@ async fn read_limited(mut stdout: impl AsyncRead + Unpin, into: &mut Vec<u8>, to
     }
 }
 
-/// Keeps the end, in memory twice as large at most.
+/// Keeps the end; uses at most twice its size in memory.
 async fn read_tail(mut stderr: impl AsyncRead + Unpin, into: &mut Vec<u8>) {
     let mut chunk = vec![0; 4 * 1024];
     while let Ok(n @ 1..) = stderr.read(&mut chunk).await {

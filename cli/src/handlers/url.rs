@@ -12,12 +12,12 @@ use ureq::{Agent, Body};
 
 use super::{Ended, Stopping, reply, trace};
 
-/// How much of an answer is kept.
+/// How much of a response is kept.
 const KEPT: u64 = 4 * 1024;
 /// The longest delay a server may ask for.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Refuses what can't be a webhook, without showing it: it may hold a token.
+/// Refuses a URL that can't be a webhook, without showing it: it may contain a token.
 pub(crate) fn check_url(url: Secret) -> Result<Secret, String> {
     let good = url.expose().parse::<Uri>().is_ok_and(|uri| {
         uri.host().is_some_and(|host| !host.is_empty()) && matches!(uri.scheme_str(), Some("http" | "https"))
@@ -29,14 +29,14 @@ pub(crate) fn check_url(url: Secret) -> Result<Secret, String> {
 pub(crate) struct Webhook {
     url: Secret,
     agent: Agent,
-    /// The longest body that is sent on as a result; `None`: none is.
+    /// The longest body that is sent on as a result; `None` if no result is sent.
     longest: Option<usize>,
-    /// The worker stops.
+    /// Signals that the worker stops.
     stopping: Stopping,
 }
 
 impl Webhook {
-    /// `timeout` is the handler's own; the request is given up with it.
+    /// Creates a webhook. `timeout` is the handler's own; the request is given up with it.
     pub(crate) fn new(
         url: Secret,
         timeout: Option<Duration>,
@@ -54,12 +54,12 @@ impl Webhook {
         Ok(Self { url, agent: config.build().into(), longest, stopping })
     }
 
-    /// Posts one job and judges the answer.
+    /// Posts one job and evaluates the response.
     pub(crate) async fn run(&self, job: Job) -> Ended {
         Ok(if self.execute(job).await?.is_some() { Outcome::Done } else { Outcome::Snooze(Duration::ZERO) })
     }
 
-    /// The same, and sends the body of the answer to who asked for a result.
+    /// Posts one job, and sends the body of the response to the requester of the result.
     pub(crate) async fn answer(&self, cx: &mut JobContext<'_, (), AnyStore>) -> Ended {
         match self.execute(cx.job().clone()).await? {
             Some(Some(answer)) => reply(cx, answer),
@@ -68,11 +68,11 @@ impl Webhook {
         }
     }
 
-    /// The body of the answer, if it is wanted; outside, `None`: the worker stops.
+    /// Returns the body of the response, if it is wanted. The outer `None` means that the worker stops.
     async fn execute(&self, job: Job) -> Result<Option<Option<Payload>>, JobError> {
         let (agent, url) = (self.agent.clone(), self.url.clone());
         let longest = self.longest.filter(|_| job.headers.contains_key(REPLY_TO));
-        // The client blocks. When this future is dropped the request runs on to its own deadline, and its answer is ignored.
+        // The client blocks. If this future is dropped, the request runs on to its own deadline, and its response is ignored.
         let posted = tokio::task::spawn_blocking(move || post(&agent, &url, &job, longest));
         tokio::select! {
             () = self.stopping.in_order() => Ok(None),
@@ -83,7 +83,7 @@ impl Webhook {
 
 fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Result<Option<Payload>, JobError> {
     let place = url.redacted();
-    // Names may hold any letter, which HTTP lets through as bytes.
+    // Names may contain any letter, which HTTP transmits as bytes.
     let header = |text: &str| HeaderValue::from_bytes(text.as_bytes());
     let mut request = agent
         .post(url.expose())
@@ -99,7 +99,7 @@ fn post(agent: &Agent, url: &Secret, job: &Job, longest: Option<usize>) -> Resul
     }
     match request.send(job.payload.as_bytes()) {
         Ok(answer) => judge(answer, &place, longest),
-        // Nothing but the kind of error: others may quote the URL.
+        // Only the kind of error: other texts may quote the URL.
         Err(ureq::Error::Timeout(what)) => Err(JobError::new(format!("the request to {place} timed out ({what})"))),
         Err(ureq::Error::Io(error)) => Err(JobError::new(format!("the request to {place} failed: {error}"))),
         Err(ureq::Error::HostNotFound) => Err(JobError::new(format!("the request to {place} failed: no such host"))),
@@ -135,7 +135,7 @@ fn judge(answer: Response<Body>, place: &str, longest: Option<usize>) -> Result<
     Err(if text.is_empty() { error } else { error.detail(text) })
 }
 
-/// The whole body, with its type.
+/// Reads the whole body, with its type.
 fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, JobError> {
     let content_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let mut bytes = Vec::new();
@@ -157,15 +157,15 @@ fn body(answer: Response<Body>, place: &str, longest: usize) -> Result<Payload, 
     Ok(Payload::bytes(content_type, bytes))
 }
 
-/// The first part of the body, as text.
+/// Reads the beginning of the body, as text.
 fn beginning(answer: Response<Body>) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error still helps.
+    // What was read before an error is still useful.
     let _ = answer.into_body().into_reader().take(KEPT).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Seconds, or an HTTP date.
+/// Reads seconds, or an HTTP date.
 fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
@@ -176,7 +176,7 @@ fn retry_after(text: &str) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default().min(LATEST))
 }
 
-/// rustls with ring, and the roots of the system.
+/// rustls with ring, and the system's root certificates.
 fn tls() -> Result<TlsConfig, String> {
     let roots: Vec<_> = rustls_native_certs::load_native_certs()
         .certs

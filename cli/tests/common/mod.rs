@@ -1,4 +1,4 @@
-//! What the tests of the binary share: a place with a database of its own, and the binary run in it.
+//! Shared by the tests of the binary: a sandbox with a database, in which the binary runs.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
 
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Nothing in these tests should take longer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The binary, with nothing in its environment that could change what it does.
+/// Returns the binary, without environment variables that could change its behaviour.
 pub(crate) fn jobwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jobwright"));
     for (name, _) in std::env::vars_os() {
@@ -31,28 +31,28 @@ pub(crate) fn jobwright() -> Command {
 }
 
 /// A working directory and a database.
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     directory: TempDir,
     url: String,
     schema: Option<String>,
     rabbit: Option<Rabbit>,
 }
 
-impl Place {
-    /// With an embedded database.
+impl Sandbox {
+    /// Creates a sandbox with an embedded database.
     pub(crate) fn sqlite() -> Self {
-        let place = Self::without_file();
-        place.run(&["migrate"]).success();
-        place
+        let sandbox = Self::without_file();
+        sandbox.run(&["migrate"]).success();
+        sandbox
     }
 
-    /// The same before there is a database.
+    /// The same before the database exists.
     pub(crate) fn without_file() -> Self {
         let directory = tempfile::tempdir().unwrap();
         Self { directory, url: "sqlite:jobs.db".to_owned(), schema: None, rabbit: None }
     }
 
-    /// With a schema of its own on the server; `None` if this run is without servers.
+    /// Creates a sandbox with a schema on the server; `None`: this run is without servers.
     pub(crate) fn postgres() -> Option<Self> {
         if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
             return None;
@@ -60,18 +60,18 @@ impl Place {
         let url = std::env::var("DATABASE_URL")
             .expect("set DATABASE_URL, or run `cargo xtask test`, or JOBWRIGHT_TEST_EMBEDDED_ONLY=1");
         let schema = format!("cli_{}", uuid());
-        let place = Self { directory: tempfile::tempdir().unwrap(), url, schema: Some(schema), rabbit: None };
-        place.run(&["migrate"]).success();
-        Some(place)
+        let sandbox = Self { directory: tempfile::tempdir().unwrap(), url, schema: Some(schema), rabbit: None };
+        sandbox.run(&["migrate"]).success();
+        Some(sandbox)
     }
 
-    /// With a broker too, and a prefix of its own there; `None` if this run is without servers.
+    /// Adds a broker, with a separate prefix there; `None`: this run is without servers.
     pub(crate) fn with_rabbit(mut self) -> Option<Self> {
         self.rabbit = Some(Rabbit::shared()?);
         Some(self)
     }
 
-    /// With the broker of this URL, which ends with the test.
+    /// Adds the broker of this URL, which ends with the test.
     pub(crate) fn with_broker(mut self, url: &str) -> Self {
         self.rabbit = Some(Rabbit::at(url));
         self
@@ -81,7 +81,7 @@ impl Place {
         self.rabbit.as_ref().unwrap()
     }
 
-    /// Its schema, on a server.
+    /// Returns its schema, if it is on a server.
     pub(crate) fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
@@ -94,7 +94,7 @@ impl Place {
         self.path().join(name)
     }
 
-    /// Writes `jobwright.toml`, with a lease and a poll interval that do not keep a test waiting.
+    /// Writes `jobwright.toml`, with a lease and a poll interval that do not slow a test down.
     pub(crate) fn configure(&self, text: &str) {
         let quick = "[executor]\nlease = \"1s\"\npoll_interval = \"100ms\"\n";
         std::fs::write(self.file("jobwright.toml"), format!("{quick}{text}")).unwrap();
@@ -119,12 +119,12 @@ impl Place {
     pub(crate) fn run_with(&self, args: &[&str], stdin: &[u8]) -> Done {
         let mut command = self.command(args);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It may refuse to go on before it has read everything.
+        // The program may stop before it has read everything.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         Done::from(child.wait_with_output().unwrap())
     }
 
-    /// The listing as JSON.
+    /// Returns the listing as JSON.
     pub(crate) fn list(&self, args: &[&str]) -> Vec<Value> {
         let all: &[&str] = if args.contains(&"--limit") { &[] } else { &["--limit", "10000"] };
         let args = [&["jobs", "list", "--output", "json"], all, args].concat();
@@ -141,7 +141,7 @@ impl Place {
         done.stdout.trim().to_owned()
     }
 
-    /// What its database is to a program that uses the library.
+    /// Opens its database as a program that uses the library.
     pub(crate) async fn messages(&self) -> jobwright::MessageServices<jobwright::AnyStore> {
         let url = self.url.replace("sqlite:", &format!("sqlite:{}/", self.path().display()));
         let mut database = jobwright::DatabaseConfig::url(url);
@@ -152,13 +152,13 @@ impl Place {
         jobwright::MessageServices::connect(&config).await.unwrap()
     }
 
-    /// Starts a worker and reads what it says.
+    /// Starts a worker and reads its output.
     pub(crate) fn worker(&self, args: &[&str]) -> Worker {
         Worker::start(self.command(&[&["worker"], args].concat()))
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         let Some(schema) = self.schema.take() else { return };
         let url = self.url.clone();
@@ -178,7 +178,7 @@ pub(crate) fn uuid() -> String {
     jobwright::JobId::new().as_uuid().simple().to_string()
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
@@ -207,7 +207,7 @@ impl Done {
         self
     }
 
-    /// Its error says this.
+    /// Asserts that its error contains this.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{self:?} does not say {text:?}");
@@ -271,7 +271,7 @@ impl Drop for Worker {
     }
 }
 
-/// Asks until the answer is yes.
+/// Polls until the answer is yes.
 #[track_caller]
 pub(crate) fn until(what: &str, mut ask: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
@@ -281,14 +281,14 @@ pub(crate) fn until(what: &str, mut ask: impl FnMut() -> bool) {
     }
 }
 
-/// Makes a test of each function for each store.
+/// Defines a test of each function for each store.
 macro_rules! on_both_stores {
     ($($name:ident),* $(,)?) => {
         mod sqlite {
-            $(#[test] fn $name() { super::$name(&crate::common::Place::sqlite()); })*
+            $(#[test] fn $name() { super::$name(&crate::common::Sandbox::sqlite()); })*
         }
         mod postgres {
-            $(#[test] fn $name() { if let Some(place) = crate::common::Place::postgres() { super::$name(&place); } })*
+            $(#[test] fn $name() { if let Some(sandbox) = crate::common::Sandbox::postgres() { super::$name(&sandbox); } })*
         }
     };
 }

@@ -1,4 +1,4 @@
-//! A prefix of its own at a broker, and a foreign client there.
+//! A separate prefix at a broker, and an external client there.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use lapin::options::{
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 
-/// Everything with this prefix is deleted when it is dropped.
+/// Deletes everything with this prefix when it is dropped.
 pub(crate) struct Rabbit {
     pub(crate) url: String,
     pub(crate) prefix: String,
-    /// Queues of a test, beyond `default`.
+    /// Queues of a test, in addition to `default`.
     pub(crate) queues: Vec<String>,
     keep: bool,
 }
 
-/// A message a foreign client got.
+/// A message that an external client received.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) routing_key: String,
@@ -28,7 +28,7 @@ pub(crate) struct Message {
 }
 
 impl Rabbit {
-    /// The broker that all tests share; `None` if this run is without servers.
+    /// Uses the broker that all tests share; `None`: this run is without servers.
     pub(crate) fn shared() -> Option<Self> {
         if std::env::var("JOBWRIGHT_TEST_EMBEDDED_ONLY").is_ok_and(|value| value == "1") {
             return None;
@@ -40,7 +40,7 @@ impl Rabbit {
         Some(rabbit)
     }
 
-    /// A broker that ends with the test, so nothing has to be deleted there.
+    /// Uses a broker that ends with the test, so nothing has to be deleted there.
     pub(crate) fn at(url: &str) -> Self {
         let prefix = format!("cli-{}", &super::uuid()[..30]);
         Self { url: url.to_owned(), prefix, queues: vec!["mail".to_owned()], keep: true }
@@ -62,7 +62,7 @@ impl Rabbit {
         })
     }
 
-    /// Makes a queue, bound to an exchange if one is given.
+    /// Declares a queue, bound to an exchange if one is given.
     pub(crate) fn declare(&self, queue: &str, bound: Option<(&str, &str)>) {
         self.with_channel(async |channel| {
             let (options, none) = (QueueDeclareOptions::durable(), FieldTable::default());

@@ -1,8 +1,8 @@
-//! What can happen to claims.
+//! The actions that can happen to claims.
 
 use std::fmt;
 
-use super::HANDS;
+use super::IN_FLIGHT;
 use crate::vocabulary::{job_name, process_name};
 
 /// One step. All fields are small numbers, so that a path can be played against a real database.
@@ -30,7 +30,7 @@ pub enum Action {
     Release { job: u8 },
 }
 
-/// Ids of nodes that explorations come to.
+/// Node ids that explorations reach.
 const NODES: u8 = 8;
 
 impl Action {
@@ -57,7 +57,7 @@ impl Action {
                 Self::Register { process },
                 Self::Crash { process },
             ]);
-            for hand in 0..HANDS as u8 {
+            for hand in 0..IN_FLIGHT as u8 {
                 for success in [true, false] {
                     all.extend([true, false].map(|answered| Self::Report { process, hand, success, answered }));
                 }

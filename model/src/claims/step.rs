@@ -1,7 +1,7 @@
-//! What each action does to claims.
+//! The effect of each action on claims.
 
 use super::{ATTEMPTS, Action, Claims, Fate, Held, Phase, Process, Progress, Request, Row, SENDS, State};
-use crate::vocabulary::{Promise, Subject as _, slot};
+use crate::vocabulary::{Promise, Subject as _, index};
 
 impl Claims {
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
@@ -11,23 +11,23 @@ impl Claims {
         match action {
             Action::Send { job } => {
                 // The unique index makes it wait for another sender of the same id.
-                if state.rows[slot(job)].is_some() || state.is_locked(job) {
+                if state.rows[index(job)].is_some() || state.is_locked(job) {
                     return None;
                 }
                 let send = Self::next_send(state, job)?;
-                next.rows[slot(job)] = Some(Row { owner: 0, version: 0, attempt: 0, send, claim: 0, spent: 0 });
-                next.fates[slot(job)][slot(send)] = Fate::Live;
+                next.rows[index(job)] = Some(Row { owner: 0, version: 0, attempt: 0, send, claim: 0, spent: 0 });
+                next.fates[index(job)][index(send)] = Fate::Live;
             }
             Action::Cancel { job } => {
-                let row = state.rows[slot(job)].filter(|_| !state.is_locked(job))?;
-                next.rows[slot(job)] = None;
-                next.fates[slot(job)][slot(row.send)] = Fate::Cancelled;
+                let row = state.rows[index(job)].filter(|_| !state.is_locked(job))?;
+                next.rows[index(job)] = None;
+                next.fates[index(job)][index(row.send)] = Fate::Cancelled;
             }
             Action::Ask { process, job, born } => {
-                let asker = &mut next.processes[slot(process)];
+                let asker = &mut next.processes[index(process)];
                 let room = asker.node != 0 && asker.request.is_none() && asker.hand.contains(&None);
-                let sense = if born { Self::next_send(state, job).is_some() } else { state.rows[slot(job)].is_some() };
-                if !room || !sense || born && state.rows[slot(job)].is_some() {
+                let sense = if born { Self::next_send(state, job).is_some() } else { state.rows[index(job)].is_some() };
+                if !room || !sense || born && state.rows[index(job)].is_some() {
                     return None;
                 }
                 next.claims += 1;
@@ -44,30 +44,30 @@ impl Claims {
             }
             Action::Execute { process } => {
                 let request = self.execute(state, &mut next, process)?;
-                next.processes[slot(process)].request = kept(request);
+                next.processes[index(process)].request = kept(request);
             }
             Action::Commit { process } => {
                 let request = self.commit(state, &mut next, process)?;
-                next.processes[slot(process)].request = kept(request);
+                next.processes[index(process)].request = kept(request);
             }
             Action::Abort { process } => {
-                // A sender that is gone, or whose connection is: its transaction ends. A claim is one statement and ends by itself.
-                let request = state.processes[slot(process)].request?;
+                // The sender or its connection is gone, so its transaction ends. A claim is a single statement and ends anyway.
+                let request = state.processes[index(process)].request?;
                 if !request.born || request.awaited {
                     return None;
                 }
-                next.processes[slot(process)].request = None;
+                next.processes[index(process)].request = None;
             }
-            Action::Answer { process } => self.answer(&mut next.processes[slot(process)])?,
+            Action::Answer { process } => self.answer(&mut next.processes[index(process)])?,
             Action::GiveUp { process } => {
-                let asker = &mut next.processes[slot(process)];
+                let asker = &mut next.processes[index(process)];
                 let request = asker.request.filter(|request| request.awaited)?;
                 asker.request = kept(Request { awaited: false, ..request });
                 asker.looks = if self.rules.looks_twice { 2 } else { 1 };
                 next.faults.lost += 1;
             }
             Action::Report { process, hand, success, answered } => {
-                let held = state.processes[slot(process)].hand[slot(hand)]?;
+                let held = state.processes[index(process)].hand[index(hand)]?;
                 let meant = match held.phase {
                     Phase::Running | Phase::Told => true,
                     Phase::Succeeded => success,
@@ -78,60 +78,61 @@ impl Claims {
                 }
                 self.report(&mut next, held, success);
                 let phase = if success { Phase::Succeeded } else { Phase::Failed };
-                next.processes[slot(process)].hand[slot(hand)] = (!answered).then_some(Held { phase, ..held });
+                next.processes[index(process)].hand[index(hand)] = (!answered).then_some(Held { phase, ..held });
                 next.faults.lost += u8::from(!answered);
             }
-            Action::Listen { process } => listen(state, &mut next.processes[slot(process)])?,
+            Action::Listen { process } => listen(state, &mut next.processes[index(process)])?,
             Action::EndTold { process, hand } => {
-                let held = state.processes[slot(process)].hand[slot(hand)].filter(|held| held.phase == Phase::Told)?;
-                next.processes[slot(process)].hand[slot(hand)] = None;
-                // While its node lives, nobody will ever give such a row back.
-                let stands = state.rows[slot(held.job)].is_some_and(|row| row.owner != 0 && row.claim == held.claim);
-                if stands && state.processes[slot(process)].node == held.node {
+                let held =
+                    state.processes[index(process)].hand[index(hand)].filter(|held| held.phase == Phase::Told)?;
+                next.processes[index(process)].hand[index(hand)] = None;
+                // While its node lives, no process will ever give such a row back.
+                let stands = state.rows[index(held.job)].is_some_and(|row| row.owner != 0 && row.claim == held.claim);
+                if stands && state.processes[index(process)].node == held.node {
                     self.note(&mut next, Promise::NobodyEndsUnasked);
                 }
             }
             Action::Look { process } => self.look(state, &mut next, process)?,
             Action::Heartbeat { process } => {
-                let node = state.processes[slot(process)].node;
+                let node = state.processes[index(process)].node;
                 if node == 0 || !state.is_dead(node) {
                     return None;
                 }
-                next.processes[slot(process)].end_incarnation();
+                next.processes[index(process)].end_node_session();
             }
             Action::Fence { process } => {
-                if state.processes[slot(process)].node == 0 {
+                if state.processes[index(process)].node == 0 {
                     return None;
                 }
-                next.processes[slot(process)].end_incarnation();
+                next.processes[index(process)].end_node_session();
                 next.faults.deaths += 1;
             }
             Action::Retire { process } => {
-                let former = state.processes[slot(process)].former;
-                // It waits for claims that hold the node.
+                let former = state.processes[index(process)].former;
+                // It waits for claims that have locked the node.
                 if former == 0 || self.rules.claims_lock_their_node && state.holds_node(former) {
                     return None;
                 }
                 next.dead |= 1 << former;
-                next.processes[slot(process)].former = 0;
+                next.processes[index(process)].former = 0;
                 for row in next.rows.iter_mut().flatten().filter(|row| row.owner == former) {
                     self.give_back(row);
                 }
             }
             Action::Register { process } => {
-                if state.processes[slot(process)].node != 0 {
+                if state.processes[index(process)].node != 0 {
                     return None;
                 }
                 next.newest += 1;
-                next.processes[slot(process)].node = next.newest;
+                next.processes[index(process)].node = next.newest;
             }
             Action::Crash { process } => {
-                let request = state.processes[slot(process)].request;
-                if state.processes[slot(process)].node == 0 {
+                let request = state.processes[index(process)].request;
+                if state.processes[index(process)].node == 0 {
                     return None;
                 }
                 let request = request.and_then(|request| kept(Request { awaited: false, ..request }));
-                next.processes[slot(process)] = Process { request, ..Process::default() };
+                next.processes[index(process)] = Process { request, ..Process::default() };
                 next.faults.crashes += 1;
             }
             Action::Declare { node } => {
@@ -143,7 +144,7 @@ impl Claims {
                 next.faults.deaths += u8::from(state.is_lived(node));
             }
             Action::Release { job } => {
-                let mut row = state.rows[slot(job)].filter(|row| row.owner != 0 && state.is_dead(row.owner))?;
+                let mut row = state.rows[index(job)].filter(|row| row.owner != 0 && state.is_dead(row.owner))?;
                 row.spent += 1;
                 self.back_or_buried(&mut next, job, row);
             }
@@ -152,27 +153,27 @@ impl Claims {
     }
 
     fn next_send(state: &State, job: u8) -> Option<u8> {
-        (0..SENDS as u8).find(|send| state.fates[slot(job)][slot(*send)] == Fate::Unsent)
+        (0..SENDS as u8).find(|send| state.fates[index(job)][index(*send)] == Fate::Unsent)
     }
 
-    /// `claim.sql`, `insert_owned.sql`: looks at the node, locks it, and picks a row that nobody else has locked.
+    /// `claim.sql`, `insert_owned.sql`: checks the node, locks it, and picks a row that no other transaction has locked.
     fn execute(&self, state: &State, next: &mut State, process: u8) -> Option<Request> {
-        let request = state.processes[slot(process)].request.filter(|request| request.progress == Progress::Sent)?;
-        let row = state.rows[slot(request.job)];
+        let request = state.processes[index(process)].request.filter(|request| request.progress == Progress::Sent)?;
+        let row = state.rows[index(request.job)];
         let dead = state.is_dead(request.node);
         if request.born {
-            // Another sender of the same id is waited for.
+            // It waits for another sender of the same id.
             if state.is_locked(request.job) {
                 return None;
             }
             let send = row.is_none().then(|| Self::next_send(state, request.job)).flatten();
             return Some(match send {
                 None => Request { progress: Progress::Nothing, ..request },
-                // It waits like any other; what is sent is not refused.
+                // The job waits like any other; a send is never refused.
                 Some(send) if dead => {
                     let row = Row { owner: 0, version: 0, attempt: 0, send, claim: 0, spent: 0 };
-                    next.rows[slot(request.job)] = Some(row);
-                    next.fates[slot(request.job)][slot(send)] = Fate::Live;
+                    next.rows[index(request.job)] = Some(row);
+                    next.fates[index(request.job)][index(send)] = Fate::Live;
                     Request { progress: Progress::Nothing, ..request }
                 }
                 Some(send) => {
@@ -195,14 +196,14 @@ impl Claims {
     }
 
     fn commit(&self, state: &State, next: &mut State, process: u8) -> Option<Request> {
-        let request = state.processes[slot(process)].request.filter(|request| request.progress == Progress::Open)?;
+        let request = state.processes[index(process)].request.filter(|request| request.progress == Progress::Open)?;
         let Request { job, node, version, send, claim, .. } = request;
         if request.born {
-            next.rows[slot(job)] = Some(Row { owner: node, version, attempt: 1, send, claim, spent: 0 });
-            next.fates[slot(job)][slot(send)] = Fate::Live;
+            next.rows[index(job)] = Some(Row { owner: node, version, attempt: 1, send, claim, spent: 0 });
+            next.fates[index(job)][index(send)] = Fate::Live;
         } else {
-            let row = state.rows[slot(job)]?;
-            next.rows[slot(job)] = Some(Row { owner: node, version, attempt: row.attempt + 1, claim, ..row });
+            let row = state.rows[index(job)]?;
+            next.rows[index(job)] = Some(Row { owner: node, version, attempt: row.attempt + 1, claim, ..row });
         }
         if state.is_dead(node) {
             self.note(next, Promise::TheDeadClaimNothing);
@@ -216,14 +217,14 @@ impl Claims {
             Progress::Sent | Progress::Open => return None,
             Progress::Took => {
                 let Request { job, node, version, send, claim, .. } = request;
-                // A cancellation is remembered by job and number, and meets whoever comes with the same.
+                // A cancellation is remembered by job and number, and affects any claim with the same.
                 let phase = if asker.gone == Some((job, version)) { Phase::Told } else { Phase::Running };
                 let hand = asker.hand.iter_mut().find(|hand| hand.is_none())?;
                 *hand = Some(Held { job, node, version, phase, send, claim });
             }
             Progress::Refused if self.rules.missing_nodes_are_noticed => {
                 asker.request = None;
-                asker.end_incarnation();
+                asker.end_node_session();
             }
             Progress::Nothing | Progress::Refused => {}
         }
@@ -233,63 +234,63 @@ impl Claims {
 
     /// `complete.sql`, `settle.sql`.
     fn report(&self, next: &mut State, held: Held, success: bool) {
-        let Some(row) = next.rows[slot(held.job)] else { return };
+        let Some(row) = next.rows[index(held.job)] else { return };
         let fits = row.owner == held.node && row.version == held.version;
         if self.rules.outcomes_are_fenced && !fits {
             return;
         }
-        if row.owner == 0 || row.claim != held.claim || next.fates[slot(held.job)][slot(held.send)] == Fate::Done {
+        if row.owner == 0 || row.claim != held.claim || next.fates[index(held.job)][index(held.send)] == Fate::Done {
             self.note(next, Promise::OutcomesAreTheirOwn);
         }
         if success {
-            next.rows[slot(held.job)] = None;
-            next.fates[slot(held.job)][slot(held.send)] = Fate::Done;
+            next.rows[index(held.job)] = None;
+            next.fates[index(held.job)][index(held.send)] = Fate::Done;
         } else {
             self.back_or_buried(next, held.job, Row { spent: row.spent + 1, ..row });
         }
     }
 
-    /// An attempt is over and counts: the job waits again, or is a dead letter.
+    /// An attempt is over and counts: the job waits again, or becomes a dead letter.
     fn back_or_buried(&self, next: &mut State, job: u8, row: Row) {
         if row.attempt >= ATTEMPTS {
-            next.rows[slot(job)] = None;
-            next.fates[slot(job)][slot(row.send)] = Fate::Dead;
+            next.rows[index(job)] = None;
+            next.fates[index(job)][index(row.send)] = Fate::Dead;
         } else {
-            next.rows[slot(job)] = Some(self.freed(row));
+            next.rows[index(job)] = Some(self.freed(row));
         }
     }
 
-    /// `release_unknown.sql`, `retire_node.sql`: no handler has run, or not to its end; costs no attempt.
+    /// `release_unknown.sql`, `retire_node.sql`: no handler ran to its end, so it costs no attempt.
     fn give_back(&self, row: &mut Row) {
         *row = self.freed(Row { attempt: row.attempt.saturating_sub(1), ..*row });
     }
 
     fn freed(&self, row: Row) -> Row {
-        // The number stays with the row, but only who counts up from it ever looks at it again.
+        // The number stays with the row, but is read only when claims count up from it.
         let version = if self.rules.claimers_draw_numbers { 0 } else { row.version };
         Row { owner: 0, version, claim: 0, ..row }
     }
 
     fn look(&self, state: &State, next: &mut State, process: u8) -> Option<()> {
-        let looker = state.processes[slot(process)];
+        let looker = state.processes[index(process)];
         let claiming = looker.request.is_some_and(|request| request.awaited);
         if looker.node == 0 || self.rules.looks_exclude_claims && claiming {
             return None;
         }
         let due = looker.looks > 0;
-        // The last look after a lost answer waits until that statement can no longer run.
+        // The last check after a lost answer waits until that statement can no longer run.
         let straggler = looker.request.is_some_and(|request| !request.awaited);
         if due && self.rules.looks_twice && looker.looks == 1 && straggler || !due && !self.rules.looks_now_and_then {
             return None;
         }
-        next.processes[slot(process)].looks = looker.looks.saturating_sub(1);
+        next.processes[index(process)].looks = looker.looks.saturating_sub(1);
         let mut found = false;
         for (job, row) in (0..).zip(next.rows.iter_mut()) {
             let Some(row) = row else { continue };
             if row.owner != looker.node || looker.has(*row, job, self.rules.looks_compare_claims) {
                 continue;
             }
-            // A claim under way holds the row, and its node waits for the answer.
+            // A claim in flight has locked the row, and its node waits for the answer.
             if looker.request.is_some_and(|request| request.awaited && request.claim == row.claim) {
                 next.broken = self.watches(Promise::WhatIsInHandStays).then_some(Promise::WhatIsInHandStays);
             }
@@ -305,10 +306,10 @@ impl Claims {
         }
     }
 
-    /// In this order, whatever is possible first: the network, the lives of nodes, what is owned, handlers, claims.
+    /// The first possible action in this order: the network, nodes, checks of what is owned, handlers, claims.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[slot(process)]));
-        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.rows[slot(job)]?)));
+        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
+        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.rows[index(job)]?)));
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let network = all().filter(|(_, process)| process.request.is_some()).flat_map(|(process, _)| {
             [Action::Execute { process }, Action::Commit { process }, Action::Answer { process }]
@@ -334,14 +335,14 @@ impl Claims {
     }
 }
 
-/// `gone.sql`: claims that are no longer current are told to stop. What is no longer in hand is forgotten.
+/// `stale_claims.sql`: notifies handlers whose claims are no longer current to stop. Cancellations of jobs no longer in flight are forgotten.
 fn listen(state: &State, process: &mut Process) -> Option<()> {
     let before = *process;
     let in_hand = |gone: &(u8, u8)| before.hand.iter().flatten().any(|held| (held.job, held.version) == *gone);
     process.gone = process.gone.filter(in_hand);
     for held in process.hand.iter_mut().flatten().filter(|held| held.phase == Phase::Running) {
         let current = |row: super::Row| row.owner == held.node && row.version == held.version;
-        if held.node == before.node && !state.rows[slot(held.job)].is_some_and(current) {
+        if held.node == before.node && !state.rows[index(held.job)].is_some_and(current) {
             held.phase = Phase::Told;
             process.gone = Some((held.job, held.version));
         }
@@ -349,16 +350,16 @@ fn listen(state: &State, process: &mut Process) -> Option<()> {
     (*process != before).then_some(())
 }
 
-/// Nobody remembers a statement that is over and not waited for.
+/// Forgets a statement that has ended and is not awaited.
 fn kept(request: Request) -> Option<Request> {
     let over = !matches!(request.progress, Progress::Sent | Progress::Open);
     (request.awaited || !over).then_some(request)
 }
 
 impl Process {
-    /// Handlers are told to stop, and the node is left to be retired.
-    fn end_incarnation(&mut self) {
-        // One that could not be retired in time is left to the others.
+    /// Notifies the handlers to stop, and leaves the node to be retired.
+    fn end_node_session(&mut self) {
+        // A former node that could not be retired in time is left to the others.
         self.former = std::mem::take(&mut self.node);
         self.request = self.request.and_then(|request| kept(Request { awaited: false, ..request }));
         self.looks = 0;

@@ -1,7 +1,7 @@
-//! What each action does in time.
+//! The effect of each action in time.
 
-use super::{Action, Beat, Clocks, GAP, Health, LEASE, Left, Observation, Process, State};
-use crate::vocabulary::{Promise, Subject as _, slot};
+use super::{Action, Clocks, GAP, Health, LEASE, Left, Observation, Process, Renewal, State};
+use crate::vocabulary::{Promise, Subject as _, index};
 
 impl Clocks {
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
@@ -20,35 +20,35 @@ impl Clocks {
             }
             Action::Send { process } => {
                 let at = self.running(&mut next, process)?;
-                if at.beat.is_some() {
+                if at.renewal.is_some() {
                     return None;
                 }
-                at.beat = Some(Beat { age: 0, arrived: false });
+                at.renewal = Some(Renewal { age: 0, arrived: false });
             }
             Action::Arrive { process } => {
-                // heartbeat.sql raises the beat, unless the node is dead. Who sent it may be frozen or gone by now.
-                let at = &mut next.processes[slot(process)];
-                let beat = at.beat.filter(|beat| !beat.arrived)?;
-                at.beat = Some(Beat { arrived: true, ..beat });
+                // heartbeat.sql raises the heartbeat, unless the node is dead. The sender may be frozen or gone by now.
+                let at = &mut next.processes[index(process)];
+                let renewal = at.renewal.filter(|renewal| !renewal.arrived)?;
+                at.renewal = Some(Renewal { arrived: true, ..renewal });
                 if !at.dead {
                     at.left = Left::Ticks(LEASE);
                     for other in &mut next.processes {
-                        let seen = &mut other.sees[slot(process)];
+                        let seen = &mut other.sees[index(process)];
                         seen.changed = seen.age.is_some();
                     }
                 }
             }
             Action::Answer { process } => {
                 let at = self.running(&mut next, process)?;
-                let beat = at.beat.take().filter(|beat| beat.arrived)?;
+                let renewal = at.renewal.take().filter(|renewal| renewal.arrived)?;
                 if at.dead {
                     at.stop();
                 } else {
-                    at.since = if self.rules.leases_count_from_sending { at.since.min(beat.age) } else { 0 };
+                    at.since = if self.rules.leases_count_from_sending { at.since.min(renewal.age) } else { 0 };
                 }
             }
             Action::Lose { process } => {
-                next.processes[slot(process)].beat.take()?;
+                next.processes[index(process)].renewal.take()?;
             }
             Action::Stop { process } => {
                 let at = self.running(&mut next, process)?;
@@ -58,8 +58,8 @@ impl Clocks {
                 at.stop();
             }
             Action::Retire { process } => {
-                // retire_node.sql waits for claims under way.
-                let at = state.processes[slot(process)];
+                // retire_node.sql waits for claims in flight.
+                let at = state.processes[index(process)];
                 if at.health != Health::Stopped || at.dead || at.locked {
                     return None;
                 }
@@ -69,7 +69,7 @@ impl Clocks {
                 let at = looking(&mut next, process)?;
                 let whole = at.gap <= GAP;
                 for (node, seen) in at.sees.iter_mut().enumerate() {
-                    if node != slot(process) && node < slot(self.processes) && !state.processes[node].dead {
+                    if node != index(process) && node < index(self.processes) && !state.processes[node].dead {
                         let age = seen.age.filter(|_| whole && !seen.changed);
                         *seen = Observation { age: Some(age.unwrap_or(0)), changed: false };
                     }
@@ -88,8 +88,8 @@ impl Clocks {
                 at.locked = true;
             }
             Action::Unlock { process } => {
-                // By itself, or by the server, which bounds transactions whose client is silent.
-                let at = &mut next.processes[slot(process)];
+                // By the process, or by the server, which bounds transactions whose client is silent.
+                let at = &mut next.processes[index(process)];
                 if !std::mem::take(&mut at.locked) {
                     return None;
                 }
@@ -99,7 +99,7 @@ impl Clocks {
                 next.faults.silences += 1;
             }
             Action::Thaw { process } => {
-                let at = &mut next.processes[slot(process)];
+                let at = &mut next.processes[index(process)];
                 if at.health != Health::Frozen {
                     return None;
                 }
@@ -113,7 +113,7 @@ impl Clocks {
                 let at = self.running(&mut next, process)?;
                 *at = Process {
                     health: Health::Gone,
-                    beat: at.beat,
+                    renewal: at.renewal,
                     dead: at.dead,
                     locked: at.locked,
                     left: at.left,
@@ -140,13 +140,13 @@ impl Clocks {
         Some(next)
     }
 
-    /// A process whose handlers run.
+    /// Returns a process whose handlers run.
     fn running<'a>(&self, state: &'a mut State, process: u8) -> Option<&'a mut Process> {
-        let at = &mut state.processes[slot(process)];
+        let at = &mut state.processes[index(process)];
         (process < self.processes && at.health == Health::Up).then_some(at)
     }
 
-    /// A tick, for one process and its row.
+    /// Lets a tick pass for one process and its row.
     fn pass(&self, process: &mut Process) {
         let older = |age: u8| (age + 1).min(LEASE);
         if matches!(process.health, Health::Up | Health::Frozen) {
@@ -158,56 +158,56 @@ impl Clocks {
                 seen.age = seen.age.map(older);
             }
         }
-        process.beat = process.beat.map(|beat| Beat { age: older(beat.age), ..beat });
+        process.renewal = process.renewal.map(|renewal| Renewal { age: older(renewal.age), ..renewal });
         match process.left {
-            // Nobody looks at it, so it need not change.
+            // It is not read, so it need not change.
             _ if self.rules.death_is_observed => {}
             Left::Ticks(ticks) => process.left = Left::Ticks(ticks.saturating_sub(1)),
             Left::Ages => {}
         }
     }
 
-    /// `update … where beat = <the beat seen> and dead_at is null`, on rows that nobody else has locked.
+    /// `update … where heartbeat = <the heartbeat seen> and dead_at is null`, on rows that no other transaction has locked.
     fn declare(&self, state: &State, next: &mut State, process: u8, node: u8) -> Option<()> {
         let looker = *looking(next, process)?;
         let late = |node: usize| {
             let row = state.processes[node];
             let seen = looker.sees[node];
-            let observed = looker.gap == 0 && seen.age == Some(LEASE) && !seen.changed && node != slot(process);
+            let observed = looker.gap == 0 && seen.age == Some(LEASE) && !seen.changed && node != index(process);
             !row.dead && if self.rules.death_is_observed { observed } else { row.left == Left::Ticks(0) }
         };
         let waits = |node: usize| late(node) && state.processes[node].locked;
         let blocked = if self.rules.locked_nodes_are_passed_over {
-            waits(slot(node))
+            waits(index(node))
         } else {
-            (0..slot(self.processes)).any(waits)
+            (0..index(self.processes)).any(waits)
         };
-        if !late(slot(node)) || blocked {
+        if !late(index(node)) || blocked {
             return None;
         }
         next.bury(node);
-        if state.processes[slot(node)].health == Health::Up && self.watches(Promise::TheLivingAreLeftAlone) {
+        if state.processes[index(node)].health == Health::Up && self.watches(Promise::TheLivingAreLeftAlone) {
             next.broken = Some(Promise::TheLivingAreLeftAlone);
         }
         Some(())
     }
 
-    /// Everybody who can does what is due, and then time passes. Who is frozen stays so, and what is locked by the silent stays locked.
+    /// All processes that can do what is due, and then time passes. Frozen ones stay frozen, and rows that silent ones locked stay locked.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         if self.at_rest(state) {
             return None;
         }
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let hearts = (0..self.processes).flat_map(|process| {
-            let at = state.processes[slot(process)];
-            let stale = at.since > 0 || at.beat.is_some();
+            let at = state.processes[index(process)];
+            let stale = at.since > 0 || at.renewal.is_some();
             [Action::Arrive { process }, Action::Answer { process }, Action::Send { process }]
                 .into_iter()
                 .filter(move |_| stale && at.health == Health::Up)
         });
         let stops = (0..self.processes).flat_map(|process| [Action::Stop { process }, Action::Retire { process }]);
         let looks = (0..self.processes)
-            .filter(|process| state.processes[slot(*process)].gap > 0)
+            .filter(|process| state.processes[index(*process)].gap > 0)
             .map(|process| Action::Look { process });
         let deaths = (0..self.processes)
             .flat_map(|process| (0..self.processes).map(move |node| Action::Declare { process, node }));
@@ -215,19 +215,19 @@ impl Clocks {
     }
 }
 
-/// A process that can look at others.
+/// Returns a process that can monitor others.
 fn looking(state: &mut State, process: u8) -> Option<&mut Process> {
-    let at = &mut state.processes[slot(process)];
+    let at = &mut state.processes[index(process)];
     matches!(at.health, Health::Up | Health::Stopped).then_some(at)
 }
 
 impl State {
-    /// Nobody looks at a dead node any more.
+    /// Marks a node dead and removes all observations of it.
     fn bury(&mut self, node: u8) {
-        self.processes[slot(node)].dead = true;
-        self.processes[slot(node)].left = Left::Ticks(0);
+        self.processes[index(node)].dead = true;
+        self.processes[index(node)].left = Left::Ticks(0);
         for other in &mut self.processes {
-            other.sees[slot(node)] = Observation::default();
+            other.sees[index(node)] = Observation::default();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What each action does to what is counted.
+//! The effect of each action on counted jobs.
 
-use super::{Action, Ask, Counted, HANDS, NODES, PROCESSES, Process, Row, State};
-use crate::vocabulary::slot;
+use super::{Action, Ask, Counted, IN_FLIGHT, NODES, PROCESSES, Process, Row, State};
+use crate::vocabulary::index;
 
 impl Counted {
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
@@ -13,12 +13,12 @@ impl Counted {
                     return None;
                 }
                 next.sent |= 1 << job;
-                next.rows[slot(job)] = Some(Row::Waiting);
+                next.rows[index(job)] = Some(Row::Waiting);
             }
             Action::Ask { process } => {
-                let at = &mut next.processes[slot(process)];
+                let at = &mut next.processes[index(process)];
                 let free = at.asks.iter().position(Option::is_none)?;
-                // Whoever claims under a limit waits for the claim before it.
+                // A claim under a limit waits for the claim before it.
                 let waits = self.rules.counted_claims_take_turns && at.asks.iter().any(Option::is_some);
                 if at.node == 0 || waits {
                     return None;
@@ -28,22 +28,22 @@ impl Counted {
                 at.asks[free] = Some(Ask { claim: next.claims, mine, took: None });
             }
             Action::Run { process, ask } => {
-                let at = state.processes[slot(process)];
-                let asked = at.asks[slot(ask)].filter(|ask| ask.took.is_none())?;
+                let at = state.processes[index(process)];
+                let asked = at.asks[index(ask)].filter(|ask| ask.took.is_none())?;
                 let took = self.count(&mut next, at.node, asked, true);
-                next.processes[slot(process)].asks[slot(ask)] = Some(Ask { took: Some(took), ..asked });
+                next.processes[index(process)].asks[index(ask)] = Some(Ask { took: Some(took), ..asked });
             }
             Action::Answer { process, ask } => {
-                let at = &mut next.processes[slot(process)];
-                let Ask { claim, took: Some(took), .. } = at.asks[slot(ask)].take()? else { return None };
+                let at = &mut next.processes[index(process)];
+                let Ask { claim, took: Some(took), .. } = at.asks[index(ask)].take()? else { return None };
                 for job in (0..self.jobs).filter(|job| took >> job & 1 == 1) {
                     let free = at.hand.iter().position(Option::is_none)?;
                     at.hand[free] = Some((job, claim));
                 }
             }
             Action::GiveUp { process, ask } => {
-                let at = &mut next.processes[slot(process)];
-                let asked = at.asks[slot(ask)].take()?;
+                let at = &mut next.processes[index(process)];
+                let asked = at.asks[index(ask)].take()?;
                 if asked.took.is_none() {
                     if at.late.is_some() {
                         return None;
@@ -53,36 +53,36 @@ impl Counted {
                 next.faults.lost += 1;
             }
             Action::RunLate { process, finds } => {
-                // What waits may be in another queue than it looks at, or in another part of it.
-                let (node, asked) = next.processes[slot(process)].late.take()?;
-                next.was_late |= state.usage[slot(node)].is_some_and(|(_, version)| version > asked.claim);
+                // The waiting jobs may be in another queue than it scans, or in another range of it.
+                let (node, asked) = next.processes[index(process)].late.take()?;
+                next.was_late |= state.usage[index(node)].is_some_and(|(_, version)| version > asked.claim);
                 self.count(&mut next, node, asked, finds);
             }
             Action::Succeed { process, hand } => {
-                let at = &mut next.processes[slot(process)];
+                let at = &mut next.processes[index(process)];
                 let node = at.node;
-                let (job, claim) = at.hand[slot(hand)].take()?;
-                match state.rows[slot(job)] {
+                let (job, claim) = at.hand[index(hand)].take()?;
+                match state.rows[index(job)] {
                     Some(Row::Owned { committing: true, .. }) => return None,
                     Some(Row::Owned { node: owner, claim: held, .. }) if (owner, held) == (node, claim) => {
-                        next.rows[slot(job)] = None;
+                        next.rows[index(job)] = None;
                     }
                     // Refused.
                     _ => {}
                 }
             }
             Action::Commit { process, hand } => {
-                let at = state.processes[slot(process)];
-                let (job, claim) = at.hand[slot(hand)]?;
+                let at = state.processes[index(process)];
+                let (job, claim) = at.hand[index(hand)]?;
                 let owned = Row::Owned { node: at.node, claim, committing: false };
-                if state.rows[slot(job)] != Some(owned) {
+                if state.rows[index(job)] != Some(owned) {
                     return None;
                 }
-                next.rows[slot(job)] = Some(Row::Owned { node: at.node, claim, committing: true });
+                next.rows[index(job)] = Some(Row::Owned { node: at.node, claim, committing: true });
             }
             Action::Decide { job, done } => {
-                let Some(Row::Owned { node, claim, committing: true }) = state.rows[slot(job)] else { return None };
-                next.rows[slot(job)] = (!done).then_some(Row::Owned { node, claim, committing: false });
+                let Some(Row::Owned { node, claim, committing: true }) = state.rows[index(job)] else { return None };
+                next.rows[index(job)] = (!done).then_some(Row::Owned { node, claim, committing: false });
                 if done {
                     for held in next.processes.iter_mut().flat_map(|at| &mut at.hand) {
                         *held = held.filter(|held| *held != (job, claim));
@@ -90,21 +90,21 @@ impl Counted {
                 }
             }
             Action::Cancel { job } => {
-                if matches!(state.rows[slot(job)]?, Row::Owned { committing: true, .. }) {
+                if matches!(state.rows[index(job)]?, Row::Owned { committing: true, .. }) {
                     return None;
                 }
-                next.rows[slot(job)] = None;
+                next.rows[index(job)] = None;
             }
             Action::Told { process, hand } => {
-                let at = &mut next.processes[slot(process)];
-                let (job, claim) = at.hand[slot(hand)].take()?;
-                if matches!(state.rows[slot(job)], Some(Row::Owned { claim: held, .. }) if held == claim) {
+                let at = &mut next.processes[index(process)];
+                let (job, claim) = at.hand[index(hand)].take()?;
+                if matches!(state.rows[index(job)], Some(Row::Owned { claim: held, .. }) if held == claim) {
                     return None;
                 }
             }
             Action::Look { process } => {
-                let at = state.processes[slot(process)];
-                // What is under way comes first, so that it is known.
+                let at = state.processes[index(process)];
+                // Statements in flight come first, so that their results are known.
                 if at.node == 0 || at.asks.iter().any(Option::is_some) {
                     return None;
                 }
@@ -120,7 +120,7 @@ impl Counted {
                 }
             }
             Action::Crash { process } => {
-                let at = &mut next.processes[slot(process)];
+                let at = &mut next.processes[index(process)];
                 if at.node == 0 || usize::from(state.newest) + 1 >= NODES {
                     return None;
                 }
@@ -130,11 +130,11 @@ impl Counted {
                 next.faults.crashes += 1;
             }
             Action::Register { process } => {
-                if state.processes[slot(process)].node != 0 {
+                if state.processes[index(process)].node != 0 {
                     return None;
                 }
                 next.newest += 1;
-                next.processes[slot(process)].node = next.newest;
+                next.processes[index(process)].node = next.newest;
             }
             Action::Declare { node } => {
                 let lived = state.processes.iter().any(|at| at.node == node);
@@ -143,19 +143,19 @@ impl Counted {
                 }
                 next.dead |= 1 << node;
                 if !self.rules.usage_outlives_rows {
-                    next.usage[slot(node)] = None;
+                    next.usage[index(node)] = None;
                 }
             }
             Action::Release { job } => {
-                let Row::Owned { node, committing: false, .. } = state.rows[slot(job)]? else { return None };
+                let Row::Owned { node, committing: false, .. } = state.rows[index(job)]? else { return None };
                 if !state.is_dead(node) {
                     return None;
                 }
-                next.rows[slot(job)] = Some(Row::Waiting);
+                next.rows[index(job)] = Some(Row::Waiting);
             }
             Action::Free { node } => {
                 let kept = !self.rules.usage_of_the_dead_is_freed || state.owns(node);
-                if !state.is_dead(node) || kept || next.usage[slot(node)].take().is_none() {
+                if !state.is_dead(node) || kept || next.usage[index(node)].take().is_none() {
                     return None;
                 }
             }
@@ -163,9 +163,9 @@ impl Counted {
         Some(next)
     }
 
-    /// Counts, takes what may start, and writes how many run then. What it took, one bit each.
+    /// Counts, takes the jobs that may start, and writes how many run then. Returns the jobs taken, one bit each.
     fn count(&self, next: &mut State, node: u8, asked: Ask, finds: bool) -> u8 {
-        let usage = next.usage[slot(node)];
+        let usage = next.usage[index(node)];
         let is_late = usage.is_some_and(|(_, version)| version > asked.claim);
         if next.is_dead(node) || is_late && self.rules.late_claims_are_told {
             return 0;
@@ -176,7 +176,7 @@ impl Counted {
             .filter_map(|(_, usage)| *usage)
             .map(|(n, _)| n)
             .sum();
-        let free = self.limit.saturating_sub(asked.mine + others).min(HANDS as u8 - asked.mine);
+        let free = self.limit.saturating_sub(asked.mine + others).min(IN_FLIGHT as u8 - asked.mine);
         let mut took = 0;
         let mut taken = 0;
         for (job, row) in (0..).zip(&mut next.rows) {
@@ -186,24 +186,24 @@ impl Counted {
                 taken += 1;
             }
         }
-        // Nothing is written, its number neither, by a claim that takes nothing and finds what it says.
+        // A claim that takes nothing, and finds its number of running jobs already stored, writes nothing, not even its own number.
         let known = usage.is_some_and(|(n, _)| n == asked.mine + taken);
         if !known || taken > 0 && self.rules.each_start_is_written {
-            next.usage[slot(node)] = Some((asked.mine + taken, asked.claim));
+            next.usage[index(node)] = Some((asked.mine + taken, asked.claim));
         }
         took
     }
 
-    /// What is under way, deaths, handlers, and then claims: of whoever has fewer in hand than are counted, or could take something.
+    /// Statements in flight, deaths, handlers, and then claims by a process that has fewer jobs than are counted, or could take one.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         let processes = || 0..PROCESSES as u8;
-        let each = || processes().flat_map(|process| (0..HANDS as u8).map(move |n| (process, n)));
+        let each = || processes().flat_map(|process| (0..IN_FLIGHT as u8).map(move |n| (process, n)));
         let jobs = || 0..self.jobs;
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let running = |at: &Process| at.hand.iter().flatten().count();
         let wants = |process: u8| {
-            let at = state.processes[slot(process)];
-            let counted = state.usage[slot(at.node)].map_or(0, |(n, _)| usize::from(n));
+            let at = state.processes[index(process)];
+            let counted = state.usage[index(at.node)].map_or(0, |(n, _)| usize::from(n));
             let others: u8 = (0..)
                 .zip(&state.usage)
                 .filter(|(node, _)| *node != at.node)
@@ -211,7 +211,7 @@ impl Counted {
                 .map(|(n, _)| n)
                 .sum();
             let could = state.rows.contains(&Some(Row::Waiting))
-                && running(&at) < HANDS
+                && running(&at) < IN_FLIGHT
                 && running(&at) as u8 + others < self.limit;
             at.asks.iter().all(Option::is_none) && (self.rules.ends_are_told && counted > running(&at) || could)
         };

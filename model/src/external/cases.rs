@@ -5,7 +5,7 @@ use crate::case::Expected::{Holds, Refuted};
 use crate::case::{Case, Size};
 use crate::vocabulary::{Promise, Rules};
 
-/// What is checked of external workers.
+/// The cases about external workers.
 pub fn cases(size: Size) -> Vec<Case> {
     let built = Rules::BUILT;
     let external = |[jobs, sends, hand_outs]: [u8; 3], [network, forgets]: [u8; 2]| External {

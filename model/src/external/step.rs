@@ -1,7 +1,7 @@
-//! What each action does to hand-outs.
+//! The effect of each action on hand-outs.
 
 use super::{ATTEMPTS, Action, COPIES, Copy, External, Fate, Row, SENDS, State, Where};
-use crate::vocabulary::{Promise, Subject as _, slot};
+use crate::vocabulary::{Promise, Subject as _, index};
 
 impl External {
     pub(super) fn follow(&self, state: &State, action: Action) -> Option<State> {
@@ -9,59 +9,59 @@ impl External {
         next.broken = None;
         match action {
             Action::Send { job } => {
-                let unsent = |send: &u8| state.now.fates[slot(job)][slot(*send)] == Fate::Unsent;
-                let send = (0..SENDS as u8).find(unsent).filter(|_| state.now.rows[slot(job)].is_none())?;
-                next.now.rows[slot(job)] = Some(Row { out: false, token: 0, attempt: 0, send, hand_out: 0, spent: 0 });
-                next.now.fates[slot(job)][slot(send)] = Fate::Live;
+                let unsent = |send: &u8| state.now.fates[index(job)][index(*send)] == Fate::Unsent;
+                let send = (0..SENDS as u8).find(unsent).filter(|_| state.now.rows[index(job)].is_none())?;
+                next.now.rows[index(job)] = Some(Row { out: false, token: 0, attempt: 0, send, hand_out: 0, spent: 0 });
+                next.now.fates[index(job)][index(send)] = Fate::Live;
             }
             Action::Cancel { job } => {
-                let row = next.now.rows[slot(job)].take()?;
-                next.now.fates[slot(job)][slot(row.send)] = Fate::Cancelled;
+                let row = next.now.rows[index(job)].take()?;
+                next.now.fates[index(job)][index(row.send)] = Fate::Cancelled;
             }
             Action::HandOut { job } => {
                 // hand_out.sql moves the row; then its node publishes the message.
-                let row = state.now.rows[slot(job)].filter(|row| !row.out)?;
+                let row = state.now.rows[index(job)].filter(|row| !row.out)?;
                 let free = next.copies.iter_mut().find(|copy| copy.is_none())?;
                 next.hand_outs += 1;
                 let hand_out = next.hand_outs;
                 let token = if self.rules.claimers_draw_numbers { hand_out } else { row.token + 1 };
                 *free = Some(Copy { job, token, hand_out, place: Where::Publishing });
-                next.now.rows[slot(job)] = Some(Row { out: true, token, attempt: row.attempt + 1, hand_out, ..row });
+                next.now.rows[index(job)] = Some(Row { out: true, token, attempt: row.attempt + 1, hand_out, ..row });
             }
             Action::Publish { copy, confirmed } => {
-                let at = state.copies[slot(copy)].filter(|at| at.place == Where::Publishing)?;
+                let at = state.copies[index(copy)].filter(|at| at.place == Where::Publishing)?;
                 let queued = Some(Copy { place: Where::Queued, ..at });
                 if confirmed {
-                    next.copies[slot(copy)] = queued;
+                    next.copies[index(copy)] = queued;
                 } else {
-                    // It is in the queue, and its node does not know.
+                    // It is in the queue, and its node does not know that.
                     *next.copies.iter_mut().find(|copy| copy.is_none())? = queued;
                     next.faults.network += 1;
                 }
             }
             Action::TakeBack { copy } => {
-                // take_back.sql: only if it is still this hand-out; costs no attempt.
-                let at = next.copies[slot(copy)].take().filter(|at| at.place == Where::Publishing)?;
+                // take_back.sql: only if this is still the row's hand-out; costs no attempt.
+                let at = next.copies[index(copy)].take().filter(|at| at.place == Where::Publishing)?;
                 if let Some(row) = self.fenced(&mut next, at) {
-                    next.now.rows[slot(at.job)] = Some(self.back(Row { attempt: row.attempt - 1, ..row }));
+                    next.now.rows[index(at.job)] = Some(self.back(Row { attempt: row.attempt - 1, ..row }));
                 }
             }
             Action::Forgotten { copy } => {
-                next.copies[slot(copy)].take().filter(|at| at.place == Where::Publishing)?;
+                next.copies[index(copy)].take().filter(|at| at.place == Where::Publishing)?;
                 next.faults.network += 1;
             }
             Action::Deliver { copy } => {
-                let at = next.copies[slot(copy)].as_mut().filter(|at| at.place == Where::Queued)?;
+                let at = next.copies[index(copy)].as_mut().filter(|at| at.place == Where::Queued)?;
                 at.place = Where::Worker;
             }
             Action::Redeliver { copy } => {
-                let at = state.copies[slot(copy)].filter(|at| at.place == Where::Worker)?;
+                let at = state.copies[index(copy)].filter(|at| at.place == Where::Worker)?;
                 *next.copies.iter_mut().find(|copy| copy.is_none())? = Some(Copy { place: Where::Queued, ..at });
                 next.faults.network += 1;
             }
             Action::Report { copy, success, confirmed } => self.report(state, &mut next, copy, success, confirmed)?,
             Action::Expire { job } => {
-                let row = state.now.rows[slot(job)].filter(|row| row.out)?;
+                let row = state.now.rows[index(job)].filter(|row| row.out)?;
                 self.back_or_buried(&mut next, job, Row { spent: row.spent + 1, ..row });
             }
             Action::Save => {
@@ -79,14 +79,14 @@ impl External {
                 next.faults.forgets += 1;
             }
         }
-        // Which copies lie where does not matter.
+        // The order of copies does not matter.
         next.copies.sort_unstable_by_key(|copy| copy.map_or((1, None), |copy| (0, Some(copy))));
         Some(next)
     }
 
     /// `complete_external.sql`, `settle_external.sql`.
     fn report(&self, state: &State, next: &mut State, copy: u8, success: bool, confirmed: bool) -> Option<()> {
-        let at = state.copies[slot(copy)]?;
+        let at = state.copies[index(copy)]?;
         let meant = match at.place {
             Where::Publishing | Where::Queued => false,
             Where::Worker => true,
@@ -98,21 +98,21 @@ impl External {
         }
         if let Some(row) = self.fenced(next, at) {
             if success {
-                next.now.rows[slot(at.job)] = None;
-                next.now.fates[slot(at.job)][slot(row.send)] = Fate::Done;
+                next.now.rows[index(at.job)] = None;
+                next.now.fates[index(at.job)][index(row.send)] = Fate::Done;
             } else {
                 self.back_or_buried(next, at.job, Row { spent: row.spent + 1, ..row });
             }
         }
         let place = if success { Where::Succeeded } else { Where::Failed };
-        next.copies[slot(copy)] = (!confirmed).then_some(Copy { place, ..at });
+        next.copies[index(copy)] = (!confirmed).then_some(Copy { place, ..at });
         next.faults.network += u8::from(!confirmed);
         Some(())
     }
 
-    /// The row of a hand-out, if it is still that one.
+    /// Returns the row of a hand-out, if this is still the current one.
     fn fenced(&self, next: &mut State, copy: Copy) -> Option<Row> {
-        let row = next.now.rows[slot(copy.job)].filter(|row| row.out)?;
+        let row = next.now.rows[index(copy.job)].filter(|row| row.out)?;
         if self.rules.outcomes_are_fenced && row.token != copy.token {
             return None;
         }
@@ -124,10 +124,10 @@ impl External {
 
     fn back_or_buried(&self, next: &mut State, job: u8, row: Row) {
         if row.attempt >= ATTEMPTS {
-            next.now.rows[slot(job)] = None;
-            next.now.fates[slot(job)][slot(row.send)] = Fate::Dead;
+            next.now.rows[index(job)] = None;
+            next.now.fates[index(job)][index(row.send)] = Fate::Dead;
         } else {
-            next.now.rows[slot(job)] = Some(self.back(row));
+            next.now.rows[index(job)] = Some(self.back(row));
         }
     }
 
@@ -136,7 +136,7 @@ impl External {
         Row { out: false, token, hand_out: 0, ..row }
     }
 
-    /// What is under way arrives and is worked at; then what is late; then what waits.
+    /// Messages in flight arrive and are processed; then late hand-outs time out; then waiting jobs are handed out.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let copies = (0..COPIES as u8).flat_map(|copy| {

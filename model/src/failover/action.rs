@@ -1,8 +1,8 @@
-//! What can happen to a database that forgets, and to those who use it.
+//! The actions that can happen to a database that loses commits, and to its clients.
 
 use std::fmt;
 
-use super::HANDS;
+use super::IN_FLIGHT;
 use crate::vocabulary::{job_name, process_name};
 
 /// One step. All fields are small numbers, so that a path can be played against a real database.
@@ -16,18 +16,18 @@ pub enum Action {
     Look { process: u8 },
     Heartbeat { process: u8 },
     Retire { process: u8 },
-    Register { process: u8, heart_old: bool, work_old: bool },
+    Register { process: u8, heartbeat_old: bool, work_old: bool },
     Crash { process: u8 },
     Declare { node: u8 },
     Release { job: u8 },
     Replicate,
     Failover { old_serves: bool },
     Restore,
-    Connect { process: u8, heart: bool, old: bool },
+    Connect { process: u8, heartbeat: bool, old: bool },
     OldEnds,
 }
 
-/// Ids of nodes that explorations come to.
+/// Node ids that explorations reach.
 const NODES: u8 = 8;
 
 impl Action {
@@ -42,7 +42,7 @@ impl Action {
         ];
         for process in 0..processes {
             all.extend((0..jobs).map(|job| Self::Claim { process, job }));
-            for hand in 0..HANDS as u8 {
+            for hand in 0..IN_FLIGHT as u8 {
                 all.extend([Self::Finish { process, hand }, Self::Drop { process, hand }]);
             }
             all.extend([
@@ -52,8 +52,8 @@ impl Action {
                 Self::Crash { process },
             ]);
             for (one, other) in [(false, false), (false, true), (true, false), (true, true)] {
-                all.push(Self::Register { process, heart_old: one, work_old: other });
-                all.push(Self::Connect { process, heart: one, old: other });
+                all.push(Self::Register { process, heartbeat_old: one, work_old: other });
+                all.push(Self::Connect { process, heartbeat: one, old: other });
             }
         }
         all.extend((1..=NODES).map(|node| Self::Declare { node }));
@@ -78,11 +78,11 @@ impl fmt::Display for Action {
                 write!(f, "{} sends a heartbeat, hears the answer and ends its node", p(process))
             }
             Self::Retire { process } => write!(f, "{} retires its former node", p(process)),
-            Self::Register { process, heart_old, work_old } => write!(
+            Self::Register { process, heartbeat_old, work_old } => write!(
                 f,
                 "{} registers a new node on {}; its work is connected to {}",
                 p(process),
-                server(heart_old),
+                server(heartbeat_old),
                 server(work_old)
             ),
             Self::Crash { process } => write!(f, "{} crashes", p(process)),
@@ -94,10 +94,10 @@ impl fmt::Display for Action {
                 write!(f, "the standby is promoted; the old primary goes on serving those who are connected to it")
             }
             Self::Restore => write!(f, "the backup is restored, with the same timeline"),
-            Self::Connect { process, heart, old } => write!(
+            Self::Connect { process, heartbeat, old } => write!(
                 f,
                 "{} of {} are made anew and lead to {}",
-                if heart { "the heart's connections" } else { "the connections" },
+                if heartbeat { "the heartbeat's connections" } else { "the connections" },
                 p(process),
                 server(old)
             ),

@@ -1,11 +1,11 @@
 //! The protocol as built, and its twins.
 
 use super::{Bounds, Failover, Faults};
-use crate::case::Expected::{Holds, HoldsToo, Refuted};
+use crate::case::Expected::{Holds, IncludesHidden, Refuted};
 use crate::case::{Case, Size};
 use crate::vocabulary::{Promise, Rules};
 
-/// What is checked of databases that forget.
+/// The cases about databases that lose commits.
 pub fn cases(size: Size) -> Vec<Case> {
     let bounds = |[jobs, processes, claims, nodes]: [u8; 4], [forgets, crashes, deaths, moves]: [u8; 4]| {
         let faults = Faults { forgets, crashes, deaths, moves };
@@ -49,7 +49,7 @@ pub fn cases(size: Size) -> Vec<Case> {
     twin(
         Rules { timelines_are_compared: false, ..built },
         1,
-        "a heart that comes to another timeline goes on beating",
+        "a heartbeat that comes to another timeline goes on beating",
         Promise::EverythingComesRight,
     );
     twin(
@@ -66,7 +66,7 @@ pub fn cases(size: Size) -> Vec<Case> {
             only: None,
         },
         "timelines are not compared, and no connection changes its server: looks now and then are enough",
-        HoldsToo,
+        IncludesHidden,
     ));
     cases
 }

@@ -1,7 +1,7 @@
-//! What each action does to databases that forget.
+//! The effect of each action on databases that lose commits.
 
-use super::{Action, Database, Failover, HANDS, Held, JOBS, Process, Row, State};
-use crate::vocabulary::{Promise, Subject as _, slot};
+use super::{Action, Database, Failover, Held, IN_FLIGHT, JOBS, Process, Row, State};
+use crate::vocabulary::{Promise, Subject as _, index};
 
 const WAITING: Row = Row { owner: 0, version: 0, claim: 0, by: 0 };
 
@@ -12,32 +12,32 @@ impl Failover {
         next.broken = None;
         match action {
             Action::Send => {
-                let row = next.primary.rows.get_mut(slot(state.sent))?;
+                let row = next.primary.rows.get_mut(index(state.sent))?;
                 *row = Some(WAITING);
                 next.sent += 1;
             }
             Action::Claim { process, job } => self.claim(state, &mut next, process, job)?,
             Action::Finish { process, hand } => {
-                let held = state.processes[slot(process)].hand[slot(hand)]?;
-                let server = next.server(state.processes[slot(process)].work_old)?;
-                let row = server.rows[slot(held.job)];
+                let held = state.processes[index(process)].hand[index(hand)]?;
+                let server = next.server(state.processes[index(process)].work_old)?;
+                let row = server.rows[index(held.job)];
                 // complete.sql: an outcome without its claim changes nothing.
                 if let Some(row) = row.filter(|row| row.owner == held.node && row.version == held.version) {
-                    server.rows[slot(held.job)] = None;
+                    server.rows[index(held.job)] = None;
                     if row.claim != held.claim {
                         self.note(&mut next, Promise::OutcomesAreTheirOwn);
                     }
                 }
-                next.processes[slot(process)].hand[slot(hand)] = None;
+                next.processes[index(process)].hand[index(hand)] = None;
             }
             Action::Drop { process, hand } => {
-                // Told to stop, because its node has ended.
-                let at = &mut next.processes[slot(process)];
-                at.hand[slot(hand)].filter(|held| held.node != at.node)?;
-                at.hand[slot(hand)] = None;
+                // It is stopped, because its node has ended.
+                let at = &mut next.processes[index(process)];
+                at.hand[index(hand)].filter(|held| held.node != at.node)?;
+                at.hand[index(hand)] = None;
             }
             Action::Look { process } => {
-                let looker = state.processes[slot(process)];
+                let looker = state.processes[index(process)];
                 if looker.node == 0 || !self.rules.looks_now_and_then {
                     return None;
                 }
@@ -48,44 +48,44 @@ impl Failover {
                 self.give_back(&mut next, process, looker.node, knows)?;
             }
             Action::Heartbeat { process } => {
-                let at = state.processes[slot(process)];
-                let server = *next.server(at.heart_old)?;
+                let at = state.processes[index(process)];
+                let server = *next.server(at.heartbeat_old)?;
                 let moved = self.rules.timelines_are_compared && server.timeline != at.timeline;
                 if at.node == 0 || server.is_alive(at.node) && !moved {
                     return None;
                 }
-                next.processes[slot(process)].end_incarnation();
+                next.processes[index(process)].end_node_session();
             }
             Action::Retire { process } => {
-                let at = state.processes[slot(process)];
+                let at = state.processes[index(process)];
                 if at.former == 0 {
                     return None;
                 }
-                next.processes[slot(process)].former = 0;
+                next.processes[index(process)].former = 0;
                 let server = next.server(at.work_old)?;
                 server.dead |= server.known & 1 << at.former;
                 let _ = self.give_back(&mut next, process, at.former, |_, _| false);
             }
-            Action::Register { process, heart_old, work_old } => {
-                if state.processes[slot(process)].node != 0 || (heart_old || work_old) && state.old.is_none() {
+            Action::Register { process, heartbeat_old, work_old } => {
+                if state.processes[index(process)].node != 0 || (heartbeat_old || work_old) && state.old.is_none() {
                     return None;
                 }
                 let drawn = state.newest + 1;
-                let server = next.server(heart_old)?;
+                let server = next.server(heartbeat_old)?;
                 server.sequence += 1;
                 let node = if self.rules.processes_draw_ids { drawn } else { server.sequence };
                 server.known |= 1 << node;
                 server.dead &= !(1 << node);
                 let timeline = server.timeline;
                 next.newest = drawn;
-                let at = &mut next.processes[slot(process)];
-                *at = Process { node, timeline, heart_old, work_old, ..*at };
+                let at = &mut next.processes[index(process)];
+                *at = Process { node, timeline, heartbeat_old, work_old, ..*at };
             }
             Action::Crash { process } => {
-                if state.processes[slot(process)].node == 0 {
+                if state.processes[index(process)].node == 0 {
                     return None;
                 }
-                next.processes[slot(process)] = Process::default();
+                next.processes[index(process)] = Process::default();
                 next.faults.crashes += 1;
             }
             Action::Declare { node } => {
@@ -96,11 +96,11 @@ impl Failover {
                 next.faults.deaths += u8::from(state.is_lived(node));
             }
             Action::Release { job } => {
-                let row = state.primary.rows[slot(job)]?;
+                let row = state.primary.rows[index(job)]?;
                 if row.owner == 0 || state.primary.is_alive(row.owner) {
                     return None;
                 }
-                next.primary.rows[slot(job)] = Some(self.freed(row));
+                next.primary.rows[index(job)] = Some(self.freed(row));
             }
             Action::Replicate => {
                 if state.standby == state.primary || state.old.is_some() {
@@ -116,7 +116,7 @@ impl Failover {
                 next.primary = Database { timeline: state.primary.timeline + 1, ..state.standby };
                 next.standby = next.primary;
                 for process in next.processes.iter_mut().filter(|process| process.node != 0) {
-                    (process.heart_old, process.work_old) = (old_serves, old_serves);
+                    (process.heartbeat_old, process.work_old) = (old_serves, old_serves);
                 }
                 next.faults.forgets += 1;
             }
@@ -127,9 +127,9 @@ impl Failover {
                 next.primary = state.standby;
                 next.faults.forgets += 1;
             }
-            Action::Connect { process, heart, old } => {
-                let at = &mut next.processes[slot(process)];
-                let leads = if heart { &mut at.heart_old } else { &mut at.work_old };
+            Action::Connect { process, heartbeat, old } => {
+                let at = &mut next.processes[index(process)];
+                let leads = if heartbeat { &mut at.heartbeat_old } else { &mut at.work_old };
                 if at.node == 0 || *leads == old || old && state.old.is_none() {
                     return None;
                 }
@@ -140,7 +140,7 @@ impl Failover {
                 state.old?;
                 next.old = None;
                 for process in &mut next.processes {
-                    (process.heart_old, process.work_old) = (false, false);
+                    (process.heartbeat_old, process.work_old) = (false, false);
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Failover {
 
     /// `claim.sql`: takes a waiting row, if this server knows the node and has not declared it dead.
     fn claim(&self, state: &State, next: &mut State, process: u8, job: u8) -> Option<()> {
-        let at = state.processes[slot(process)];
+        let at = state.processes[index(process)];
         let free = at.hand.iter().position(Option::is_none)?;
         let claim = state.claims + 1;
         let server = next.server(at.work_old)?;
@@ -157,34 +157,34 @@ impl Failover {
             return None;
         }
         if !server.is_alive(at.node) {
-            // Nothing is taken. Who notices ends the node; who does not goes on asking.
+            // Nothing is taken. A process that notices ends the node; one that does not goes on asking.
             if !self.rules.missing_nodes_are_noticed {
                 return None;
             }
-            next.processes[slot(process)].end_incarnation();
+            next.processes[index(process)].end_node_session();
             return Some(());
         }
-        let row = server.rows[slot(job)].filter(|row| row.owner == 0)?;
+        let row = server.rows[index(job)].filter(|row| row.owner == 0)?;
         let version = if self.rules.claimers_draw_numbers { claim } else { row.version + 1 };
-        server.rows[slot(job)] = Some(Row { owner: at.node, version, claim, by: process });
+        server.rows[index(job)] = Some(Row { owner: at.node, version, claim, by: process });
         next.claims = claim;
-        next.processes[slot(process)].hand[free] = Some(Held { job, node: at.node, version, claim });
+        next.processes[index(process)].hand[free] = Some(Held { job, node: at.node, version, claim });
         Some(())
     }
 
-    /// `release_unknown.sql`, `retire_node.sql`: rows of a node that its process does not have in hand wait again.
+    /// `release_unknown.sql`, `retire_node.sql`: rows of a node that its process does not have in flight wait again.
     fn give_back(&self, next: &mut State, process: u8, node: u8, knows: impl Fn(u8, &Row) -> bool) -> Option<()> {
         let processes = next.processes;
-        let server = next.server(processes[slot(process)].work_old)?;
+        let server = next.server(processes[index(process)].work_old)?;
         let (mut found, mut trespass) = (false, false);
         for job in 0..JOBS as u8 {
-            let Some(row) = server.rows[slot(job)].filter(|row| row.owner == node && !knows(job, row)) else {
+            let Some(row) = server.rows[index(job)].filter(|row| row.owner == node && !knows(job, row)) else {
                 continue;
             };
-            let other = processes[slot(row.by)];
+            let other = processes[index(row.by)];
             trespass |=
                 row.by != process && other.node == node && other.hand.iter().flatten().any(|h| h.claim == row.claim);
-            server.rows[slot(job)] = Some(self.freed(row));
+            server.rows[index(job)] = Some(self.freed(row));
             found = true;
         }
         if trespass {
@@ -204,14 +204,14 @@ impl Failover {
         }
     }
 
-    /// Hearts first, then deaths, what is owned, handlers, claims. Connections stay where they are, because one that works is never
-    /// given up; only when nobody is torn between two servers, and nothing else is left to do, does the old primary stop.
+    /// Heartbeats first, then deaths, checks of what is owned, handlers, claims. Connections stay where they are, because a working connection is
+    /// never given up. Only when no process is split between two servers, and nothing else is left to do, does the old primary stop.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
-        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[slot(process)]));
-        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.primary.rows[slot(job)]?)));
+        let all = || (0..self.bounds.processes).map(|process| (process, &state.processes[index(process)]));
+        let jobs = || (0..self.bounds.jobs).filter_map(|job| Some((job, state.primary.rows[index(job)]?)));
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let lives = all().flat_map(|(process, _)| {
-            let register = Action::Register { process, heart_old: false, work_old: false };
+            let register = Action::Register { process, heartbeat_old: false, work_old: false };
             [Action::Heartbeat { process }, Action::Retire { process }, register]
         });
         let unlived = (1..=state.newest).filter(|node| !state.is_lived(*node));
@@ -219,20 +219,20 @@ impl Failover {
         let released = jobs().map(|(job, _)| Action::Release { job });
         let looks = all().map(|(process, _)| Action::Look { process });
         let handlers = all()
-            .flat_map(|(process, _)| (0..HANDS as u8).map(move |hand| (process, hand)))
+            .flat_map(|(process, _)| (0..IN_FLIGHT as u8).map(move |hand| (process, hand)))
             .map(|(process, hand)| Action::Finish { process, hand });
         let waiting = jobs().filter(|(_, row)| row.owner == 0);
         let claims = waiting.flat_map(|(job, _)| {
             all()
-                .filter(|(_, at)| !at.work_old || !at.heart_old)
+                .filter(|(_, at)| !at.work_old || !at.heartbeat_old)
                 .map(move |(process, _)| Action::Claim { process, job })
         });
-        // Polls ask also where nothing waits, and so notice that their node is not known there.
+        // Nodes poll also where nothing waits, and so notice that the server does not know them.
         let polls = all().filter(|(_, at)| at.node != 0).filter_map(|(process, at)| {
             let server = if at.work_old { state.old? } else { state.primary };
             (!server.is_alive(at.node)).then_some(Action::Claim { process, job: 0 })
         });
-        let torn = all().any(|(_, at)| at.heart_old != at.work_old);
+        let torn = all().any(|(_, at)| at.heartbeat_old != at.work_old);
         let end = (!torn).then_some(Action::OldEnds);
         lives
             .chain(deaths)
@@ -247,9 +247,9 @@ impl Failover {
 }
 
 impl Process {
-    /// Handlers are told to stop, connections given up, and the node is left to be retired.
-    fn end_incarnation(&mut self) {
+    /// Notifies the handlers to stop, gives up the connections, and leaves the node to be retired.
+    fn end_node_session(&mut self) {
         self.former = std::mem::take(&mut self.node);
-        (self.heart_old, self.work_old) = (false, false);
+        (self.heartbeat_old, self.work_old) = (false, false);
     }
 }

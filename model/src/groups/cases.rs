@@ -1,11 +1,11 @@
 //! The protocol as built, and its twins.
 
 use super::{Faults, Groups};
-use crate::case::Expected::{Holds, HoldsToo, Refuted};
+use crate::case::Expected::{Holds, IncludesHidden, Refuted};
 use crate::case::{Case, Size};
 use crate::vocabulary::{Promise, Rules};
 
-/// What is checked of groups and limits.
+/// The cases about groups and limits.
 pub fn cases(size: Size) -> Vec<Case> {
     let built = Rules::BUILT;
     let groups = |[jobs, limit, sends, claims]: [u8; 4], [crashes, fences, lost]: [u8; 3]| Groups {
@@ -23,7 +23,7 @@ pub fn cases(size: Size) -> Vec<Case> {
         Size::Deep => (groups([3, 1, 2, 4], [1, 1, 1]), groups([3, 2, 2, 4], [0, 1, 1])),
     };
     let mut cases = vec![
-        Case::new(exclusive, "as built, one at a time", HoldsToo),
+        Case::new(exclusive, "as built, one at a time", IncludesHidden),
         Case::new(limited, "as built, two at a time", Holds),
     ];
     let mut twin = |rules, says, promise| {
@@ -31,22 +31,22 @@ pub fn cases(size: Size) -> Vec<Case> {
         cases.push(Case::new(twin, says, Refuted(promise)));
     };
     twin(
-        Rules { slots_outlive_rows: false, ..built },
-        "the slot of a running job that is cancelled is free at once",
+        Rules { permits_outlive_rows: false, ..built },
+        "the permit of a running job that is cancelled is free at once",
         Promise::LimitsHold,
     );
     twin(
-        Rules { slots_belong_to_claims: false, ..built },
-        "the slot of a running job that is cancelled stays in the name of its id",
+        Rules { permits_belong_to_claims: false, ..built },
+        "the permit of a running job that is cancelled stays in the name of its id",
         Promise::LimitsHold,
     );
     twin(
-        Rules { slots_of_the_dead_are_swept: false, ..built },
+        Rules { permits_of_the_dead_are_swept: false, ..built },
         "slots that a node left are freed with the declaration of its death, and not later",
         Promise::EverythingComesRight,
     );
     twin(
-        Rules { looks_see_slots: false, ..built },
+        Rules { looks_see_permits: false, ..built },
         "a node that looks at what it owns does not look at slots",
         Promise::EverythingComesRight,
     );

@@ -1,7 +1,7 @@
-//! What each action does to slots.
+//! The effect of each action on permits.
 
-use super::{ATTEMPTS, Action, Groups, HANDS, JOBS, Left, PROCESSES, Place, Process, Row, SENDS, State};
-use crate::vocabulary::slot;
+use super::{ATTEMPTS, Action, Groups, IN_FLIGHT, JOBS, Left, PROCESSES, Process, Row, RowState, SENDS, State};
+use crate::vocabulary::index;
 
 impl Groups {
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
@@ -9,26 +9,26 @@ impl Groups {
         let mut next = *state;
         match action {
             Action::Send { job } => {
-                if state.rows[slot(job)].is_some() || state.sent[slot(job)] >= SENDS {
+                if state.rows[index(job)].is_some() || state.sent[index(job)] >= SENDS {
                     return None;
                 }
-                next.rows[slot(job)] = Some(Row { place: Place::Blocked, attempt: 0 });
-                next.sent[slot(job)] += 1;
+                next.rows[index(job)] = Some(Row { place: RowState::Blocked, attempt: 0 });
+                next.sent[index(job)] += 1;
             }
             Action::Admit { job } => {
-                let row = state.rows[slot(job)].filter(|row| row.place == Place::Blocked)?;
-                let taken = state.slots.count_ones() as usize + state.left.iter().flatten().count();
-                // Slots that a job's id holds: whoever comes with that id has one already.
-                let has = state.slots >> job & 1 == 1;
+                let row = state.rows[index(job)].filter(|row| row.place == RowState::Blocked)?;
+                let taken = state.permits.count_ones() as usize + state.left.iter().flatten().count();
+                // If a job's id holds the permit, a new job with that id has one already.
+                let has = state.permits >> job & 1 == 1;
                 if !has && taken >= self.limit {
                     return None;
                 }
-                next.slots |= 1 << job;
-                next.rows[slot(job)] = Some(Row { place: Place::Admitted, ..row });
+                next.permits |= 1 << job;
+                next.rows[index(job)] = Some(Row { place: RowState::Admitted, ..row });
             }
             Action::Claim { process, job, answered } => {
-                let row = state.rows[slot(job)].filter(|row| row.place == Place::Admitted)?;
-                let at = &mut next.processes[slot(process)];
+                let row = state.rows[index(job)].filter(|row| row.place == RowState::Admitted)?;
+                let at = &mut next.processes[index(process)];
                 let node = at.node;
                 let free = at.hand.iter().position(Option::is_none)?;
                 if node == 0 || state.is_dead(node) {
@@ -37,61 +37,61 @@ impl Groups {
                 next.claims += 1;
                 let claim = next.claims;
                 at.hand[free] = answered.then_some((job, claim));
-                next.rows[slot(job)] = Some(Row { place: Place::Owned { node, claim }, attempt: row.attempt + 1 });
+                next.rows[index(job)] = Some(Row { place: RowState::Owned { node, claim }, attempt: row.attempt + 1 });
                 next.faults.lost += u8::from(!answered);
             }
             Action::Succeed { process, hand } | Action::Fail { process, hand } => {
-                let (job, claim) = next.processes[slot(process)].hand[slot(hand)].take()?;
-                let node = state.processes[slot(process)].node;
-                let row = state.rows[slot(job)].filter(|row| row.place == Place::Owned { node, claim });
+                let (job, claim) = next.processes[index(process)].hand[index(hand)].take()?;
+                let node = state.processes[index(process)].node;
+                let row = state.rows[index(job)].filter(|row| row.place == RowState::Owned { node, claim });
                 match row {
-                    // The job was cancelled: what is refused says nevertheless that the handler has ended.
+                    // The job was cancelled: a refused outcome still shows that the handler has ended.
                     None => self.handler_ended(&mut next, job, node, claim),
                     Some(row) => {
                         let again = matches!(action, Action::Fail { .. }) && row.attempt < ATTEMPTS;
-                        // A failed one is due again later, and then waits for a slot anew.
-                        next.rows[slot(job)] = again.then_some(Row { place: Place::Blocked, ..row });
-                        next.slots &= !(1 << job);
+                        // A failed job is due again later, and then waits for a permit again.
+                        next.rows[index(job)] = again.then_some(Row { place: RowState::Blocked, ..row });
+                        next.permits &= !(1 << job);
                     }
                 }
             }
             Action::Cancel { job } => {
-                let row = next.rows[slot(job)].take()?;
+                let row = next.rows[index(job)].take()?;
                 match row.place {
-                    Place::Owned { node, claim } if self.rules.slots_outlive_rows => {
-                        if self.rules.slots_belong_to_claims {
-                            next.slots &= !(1 << job);
+                    RowState::Owned { node, claim } if self.rules.permits_outlive_rows => {
+                        if self.rules.permits_belong_to_claims {
+                            next.permits &= !(1 << job);
                             *next.left.iter_mut().find(|left| left.is_none())? = Some(Left { job, node, claim });
                         }
-                        // Otherwise it stays in the job's name.
+                        // Otherwise the permit stays with the job's id.
                     }
-                    Place::Admitted | Place::Owned { .. } => next.slots &= !(1 << job),
-                    Place::Blocked => {}
+                    RowState::Admitted | RowState::Owned { .. } => next.permits &= !(1 << job),
+                    RowState::Blocked => {}
                 }
             }
             Action::Told { process, hand } => {
-                let node = state.processes[slot(process)].node;
-                let (job, claim) = state.processes[slot(process)].hand[slot(hand)]?;
-                if state.rows[slot(job)].is_some_and(|row| row.place == Place::Owned { node, claim }) {
+                let node = state.processes[index(process)].node;
+                let (job, claim) = state.processes[index(process)].hand[index(hand)]?;
+                if state.rows[index(job)].is_some_and(|row| row.place == RowState::Owned { node, claim }) {
                     return None;
                 }
-                next.processes[slot(process)].hand[slot(hand)] = None;
+                next.processes[index(process)].hand[index(hand)] = None;
                 self.handler_ended(&mut next, job, node, claim);
             }
             Action::Look { process } => {
-                let at = state.processes[slot(process)];
+                let at = state.processes[index(process)];
                 if at.node == 0 {
                     return None;
                 }
                 let knows = |claim: u8| at.hand.iter().flatten().any(|(_, held)| *held == claim);
                 for row in next.rows.iter_mut().flatten() {
-                    if matches!(row.place, Place::Owned { node, claim } if node == at.node && !knows(claim)) {
-                        // It keeps its slot, and waits for another claim.
-                        *row = Row { place: Place::Admitted, attempt: row.attempt - 1 };
+                    if matches!(row.place, RowState::Owned { node, claim } if node == at.node && !knows(claim)) {
+                        // It keeps its permit, and waits for another claim.
+                        *row = Row { place: RowState::Admitted, attempt: row.attempt - 1 };
                     }
                 }
-                // A slot too can be left by a claim whose answer got lost.
-                for left in next.left.iter_mut().filter(|_| self.rules.looks_see_slots) {
+                // A claim whose answer got lost can leave a permit too.
+                for left in next.left.iter_mut().filter(|_| self.rules.looks_see_permits) {
                     *left = left.filter(|left| left.node != at.node || knows(left.claim));
                 }
                 if next == *state {
@@ -99,62 +99,62 @@ impl Groups {
                 }
             }
             Action::Fence { process } | Action::Crash { process } => {
-                if state.processes[slot(process)].node == 0 {
+                if state.processes[index(process)].node == 0 {
                     return None;
                 }
-                next.processes[slot(process)] = Process::default();
+                next.processes[index(process)] = Process::default();
                 let faults = &mut next.faults;
                 let count =
                     if matches!(action, Action::Fence { .. }) { &mut faults.fences } else { &mut faults.crashes };
                 *count += 1;
             }
             Action::Register { process } => {
-                if state.processes[slot(process)].node != 0 {
+                if state.processes[index(process)].node != 0 {
                     return None;
                 }
                 next.newest += 1;
-                next.processes[slot(process)].node = next.newest;
+                next.processes[index(process)].node = next.newest;
             }
             Action::Declare { node } => {
                 if node > state.newest || state.is_lived(node) || state.is_dead(node) {
                     return None;
                 }
                 next.dead |= 1 << node;
-                if !self.rules.slots_of_the_dead_are_swept {
+                if !self.rules.permits_of_the_dead_are_swept {
                     self.free_left(&mut next);
                 }
             }
             Action::Free => {
-                // Not only with the death: a row can be cancelled between that and its release.
+                // Not only when the node is declared dead: a row can be cancelled between that and its release.
                 self.free_left(&mut next);
-                if next == *state || !self.rules.slots_of_the_dead_are_swept {
+                if next == *state || !self.rules.permits_of_the_dead_are_swept {
                     return None;
                 }
             }
             Action::Release { job } => {
-                let row = state.rows[slot(job)]?;
-                if !matches!(row.place, Place::Owned { node, .. } if state.is_dead(node)) {
+                let row = state.rows[index(job)]?;
+                if !matches!(row.place, RowState::Owned { node, .. } if state.is_dead(node)) {
                     return None;
                 }
                 let again = row.attempt < ATTEMPTS;
-                next.rows[slot(job)] = again.then_some(Row { place: Place::Admitted, ..row });
+                next.rows[index(job)] = again.then_some(Row { place: RowState::Admitted, ..row });
                 if !again {
-                    next.slots &= !(1 << job);
+                    next.permits &= !(1 << job);
                 }
             }
         }
-        // Which slots are left where does not matter.
+        // The order of the left permits does not matter.
         next.left.sort_unstable_by_key(|left| left.map_or(u8::MAX, |left| left.claim));
         Some(next)
     }
 
     fn handler_ended(&self, next: &mut State, job: u8, node: u8, claim: u8) {
-        if self.rules.slots_belong_to_claims {
+        if self.rules.permits_belong_to_claims {
             for left in &mut next.left {
                 *left = left.filter(|left| left.node != node || left.claim != claim);
             }
-        } else if self.rules.slots_outlive_rows {
-            next.slots &= !(1 << job);
+        } else if self.rules.permits_outlive_rows {
+            next.permits &= !(1 << job);
         }
     }
 
@@ -163,12 +163,12 @@ impl Groups {
         for left in &mut next.left {
             *left = left.filter(|left| dead >> left.node & 1 == 0);
         }
-        // Only for the twin whose slots are in the names of jobs: those without a row or a handler.
-        if self.rules.slots_outlive_rows && !self.rules.slots_belong_to_claims {
+        // Only for the twin whose permits belong to job ids: those without a row or a handler.
+        if self.rules.permits_outlive_rows && !self.rules.permits_belong_to_claims {
             for job in 0..JOBS as u8 {
                 let runs = next.processes.iter().any(|at| at.hand.iter().flatten().any(|(held, _)| *held == job));
-                if next.rows[slot(job)].is_none() && !runs {
-                    next.slots &= !(1 << job);
+                if next.rows[index(job)].is_none() && !runs {
+                    next.permits &= !(1 << job);
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Groups {
     /// Deaths, what is owned, handlers, admission, claims.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         let processes = || 0..PROCESSES as u8;
-        let hands = || processes().flat_map(|process| (0..HANDS as u8).map(move |hand| (process, hand)));
+        let hands = || processes().flat_map(|process| (0..IN_FLIGHT as u8).map(move |hand| (process, hand)));
         let jobs = || 0..self.jobs;
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let registers = processes().map(|process| Action::Register { process });

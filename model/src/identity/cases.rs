@@ -5,7 +5,7 @@ use crate::case::Expected::{Holds, Refuted};
 use crate::case::{Case, Size};
 use crate::vocabulary::{Promise, Rules};
 
-/// What is checked of given ids.
+/// The cases about given ids.
 pub fn cases(size: Size) -> Vec<Case> {
     let built = Identity { rules: Rules::BUILT, crashes: 1, revivals: 1, again: true, only: None };
     let built = if size == Size::Small { built } else { Identity { crashes: 3, revivals: 2, ..built } };

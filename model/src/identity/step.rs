@@ -1,7 +1,7 @@
-//! What each action does to one id in several tables.
+//! The effect of each action on one id in several tables.
 
 use super::{ATTEMPTS, Action, Identity, Innocent, Row, SENDERS, Sender, State, Table};
-use crate::vocabulary::slot;
+use crate::vocabulary::index;
 
 impl Table {
     fn at(self) -> usize {
@@ -16,33 +16,33 @@ impl Identity {
         let (job, timer, dead) = (Table::Job.at(), Table::Timer.at(), Table::Dead.at());
         match action {
             Action::Begin { sender } => {
-                let at = &mut next.senders[slot(sender)];
+                let at = &mut next.senders[index(sender)];
                 if *at != Sender::Idle {
                     return None;
                 }
                 *at = Sender::Begun { saw: state.places() > 0, sends: state.sends };
             }
-            Action::Flush { sender } => next.senders[slot(sender)] = self.flush(state, sender)?,
+            Action::Flush { sender } => next.senders[index(sender)] = self.flush(state, sender)?,
             Action::Commit { sender } => {
-                let Sender::Flushed(into) = state.senders[slot(sender)] else { return None };
-                next.senders[slot(sender)] = Sender::Ended;
+                let Sender::Flushed(into) = state.senders[index(sender)] else { return None };
+                next.senders[index(sender)] = Sender::Ended;
                 if let Some(table) = into {
                     next.rows[table.at()] = Some(Row { owner: 0, attempt: 0, spent: 0 });
                     next.sends += 1;
                 }
             }
             Action::RollBack { sender } => {
-                let at = &mut next.senders[slot(sender)];
+                let at = &mut next.senders[index(sender)];
                 if matches!(at, Sender::Idle | Sender::Ended) {
                     return None;
                 }
                 *at = Sender::Ended;
             }
             Action::Again { sender } => {
-                if state.senders[slot(sender)] != Sender::Ended {
+                if state.senders[index(sender)] != Sender::Ended {
                     return None;
                 }
-                next.senders[slot(sender)] = Sender::Idle;
+                next.senders[index(sender)] = Sender::Idle;
             }
             Action::Claim => {
                 let row = next.rows[job].as_mut().filter(|row| row.owner == 0)?;
@@ -69,7 +69,7 @@ impl Identity {
                 let row = next.rows[from].take()?;
                 let row = if action == Action::Promote { row } else { Row { owner: 0, attempt: 0, spent: 0 } };
                 next.revived += u8::from(action == Action::Revive);
-                // `on conflict do nothing`: what is in the way stays, and what comes is gone.
+                // `on conflict do nothing`: the existing row stays, and the new one is lost.
                 next.rows[job] = state.rows[job].or(Some(row));
             }
             Action::Cancel => {
@@ -95,7 +95,7 @@ impl Identity {
                 next.node += 1;
             }
             Action::Release => {
-                // release_lost.sql: one statement for all of them, so what one of them meets, all do.
+                // release_lost.sql: a single statement for all of them, so an error of one affects all.
                 let lost = |owner: u8| owner != 0 && owner < state.node;
                 let innocent = matches!(state.innocent, Innocent::Owned(owner) if lost(owner));
                 let row = state.rows[job].filter(|row| lost(row.owner));
@@ -121,18 +121,18 @@ impl Identity {
         Some(next)
     }
 
-    /// The insert of a given id. None while it has to wait for another sender.
+    /// Inserts the given id. `None`: it has to wait for another sender.
     fn flush(&self, state: &State, sender: u8) -> Option<Sender> {
         let table = if sender == 0 { Table::Job } else { Table::Timer };
-        let (saw, since) = match state.senders[slot(sender)] {
+        let (saw, since) = match state.senders[index(sender)] {
             // Each statement sees what is committed when it begins.
             Sender::Idle => (state.places() > 0, state.sends),
             Sender::Begun { saw, sends } => (saw, sends),
             Sender::Flushed(_) | Sender::Ended => return None,
         };
-        let other = state.senders[(slot(sender) + 1) % SENDERS];
+        let other = state.senders[(index(sender) + 1) % SENDERS];
         if self.rules.ids_are_decided_once {
-            // The row of the id is locked from here to the end of the transaction. Who finds it locked waits; who reads a snapshot from
+            // The row of the id is locked from here to the end of the transaction. A sender that finds it locked waits; one with a snapshot from
             // before its last change is refused, and has sent nothing.
             if matches!(other, Sender::Flushed(Some(_))) {
                 return None;
@@ -142,14 +142,14 @@ impl Identity {
             }
             return Some(Sender::Flushed((!saw).then_some(table)));
         }
-        // A look at each table, and `on conflict do nothing` in the one that it goes to, which waits for another insert into the same.
+        // Checks each table, and uses `on conflict do nothing` in the target table, which waits for another insert into the same.
         if !saw && other == Sender::Flushed(Some(table)) {
             return None;
         }
         Some(Sender::Flushed((!saw && state.rows[table.at()].is_none()).then_some(table)))
     }
 
-    /// Senders end, then what is lost is released, then handlers, then what is due and what waits.
+    /// Senders end, then lost jobs are released, then handlers end, then due and waiting jobs continue.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         let possible = |action: &Action| self.follow(state, *action).is_some();
         let senders = (0..SENDERS as u8).map(|sender| Action::Commit { sender });

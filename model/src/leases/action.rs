@@ -1,8 +1,8 @@
-//! What can happen to a group, and how it is said.
+//! The actions that can happen to a group, and their descriptions.
 
 use std::fmt;
 
-use super::{HANDS, LINE, PROCESSES};
+use super::{IN_FLIGHT, MAX_GROUP_CLAIM, PROCESSES};
 use crate::vocabulary::{job_name, process_name};
 
 /// One step.
@@ -15,7 +15,7 @@ pub enum Action {
     Claim { process: u8, job: u8, answered: bool },
     Start { process: u8 },
     Succeed { process: u8 },
-    HandOn { process: u8, most: u8, answered: bool },
+    ClaimNext { process: u8, most: u8, answered: bool },
     Commit { process: u8, answered: bool },
     GiveUp { process: u8, commits: bool },
     Arrive,
@@ -25,7 +25,7 @@ pub enum Action {
     Told { process: u8, hand: u8 },
     Look { process: u8 },
     Note { process: u8 },
-    LookAtSlots { process: u8 },
+    LookAtPermits { process: u8 },
     Fence { process: u8 },
     Crash { process: u8 },
     Register { process: u8 },
@@ -35,7 +35,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All there are, of so many jobs.
+    /// Returns all actions for this number of jobs.
     pub(super) fn all(jobs: u8) -> Vec<Self> {
         let mut all = vec![Self::Round, Self::Arrive, Self::Free];
         for job in 0..jobs {
@@ -44,10 +44,10 @@ impl Action {
         for process in 0..PROCESSES as u8 {
             for answered in [true, false] {
                 all.extend((0..jobs).map(|job| Self::Claim { process, job, answered }));
-                all.extend((0..=LINE).rev().map(|most| Self::HandOn { process, most, answered }));
+                all.extend((0..=MAX_GROUP_CLAIM).rev().map(|most| Self::ClaimNext { process, most, answered }));
                 all.push(Self::Commit { process, answered });
             }
-            all.extend((0..HANDS as u8).map(|hand| Self::Told { process, hand }));
+            all.extend((0..IN_FLIGHT as u8).map(|hand| Self::Told { process, hand }));
             all.extend([true, false].map(|commits| Self::GiveUp { process, commits }));
             all.extend([
                 Self::Start { process },
@@ -56,7 +56,7 @@ impl Action {
                 Self::GiveBack { process },
                 Self::Look { process },
                 Self::Note { process },
-                Self::LookAtSlots { process },
+                Self::LookAtPermits { process },
                 Self::Fence { process },
                 Self::Crash { process },
                 Self::Register { process },
@@ -78,10 +78,10 @@ impl fmt::Display for Action {
             Self::Claim { process, job, answered } => write!(f, "{} claims {}{}", p(process), j(job), lost(answered)),
             Self::Start { process } => write!(f, "{} starts the first handler that waits in it", p(process)),
             Self::Succeed { process } => write!(f, "{}'s handler succeeds; that is yet to be recorded", p(process)),
-            Self::HandOn { process, most: 0, answered } => {
+            Self::ClaimNext { process, most: 0, answered } => {
                 write!(f, "{} records what ended, and takes nothing{}", p(process), lost(answered))
             }
-            Self::HandOn { process, most, answered } => {
+            Self::ClaimNext { process, most, answered } => {
                 write!(f, "{} records what ended, and takes the next, {most} at most{}", p(process), lost(answered))
             }
             Self::Commit { process, answered } => {
@@ -106,7 +106,9 @@ impl fmt::Display for Action {
             }
             Self::Look { process } => write!(f, "{} gives back what it owns and does not know", p(process)),
             Self::Note { process } => write!(f, "{} is going to look at slots, and notes which it knows", p(process)),
-            Self::LookAtSlots { process } => write!(f, "{} frees the slot that it has and does not know", p(process)),
+            Self::LookAtPermits { process } => {
+                write!(f, "{} frees the permit that it has and does not know", p(process))
+            }
             Self::Fence { process } => {
                 write!(f, "{} stops its handlers: its node could not report in time", p(process))
             }
@@ -114,7 +116,7 @@ impl fmt::Display for Action {
             Self::Register { process } => write!(f, "{} registers a new node", p(process)),
             Self::Declare { node } => write!(f, "node {node} is declared dead"),
             Self::Release { job } => write!(f, "{}, whose owner is dead, is released", j(job)),
-            Self::Free => write!(f, "the slot that a dead node has is freed"),
+            Self::Free => write!(f, "the permit that a dead node has is freed"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The protocol as built, and its twins.
 
 use super::{Faults, Leases};
-use crate::case::Expected::{Holds, HoldsToo, Refuted};
+use crate::case::Expected::{Holds, IncludesHidden, Refuted};
 use crate::case::{Case, Size};
 use crate::vocabulary::Promise::{self, EverythingComesRight, LimitsHold, OutcomesAreTheirOwn};
 use crate::vocabulary::Rules;
@@ -19,7 +19,7 @@ fn leases(rules: Rules, [jobs, sends, claims]: [u8; 3], [deaths, lost, late, sta
     Leases { rules, jobs, sends, claims, faults: Faults { deaths, lost, late, stale }, only: None }
 }
 
-/// What is checked of leases of groups.
+/// The cases about leases of groups.
 pub fn cases(size: Size) -> Vec<Case> {
     let built = Rules::BUILT;
     // The first shows all of the sights.
@@ -44,13 +44,13 @@ pub fn cases(size: Size) -> Vec<Case> {
     let frees = Rules { commits_make_leases: false, ..built };
     let mut cases = vec![
         Case::new(as_built(deaths), "as built, with deaths", Holds),
-        Case::new(as_built(lost), "as built, with lost answers", HoldsToo),
-        Case::new(as_built(three), "as built, three jobs", HoldsToo),
-        Case::new(as_built(looks), "as built, looks that take a while", HoldsToo),
+        Case::new(as_built(lost), "as built, with lost answers", IncludesHidden),
+        Case::new(as_built(three), "as built, three jobs", IncludesHidden),
+        Case::new(as_built(looks), "as built, looks that take a while", IncludesHidden),
         Case::new(
             leases(frees, [2, 2, 4], LOST),
             "a commit frees the group; its process believes in a lease, and a hand-on does not",
-            HoldsToo,
+            IncludesHidden,
         ),
     ];
     cases.extend(
@@ -72,7 +72,7 @@ fn twin(rules: Rules, says: &'static str, claims: u8, faults: [u8; 4], promise: 
     Case::new(twin, says, Refuted(promise))
 }
 
-/// Those in which two handlers of the group run: with the claims and the faults that it takes.
+/// Rules without which two handlers of the group run, with the claims and faults that it takes.
 fn limits() -> Vec<(Rules, &'static str, u8, [u8; 4])> {
     let built = Rules::BUILT;
     vec![
@@ -89,14 +89,19 @@ fn limits() -> Vec<(Rules, &'static str, u8, [u8; 4])> {
             NOTHING,
         ),
         (
-            Rules { leases_outlive_dead_lines: false, ..built },
+            Rules { leases_outlive_dead_group_runs: false, ..built },
             "the lease of a dead node is freed while rows of its line are locked by a commit",
             4,
             DEATH_AND_LATE,
         ),
-        (Rules { lines_wait_for_commits: false, ..built }, "a line goes on though a commit of it is in doubt", 4, LATE),
         (
-            Rules { lines_go_back_to_their_gate: false, ..built },
+            Rules { group_runs_wait_for_commits: false, ..built },
+            "a line goes on though a commit of it is in doubt",
+            4,
+            LATE,
+        ),
+        (
+            Rules { group_runs_go_back_to_their_key: false, ..built },
             "what is given back of a line can be claimed by anybody",
             4,
             NOTHING,
@@ -108,7 +113,7 @@ fn limits() -> Vec<(Rules, &'static str, u8, [u8; 4])> {
             LOST,
         ),
         (
-            Rules { hand_ons_are_fenced: false, ..built },
+            Rules { group_claims_are_fenced: false, ..built },
             "a hand-on takes the next ones though the end that it records is refused",
             4,
             LOST,
@@ -140,12 +145,12 @@ fn limits() -> Vec<(Rules, &'static str, u8, [u8; 4])> {
     ]
 }
 
-/// Those in which something stays for ever: with the faults that it takes.
+/// Rules without which something gets stuck forever, with the faults that it takes.
 fn stuck() -> Vec<(Rules, &'static str, [u8; 4])> {
     let built = Rules::BUILT;
     vec![
         (
-            Rules { idle_leases_are_handed_on: false, ..built },
+            Rules { idle_leases_are_given_back: false, ..built },
             "a node that has a lease and no end to record does not hand on",
             NOTHING,
         ),

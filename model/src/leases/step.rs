@@ -1,19 +1,20 @@
-//! What each action does.
+//! The effect of each action.
 
 use super::{
-    Action, HANDS, Held, LINE, Leases, Noted, PROCESSES, Place, Process, Report, Row, SENDS, Slot, Stage, State,
+    Action, Held, IN_FLIGHT, Leases, MAX_GROUP_CLAIM, Noted, PROCESSES, PermitHolder, Process, Report, Row, RowState,
+    SENDS, Stage, State,
 };
-use crate::vocabulary::{Rules, slot};
+use crate::vocabulary::{Rules, index};
 
 impl Process {
-    /// For what there is room: whoever claims has seen to that.
+    /// Adds a job. The claimer has checked that there is a free place.
     fn take(&mut self, job: u8, claim: u8, gated: bool) {
         if let Some(free) = self.hand.iter_mut().find(|held| held.is_none()) {
             *free = Some(Held { claim, job, gated, stage: Stage::Waits });
         }
     }
 
-    /// Its handler ends.
+    /// Ends its running handler.
     fn stop(&mut self) -> Option<Held> {
         self.hand.iter_mut().find(|held| held.is_some_and(|held| held.stage == Stage::Runs))?.take()
     }
@@ -28,20 +29,20 @@ impl Process {
         self.held().any(|held| (held.job, held.claim) == (job, claim))
     }
 
-    /// What it tells a hand-on. It names its lease when it has nothing else to do under it.
+    /// Returns the parameters of a group claim. It names its lease when no other job under it is left.
     fn report(&self, rules: &Rules, most: u8, number: u8) -> Option<Report> {
         let ended =
             self.hand.map(|held| held.filter(|held| held.stage == Stage::Ended).map(|held| (held.job, held.claim)));
-        let lease = self.lease.filter(|_| self.line_is_over() && !(self.doubts && rules.lines_wait_for_commits));
+        let lease = self.lease.filter(|_| self.line_is_over() && !(self.doubts && rules.group_runs_wait_for_commits));
         let ends = ended.iter().any(Option::is_some);
-        let says = ends || (lease.is_some() && rules.idle_leases_are_handed_on);
+        let says = ends || (lease.is_some() && rules.idle_leases_are_given_back);
         says.then_some(Report { node: self.node, ended, lease, most, number, commits: false })
     }
 
-    /// Its handler ends, and commits by itself.
+    /// Ends its running handler, which commits its own transaction.
     fn commit(&mut self, number: u8) -> Option<Report> {
         let runs = self.stop()?;
-        let mut ended = [None; HANDS];
+        let mut ended = [None; IN_FLIGHT];
         ended[0] = Some((runs.job, runs.claim));
         Some(Report { node: self.node, ended, lease: None, most: 0, number, commits: true })
     }
@@ -52,24 +53,24 @@ impl Leases {
         let mut next = *state;
         match action {
             Action::Send { job } => {
-                if state.rows[slot(job)].is_some() || state.sent[slot(job)] >= SENDS {
+                if state.rows[index(job)].is_some() || state.sent[index(job)] >= SENDS {
                     return None;
                 }
-                next.rows[slot(job)] = Some(Row { place: Place::Blocked, attempt: 0, spent: 0 });
-                next.sent[slot(job)] += 1;
+                next.rows[index(job)] = Some(Row { place: RowState::Blocked, attempt: 0, spent: 0 });
+                next.sent[index(job)] += 1;
                 next.open = true;
             }
             Action::Admit { job } => {
-                let row = state.rows[slot(job)].filter(|row| row.place == Place::Blocked)?;
-                if !state.open || state.slot != Slot::Nobody {
+                let row = state.rows[index(job)].filter(|row| row.place == RowState::Blocked)?;
+                if !state.open || state.permit != PermitHolder::Nobody {
                     return None;
                 }
-                next.slot = Slot::Job(job);
-                next.rows[slot(job)] = Some(Row { place: Place::Admitted, ..row });
+                next.permit = PermitHolder::Job(job);
+                next.rows[index(job)] = Some(Row { place: RowState::Admitted, ..row });
             }
             Action::Round => {
-                let waits = state.rows.iter().flatten().any(|row| row.place == Place::Blocked);
-                if !state.open || (waits && state.slot == Slot::Nobody) {
+                let waits = state.rows.iter().flatten().any(|row| row.place == RowState::Blocked);
+                if !state.open || (waits && state.permit == PermitHolder::Nobody) {
                     return None;
                 }
                 next.open = false;
@@ -80,7 +81,7 @@ impl Leases {
                 if late.commits {
                     self.commit(&mut next, &late);
                 } else {
-                    self.hand_on(&mut next, &late);
+                    self.complete_and_claim_next(&mut next, &late);
                 }
             }
             Action::Declare { node } => {
@@ -94,14 +95,14 @@ impl Leases {
             }
             Action::Free => {
                 self.free_dead(&mut next);
-                let is_lease = matches!(state.slot, Slot::Lease { .. });
+                let is_lease = matches!(state.permit, PermitHolder::Lease { .. });
                 if next == *state || (is_lease && !self.rules.leases_of_the_dead_are_swept) {
                     return None;
                 }
             }
             Action::Release { job } => {
-                let row = state.rows[slot(job)]?;
-                if !matches!(row.place, Place::Owned { node, .. } if state.is_dead(node)) {
+                let row = state.rows[index(job)]?;
+                if !matches!(row.place, RowState::Owned { node, .. } if state.is_dead(node)) {
                     return None;
                 }
                 self.release(&mut next, job, row);
@@ -109,7 +110,7 @@ impl Leases {
             Action::Claim { process, .. }
             | Action::Start { process }
             | Action::Succeed { process }
-            | Action::HandOn { process, .. }
+            | Action::ClaimNext { process, .. }
             | Action::Commit { process, .. }
             | Action::GiveUp { process, .. }
             | Action::Fail { process }
@@ -117,18 +118,18 @@ impl Leases {
             | Action::Told { process, .. }
             | Action::Look { process }
             | Action::Note { process }
-            | Action::LookAtSlots { process }
+            | Action::LookAtPermits { process }
             | Action::Fence { process }
             | Action::Crash { process }
             | Action::Register { process } => {
-                let mut at = state.processes[slot(process)];
+                let mut at = state.processes[index(process)];
                 if (at.node == 0) != matches!(action, Action::Register { .. }) {
                     return None;
                 }
                 self.act(&mut next, &mut at, action)?;
-                // What is in hand stands in the order of claims, so that it does not matter where there was room for it.
+                // Jobs in flight are sorted in the order of claims, so that their positions do not matter.
                 at.hand.sort_unstable_by_key(|held| held.map_or((u8::MAX, 0), |held| (held.claim, held.job)));
-                next.processes[slot(process)] = at;
+                next.processes[index(process)] = at;
                 if next == *state {
                     return None;
                 }
@@ -138,49 +139,54 @@ impl Leases {
     }
 
     fn cancel(&self, next: &mut State, job: u8) -> Option<()> {
-        let row = next.rows[slot(job)].take()?;
+        let row = next.rows[index(job)].take()?;
         match row.place {
-            Place::Owned { node, claim, gated: false } if next.slot == Slot::Job(job) => {
-                next.slot = Slot::Left { node, claim };
+            RowState::Owned { node, claim, gated: false } if next.permit == PermitHolder::Job(job) => {
+                next.permit = PermitHolder::Left { node, claim };
             }
-            // The lease stays: its handler may run, and others of the line do.
-            Place::Owned { node, gated: true, .. } => {
-                let leased = matches!(next.slot, Slot::Lease { node: of, .. } if of == node);
+            // The lease stays: its handler may run, and so may others of the group run.
+            RowState::Owned { node, gated: true, .. } => {
+                let leased = matches!(next.permit, PermitHolder::Lease { node: of, .. } if of == node);
                 if leased && !self.rules.leases_outlive_cancellations {
                     next.free();
                 }
             }
-            Place::Admitted => next.free_of(job),
-            Place::Blocked | Place::Owned { .. } => {}
+            RowState::Admitted => next.free_of(job),
+            RowState::Blocked | RowState::Owned { .. } => {}
         }
         Some(())
     }
 
     fn free_dead(&self, next: &mut State) {
         let dead = next.dead;
-        // A row that can't be released yet is locked by its own handler's commit, and that may be under way.
+        // A row that can't be released yet is locked by its own handler's commit, which may be in flight.
         let line_is_left = next
             .rows
             .iter()
             .flatten()
-            .any(|row| matches!(row.place, Place::Owned { node, gated: true, .. } if dead >> node & 1 == 1));
-        if line_is_left && self.rules.leases_outlive_dead_lines && matches!(next.slot, Slot::Lease { .. }) {
+            .any(|row| matches!(row.place, RowState::Owned { node, gated: true, .. } if dead >> node & 1 == 1));
+        if line_is_left
+            && self.rules.leases_outlive_dead_group_runs
+            && matches!(next.permit, PermitHolder::Lease { .. })
+        {
             return;
         }
-        match next.slot {
-            Slot::Left { node, .. } if next.is_dead(node) => next.free(),
-            Slot::Lease { node, .. } if next.is_dead(node) && self.rules.leases_of_the_dead_are_freed => next.free(),
+        match next.permit {
+            PermitHolder::Left { node, .. } if next.is_dead(node) => next.free(),
+            PermitHolder::Lease { node, .. } if next.is_dead(node) && self.rules.leases_of_the_dead_are_freed => {
+                next.free();
+            }
             _ => {}
         }
     }
 
-    /// What a process does.
+    /// Applies an action of a process.
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
     fn act(&self, next: &mut State, at: &mut Process, action: Action) -> Option<()> {
         let node = at.node;
         match action {
             Action::Claim { job, answered, .. } => {
-                let row = next.rows[slot(job)].filter(|row| row.place == Place::Admitted)?;
+                let row = next.rows[index(job)].filter(|row| row.place == RowState::Admitted)?;
                 if at.hand.iter().all(Option::is_some) || next.is_dead(node) {
                     return None;
                 }
@@ -193,20 +199,20 @@ impl Leases {
             }
             Action::Start { .. } => {
                 let line_waits = at.held().any(|held| held.gated && held.stage == Stage::Runs)
-                    || (at.doubts && self.rules.lines_wait_for_commits);
+                    || (at.doubts && self.rules.group_runs_wait_for_commits);
                 let may = |held: &&mut Held| held.stage == Stage::Waits && !(held.gated && line_waits);
                 at.hand.iter_mut().flatten().find(may)?.stage = Stage::Runs;
             }
             Action::Succeed { .. } => {
                 at.hand.iter_mut().flatten().find(|held| held.stage == Stage::Runs)?.stage = Stage::Ended;
             }
-            Action::HandOn { most, answered, .. } => {
+            Action::ClaimNext { most, answered, .. } => {
                 let report = at.report(&self.rules, most, next.claims + 1)?;
                 let kept = at.held().filter(|held| held.stage != Stage::Ended).count();
-                if most > 0 && (!at.line_is_over() || kept + usize::from(most) > HANDS) {
+                if most > 0 && (!at.line_is_over() || kept + usize::from(most) > IN_FLIGHT) {
                     return None;
                 }
-                let taken = self.hand_on(next, &report);
+                let taken = self.complete_and_claim_next(next, &report);
                 next.claims += u8::from(taken.jobs > 0);
                 if answered {
                     at.drop_if(|held| held.stage == Stage::Ended);
@@ -239,7 +245,7 @@ impl Leases {
                 next.late = Some(if commits {
                     at.commit(number)?
                 } else {
-                    let report = at.report(&self.rules, if at.line_is_over() { LINE } else { 0 }, number)?;
+                    let report = at.report(&self.rules, if at.line_is_over() { MAX_GROUP_CLAIM } else { 0 }, number)?;
                     self.doubt_lease(at, &report);
                     report
                 });
@@ -248,8 +254,8 @@ impl Leases {
             Action::Fail { .. } => {
                 let runs = at.stop()?;
                 if let Some(row) = self.accepts(next, node, runs.job, runs.claim) {
-                    // It is due again later, and then waits at its gate anew.
-                    next.rows[slot(runs.job)] = Self::spend(row).map(|row| Row { place: Place::Blocked, ..row });
+                    // It is due again later, and then is blocked on its key again.
+                    next.rows[index(runs.job)] = Self::spend(row).map(|row| Row { place: RowState::Blocked, ..row });
                     next.free_of(runs.job);
                     next.open = true;
                 } else {
@@ -267,7 +273,7 @@ impl Leases {
                 at.drop_if(|held| held.stage == Stage::Waits);
             }
             Action::Told { hand, .. } => {
-                let held = at.hand[slot(hand)]?;
+                let held = at.hand[index(hand)]?;
                 if held.stage == Stage::Ended || next.row_of(node, held.job, held.claim).is_some() {
                     return None;
                 }
@@ -277,8 +283,8 @@ impl Leases {
             Action::Look { .. } => {
                 at.doubts = false;
                 for job in 0..self.jobs {
-                    let Some(row) = next.rows[slot(job)] else { continue };
-                    if matches!(row.place, Place::Owned { node: owner, claim, .. } if owner == node && !at.knows(job, claim))
+                    let Some(row) = next.rows[index(job)] else { continue };
+                    if matches!(row.place, RowState::Owned { node: owner, claim, .. } if owner == node && !at.knows(job, claim))
                     {
                         self.give_back(next, job, row);
                     }
@@ -291,16 +297,18 @@ impl Leases {
                 at.noted = Some(Noted { lease: at.lease, newest: next.claims });
                 next.faults.stale += 1;
             }
-            Action::LookAtSlots { .. } => {
+            Action::LookAtPermits { .. } => {
                 let noted = at.noted.take();
                 let known = noted.map_or(at.lease, |noted| noted.lease);
                 let is_later =
                     |number| self.rules.looks_spare_later_leases && noted.is_some_and(|noted| number > noted.newest);
-                match next.slot {
-                    Slot::Left { node: of, claim } if of == node && at.held().all(|held| held.claim != claim) => {
+                match next.permit {
+                    PermitHolder::Left { node: of, claim }
+                        if of == node && at.held().all(|held| held.claim != claim) =>
+                    {
                         next.free();
                     }
-                    Slot::Lease { node: of, number }
+                    PermitHolder::Lease { node: of, number }
                         if of == node && known != Some(number) && !is_later(number) && self.rules.looks_see_leases =>
                     {
                         next.free();
@@ -321,27 +329,28 @@ impl Leases {
         Some(())
     }
 
-    /// The answer to a hand-on did not come: what became of the lease that it named is not known. Without a name nothing can have happened to it.
+    /// The answer to a group claim got lost, so the state of the lease that it named is unknown. If it named none, nothing can have happened to the
+    /// lease.
     fn doubt_lease(&self, at: &mut Process, report: &Report) {
         if report.lease.is_some() || !self.rules.unnamed_leases_stay {
             at.lease = None;
         }
     }
 
-    /// Deaths, what is under way, what is owned, handlers, admission, claims.
+    /// Deaths, statements in flight, checks of what is owned, handlers, admission, claims.
     pub(super) fn next_repair(&self, state: &State) -> Option<Action> {
         let processes = || 0..PROCESSES as u8;
         let jobs = || 0..self.jobs;
         let possible = |action: &Action| self.follow(state, *action).is_some();
-        let told = |process| (0..HANDS as u8).map(move |hand| Action::Told { process, hand });
+        let told = |process| (0..IN_FLIGHT as u8).map(move |hand| Action::Told { process, hand });
         let works = |process| {
             [
                 Action::Start { process },
                 Action::Succeed { process },
-                Action::HandOn { process, most: LINE, answered: true },
+                Action::ClaimNext { process, most: MAX_GROUP_CLAIM, answered: true },
             ]
         };
-        let looks = |process| [Action::Look { process }, Action::LookAtSlots { process }];
+        let looks = |process| [Action::Look { process }, Action::LookAtPermits { process }];
         let registers = processes().map(|process| Action::Register { process });
         let deaths = (1..=state.newest).map(|node| Action::Declare { node });
         let released =

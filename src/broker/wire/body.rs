@@ -1,18 +1,18 @@
-//! From a body and what is said about it to a payload.
+//! Converts a body and its content type into a payload.
 
 use super::Refusal;
 use super::fields::{Fields, quoted};
 use crate::job::{Limits, Payload};
 
-/// How a serialised Java object begins.
+/// The first bytes of a serialised Java object.
 const JAVA: [u8; 4] = [0xac, 0xed, 0x00, 0x05];
 const JAVA_TYPE: &str = "application/x-java-serialized-object";
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 /// Encodings that change nothing.
 const PLAIN: [&str; 6] = ["utf-8", "utf8", "us-ascii", "identity", "binary", ""];
 
-/// Reads a body as what its content type says. `application/octet-stream`, which JMS clients say of everything, and none at
-/// all mean: JSON if it is, else text if it is, else bytes.
+/// Reads a body as its content type says. `application/octet-stream`, which JMS clients use for everything, and no type at all mean: JSON
+/// if it is valid, else text if it is valid, else bytes.
 pub(super) fn payload(fields: Fields<'_>, body: &[u8], limits: Limits) -> Result<Payload, Refusal> {
     if body.len() > limits.payload {
         return Err(Refusal::new(
@@ -45,7 +45,7 @@ pub(super) fn payload(fields: Fields<'_>, body: &[u8], limits: Limits) -> Result
     Ok(Payload::bytes(content_type, body))
 }
 
-/// Whether a media type, without parameters and in lower case, is JSON that is kept as JSON.
+/// Returns whether a media type, without parameters and in lower case, is JSON that is kept as JSON.
 pub(super) fn is_json(media: &str) -> bool {
     matches!(media, "application/json" | "text/json") || media.ends_with("+json")
 }
@@ -60,6 +60,6 @@ fn guessed(body: &[u8], limits: Limits) -> Payload {
     let Ok(text) = std::str::from_utf8(body) else {
         return Payload::bytes(UNKNOWN_TYPE, body);
     };
-    // What can't be kept as JSON, such as an escaped NUL, stays a text: nobody said that it was JSON.
+    // Text that can't be kept as JSON, such as an escaped NUL, stays a text: the sender did not call it JSON.
     limits.json(text).unwrap_or_else(|_| Payload::text(text))
 }

@@ -1,8 +1,8 @@
-//! Deliveries to executors of ours: pointers to rows. What the jobs carry stays in their rows.
+//! Deliveries to jobwright's executors: references to rows. The contents of the jobs stay in their rows.
 //!
-//! A delivery names the rows that one flush sent to one queue, up to [`ROWS`]. The first is named by headers, as it always was, and the
-//! others by the body: an executor of an earlier version reads no body, takes the first row, and finds the others in the table when their
-//! hold ends.
+//! A delivery names the rows that one flush sent to one queue, up to [`ROWS`]. Headers name the first row, as they always did, and the body
+//! names the others. An executor of an earlier version reads no body. It takes the first row, and finds the others in the table when their
+//! head start ends.
 
 use std::borrow::Cow;
 
@@ -16,34 +16,34 @@ use crate::job::{Fence, JobId, NAME_MAX};
 
 /// Survives a restart of the broker.
 pub(super) const PERSISTENT: u8 = 2;
-/// Most rows of a delivery. From there on a message is no longer what a row costs; and a node that has room for few of them has to give back
-/// the others.
+/// The most rows of a delivery. Beyond this number, messages are no longer the main cost of a row. And a node with few free slots has to
+/// give back the other rows.
 pub(crate) const ROWS: usize = 32;
-/// Most rows that are read: room for a later version, which may put more into one.
+/// The most rows that are read: a later version may put more into one delivery.
 const ROWS_MAX: usize = 4 * ROWS;
-/// Longest body that is read. Ours have a tenth of it.
+/// The longest body that is read. Those of this version have a tenth of it.
 const BODY_MAX: usize = 64 * 1024;
 
 /// A row that a delivery names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pointed {
+pub(crate) struct RowRef {
     pub(crate) fence: Fence,
     pub(crate) kind: String,
 }
 
-/// A row besides the first, as the body names it. What a later version says more is passed over.
+/// A row after the first, as the body names it. Further fields of a later version are ignored.
 #[derive(Serialize, Deserialize)]
 struct Other<'a> {
     id: JobId,
     version: i64,
-    /// Of its own, if it is not that of the first.
+    /// Its kind, if that differs from the kind of the first.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     kind: Option<Cow<'a, str>>,
 }
 
-/// A delivery of rows to an executor of ours: pointers. `None`: there is no row.
-pub(crate) fn delivery(names: &Names, queue: &str, rows: &[Pointed]) -> Option<Outgoing> {
-    let (Pointed { fence, kind }, others) = rows.split_first()?;
+/// Makes a delivery of rows to one of jobwright's executors. `None`: there is no row.
+pub(crate) fn delivery(names: &Names, queue: &str, rows: &[RowRef]) -> Option<Outgoing> {
+    let (RowRef { fence, kind }, others) = rows.split_first()?;
     let id = fence.id.to_string();
     let headers = Headers::default().text("jobId", &id).text("jobKind", kind).number("version", fence.version);
     let mut properties = BasicProperties::default()
@@ -64,22 +64,22 @@ pub(crate) fn delivery(names: &Names, queue: &str, rows: &[Pointed]) -> Option<O
                 kind: (other.kind != *kind).then_some(Cow::Borrowed(&other.kind)),
             })
             .collect();
-        // Numbers and texts can be written, whatever they are. Those that nobody is told of are found when their hold ends.
+        // Numbers and texts can always be written. Rows that no executor is told of would be found when their head start ends.
         body = serde_json::to_vec(&others).unwrap_or_default();
     }
     Some(Outgoing { exchange: String::new(), routing_key: names.deliveries(queue), mandatory: true, properties, body })
 }
 
-/// Which rows a delivery names, at least one.
-pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<Pointed>, Refusal> {
+/// Returns the rows that a delivery names, at least one.
+pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<RowRef>, Refusal> {
     let fields = Fields { properties: &message.properties };
     let first = fence(fields)?;
     let kind = fields.filled("jobKind")?.ok_or_else(|| Refusal::new("missing-kind", "header jobKind is missing"))?;
-    let mut rows = vec![Pointed { fence: first, kind }];
+    let mut rows = vec![RowRef { fence: first, kind }];
     if !message.body.is_empty() {
         let kind = &rows[0].kind;
         if kind.len() > NAME_MAX {
-            // Each row that names none would have a copy of it.
+            // Each row without a kind would have a copy of it.
             let why = format!(
                 "header jobKind has {} bytes, and {NAME_MAX} are the most where a body names other rows",
                 kind.len()
@@ -91,7 +91,7 @@ pub(crate) fn read_delivery(message: &Incoming) -> Result<Vec<Pointed>, Refusal>
             if kind.is_empty() {
                 return Err(Refusal::new("missing-kind", format!("the body gives job {id} an empty kind")));
             }
-            rows.push(Pointed { fence: Fence::new(id, version), kind });
+            rows.push(RowRef { fence: Fence::new(id, version), kind });
         }
     }
     Ok(rows)
@@ -102,7 +102,7 @@ fn others(body: &[u8]) -> Result<Vec<Other<'_>>, Refusal> {
     if body.len() > BODY_MAX {
         return Err(bad(format!("it has {} bytes, and {BODY_MAX} are the most", body.len())));
     }
-    // What is said of it repeats some of it.
+    // The error repeats parts of the body.
     let others: Vec<Other<'_>> = serde_json::from_slice(body).map_err(|error| bad(quoted(&error.to_string())))?;
     if others.len() >= ROWS_MAX {
         return Err(bad(format!("it names {}, and {} are the most", others.len(), ROWS_MAX - 1)));
@@ -110,7 +110,7 @@ fn others(body: &[u8]) -> Result<Vec<Other<'_>>, Refusal> {
     Ok(others)
 }
 
-/// Which claim a message is about: headers `jobId` and `version`.
+/// Returns the claim that a message is about: headers `jobId` and `version`.
 pub(super) fn fence(fields: Fields<'_>) -> Result<Fence, Refusal> {
     let id = fields.filled("jobId")?.ok_or_else(|| Refusal::new("missing-id", "header jobId is missing"))?;
     let version =

@@ -1,13 +1,13 @@
-//! What tells whether two submissions under one id are the same.
+//! The digest that decides whether two submissions under one id are the same.
 
 use sha2::{Digest, Sha256};
 
 use crate::job::{Due, JobMessage};
 
-/// Headers that differ each time a client sends the same thing again.
+/// Headers that differ each time a client sends the same message again.
 const CHANGING: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// SHA-256 over everything that makes a job what it is: not when or how often it was sent, and not the trace it was sent in.
+/// Computes SHA-256 over everything that defines a job. This excludes when and how often it was sent, and its trace.
 pub(super) fn digest(message: &JobMessage) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut field = |bytes: &[u8]| {
@@ -34,10 +34,10 @@ pub(super) fn digest(message: &JobMessage) -> [u8; 32] {
             field(value.as_bytes());
         }
     }
-    // No header has such a name. What asks for nothing has the digest it always had.
-    if let Some(terms) = message.terms.to_json() {
+    // No header has such a name. A job without options keeps the digest it always had.
+    if let Some(options) = message.options.to_json() {
         field(b"\0terms");
-        field(terms.as_bytes());
+        field(options.as_bytes());
     }
     hash.finalize().into()
 }

@@ -1,19 +1,19 @@
-//! Messages that carry a whole job: for external workers, for listeners to events, and for those who wait for a result.
+//! Messages that carry a whole job: for external workers, for listeners to events, and for clients that wait for a result.
 //!
-//! The body is the payload alone, so any client can read it; everything else is in properties and headers, in the forms that
-//! JMS clients, Spring and plain AMQP clients look for. Jobs are taken whole, because a payload may be large: there is no second copy of it.
+//! The body is only the payload, so any client can read it. Everything else is in properties and headers, in the forms that JMS clients,
+//! Spring and plain AMQP clients expect. Jobs are taken by value, so that there is no second copy of a large payload.
 
 use lapin::BasicProperties;
 
 use super::delivery::PERSISTENT;
 use super::headers::{Headers, short};
-use super::reply_to::{Way, address};
+use super::reply_to::{ReplyRoute, address};
 use super::report::REPORT_TOKEN;
 use super::{Names, Outgoing, Reply, priority};
 use crate::config::BrokerConfig;
-use crate::job::{CORRELATION_ID, Job, Payload, REPLY_TO, ReportKey, Terms, is_reserved_by_broker};
+use crate::job::{CORRELATION_ID, Job, JobOptions, Payload, REPLY_TO, ReportKey, is_reserved_by_broker};
 
-/// A whole job for an external worker.
+/// Makes the message with a whole job for an external worker.
 pub(crate) fn external(names: &Names, job: Job, key: &ReportKey) -> Outgoing {
     let headers = Headers::default()
         .number("attempt", job.attempt.into())
@@ -22,7 +22,7 @@ pub(crate) fn external(names: &Names, job: Job, key: &ReportKey) -> Outgoing {
         .text(REPORT_TOKEN, &key.token(job.fence()))
         .text("queue", &job.queue);
     let mut properties = envelope(&job, &job.id.to_string(), headers);
-    // With one of the broker's own names it would not take the message, and end the channel: rows from before they were refused may have one.
+    // The broker refuses one of its own names here and ends the channel. Rows from before such names were refused may have one.
     if let Some(queue) =
         job.headers.get(REPLY_TO).filter(|queue| !is_reserved_by_broker(queue)).and_then(|queue| short(queue))
     {
@@ -37,49 +37,49 @@ pub(crate) fn external(names: &Names, job: Job, key: &ReportKey) -> Outgoing {
     }
 }
 
-/// An event.
+/// Makes the message of an event.
 pub(crate) fn event(names: &Names, job: Job) -> Outgoing {
     Outgoing {
         exchange: names.events(),
         routing_key: names.event(&job.kind),
-        // Nobody has to listen.
+        // There may be no listener.
         mandatory: false,
         properties: envelope(&job, &job.id.to_string(), Headers::default()),
         body: job.payload.into_bytes(),
     }
 }
 
-/// A result on its way to who asked for it, or why it can't go there.
+/// Makes the message with a result for the client that asked for it, or returns why it can't be sent there.
 ///
-/// Header `jobId` is that of the job whose result it is, if the row says so in a header of that name; else the row's own.
+/// The header `jobId` is that of the job whose result it is, if the row has a header of that name; else the row's own.
 pub(crate) fn reply(names: &Names, config: &BrokerConfig, job: Job) -> Result<Reply, &'static str> {
     let (queue, way) = address(names, config, job.headers.get(REPLY_TO).map_or("", String::as_str))?;
     let about = job.headers.get("jobId").map_or_else(|| job.id.to_string(), Clone::clone);
     let message = Outgoing {
         exchange: String::new(),
         routing_key: queue.to_owned(),
-        mandatory: way == Way::Queue,
+        mandatory: way == ReplyRoute::Queue,
         properties: envelope(&job, &about, Headers::default()),
         body: job.payload.into_bytes(),
     };
     Ok(match way {
-        Way::Queue => Reply::Queue(message),
-        Way::Direct => Reply::Direct(message),
+        ReplyRoute::Queue => Reply::Queue(message),
+        ReplyRoute::Direct => Reply::Direct(message),
     })
 }
 
-/// What all of them have: `about` is the id of the job that readers are told.
+/// Returns the properties that all of them have. `about` is the job id that readers see.
 fn envelope(job: &Job, about: &str, headers: Headers) -> BasicProperties {
     let id = job.id.to_string();
     let headers = headers
         .text("jobKind", &job.kind)
         .text("jobId", about)
-        // With exactly this value a JMS client makes a text message; the job's kind can't travel here.
+        // With exactly this value a JMS client makes a text message. The job's kind can't be sent here.
         .text("JMSType", "TextMessage")
         .text("JMSMessageID", &format!("ID:{id}"))
-        // The property has seconds, and JMS clients read them as milliseconds: they prefer this one.
+        // The property has seconds, but JMS clients read it as milliseconds. They prefer this header.
         .number("JMSTimestamp", job.created_at.as_millisecond());
-    let headers = asked(headers, &job.terms).own(&job.headers);
+    let headers = asked(headers, &job.options).own(&job.headers);
     let mut properties = BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
         .with_priority(priority::to_wire(job.priority))
@@ -104,17 +104,17 @@ fn envelope(job: &Job, about: &str, headers: Headers) -> BasicProperties {
     properties
 }
 
-/// What the job asks for, under the names that submissions have for it. No `expiration`: what was handed out may be done, however late.
-fn asked(headers: Headers, terms: &Terms) -> Headers {
-    let named = [("groupId", &terms.group), ("tenant", &terms.tenant), ("limitKey", &terms.limit_key)];
+/// Adds the job's options, under the names that submissions use. No `expiration`: a job that was handed out may be done, however late.
+fn asked(headers: Headers, options: &JobOptions) -> Headers {
+    let named = [("groupId", &options.group), ("tenant", &options.tenant), ("limitKey", &options.limit_key)];
     let headers = named.into_iter().fold(headers, |headers, (name, value)| match value {
         Some(value) => headers.text(name, value),
         None => headers,
     });
-    if terms.ordered { headers.text("ordered", "true") } else { headers }
+    if options.ordered { headers.text("ordered", "true") } else { headers }
 }
 
-/// JSON, or text that is what it says.
+/// Returns whether the payload is JSON, or a text that is valid UTF-8.
 fn is_text(payload: &Payload) -> bool {
     match payload {
         Payload::Json(_) => true,

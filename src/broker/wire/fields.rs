@@ -1,14 +1,14 @@
-//! Reading what a message says besides its body.
+//! Reads the properties and headers of a message.
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
 use super::Refusal;
 
-/// Longest piece of foreign text that an explanation repeats, in characters.
+/// The longest piece of third-party text that an explanation repeats, in characters.
 const QUOTED: usize = 60;
 
-/// Properties and headers of a message that came in.
+/// Properties and headers of an incoming message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub(super) properties: &'a BasicProperties,
@@ -27,17 +27,17 @@ impl<'a> Fields<'a> {
         self.value(name).is_some()
     }
 
-    /// A header as text. Numbers and booleans are written as such.
+    /// Returns a header as text. Numbers and booleans are converted.
     pub(super) fn text(self, name: &str) -> Result<Option<String>, Refusal> {
         self.value(name).map(|value| as_text(name, value)).transpose()
     }
 
-    /// The same, with an empty one taken as none.
+    /// Does the same, with an empty text taken as none.
     pub(super) fn filled(self, name: &str) -> Result<Option<String>, Refusal> {
         Ok(self.text(name)?.filter(|text| !text.is_empty()))
     }
 
-    /// A whole number, also written as text: some clients can set nothing else.
+    /// Returns a whole number, which may be written as text: some clients can set nothing else.
     pub(super) fn number(self, name: &str) -> Result<Option<i64>, Refusal> {
         let Some(value) = self.value(name) else { return Ok(None) };
         if let Some(number) = whole(value) {
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
             .map_err(|_| bad(format!("header {name} is {}, not a whole number", quoted(&text))))
     }
 
-    /// A moment: RFC 3339 as text, or an AMQP timestamp.
+    /// Returns a timestamp: RFC 3339 as text, or an AMQP timestamp.
     pub(super) fn moment(self, name: &str) -> Result<Option<jiff::Timestamp>, Refusal> {
         let Some(value) = self.value(name) else { return Ok(None) };
         let text = as_text(name, value)?;
@@ -63,12 +63,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A bad header.
+/// Refuses a bad header.
 pub(super) fn bad(text: impl Into<String>) -> Refusal {
     Refusal::new("bad-header", text)
 }
 
-/// Foreign text for an explanation: its beginning, escaped.
+/// Quotes third-party text for an explanation: its beginning, escaped.
 pub(super) fn quoted(text: &str) -> String {
     if text.chars().nth(QUOTED).is_none() {
         return format!("{text:?}");
@@ -90,7 +90,7 @@ fn whole(value: &AMQPValue) -> Option<i64> {
     }
 }
 
-/// What a header says, as text. Lists, tables and bytes have no such form.
+/// Returns the value of a header as text. Lists, tables and bytes have no text form.
 pub(super) fn as_text(name: &str, value: &AMQPValue) -> Result<String, Refusal> {
     if let Some(number) = whole(value) {
         return Ok(number.to_string());

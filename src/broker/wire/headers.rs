@@ -1,34 +1,32 @@
-//! Headers on their way out.
+//! Headers of outgoing messages.
 
 use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// All headers of a message together: they go in one frame with the properties, whose usual limit is 128 KiB.
+/// The size limit of all headers of a message together: they share one frame with the properties, whose usual limit is 128 KiB.
 const BUDGET: usize = 96 * 1024;
-/// Says how many of a job's own headers did not fit.
+/// The header with the number of a job's own headers that did not fit.
 pub(super) const LEFT_OUT: &str = "headersLeftOut";
-/// Makes the broker deliver to further queues: never passed on.
+/// Headers that make the broker deliver to further queues. They are never passed on.
 const COPIES: [&str; 2] = ["CC", "BCC"];
 
-/// A string that AMQP limits to 255 bytes; `None`: it is longer.
+/// Converts a string for AMQP's limit of 255 bytes. `None`: it is longer.
 pub(super) fn short(text: &str) -> Option<ShortString> {
     ShortString::try_new(text).ok()
 }
 
-/// Strings in headers are long strings: RabbitMQ knows no other, and the library would write the other kind for a
-/// `ShortString`.
+/// Strings in headers are long strings. RabbitMQ knows no others, and the library would write the other type for a `ShortString`.
 pub(super) fn text(value: &str) -> AMQPValue {
     AMQPValue::LongString(value.into())
 }
 
-/// Names that mean something to the broker or to JMS clients, or are ours: a job's own header of such a name does not
-/// travel.
+/// Returns whether a name means something to the broker, to JMS clients or to jobwright. A job's own header of such a name is not sent.
 pub(super) fn is_reserved(name: &str) -> bool {
     COPIES.contains(&name) || ["x-", "JMS", "rmq.", "jobwright-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Headers being put together.
+/// Headers under construction.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     entries: BTreeMap<ShortString, AMQPValue>,
@@ -36,12 +34,12 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// As a message brought them, without those that would send it elsewhere. Empty if there is no room for more.
+    /// Copies the headers of a message, without those that would send it elsewhere. If they exceed the limit, only `headersLeftOut` remains.
     pub(super) fn copied(table: Option<&FieldTable>) -> Self {
         Self::those(table, |name| !COPIES.contains(&name))
     }
 
-    /// The same without what the broker and we wrote about it.
+    /// Does the same without the headers that the broker and jobwright added.
     pub(super) fn original(table: Option<&FieldTable>) -> Self {
         let ours = |name: &str| ["x-", "jobwright-"].iter().any(|prefix| name.starts_with(prefix));
         Self::those(table, |name| !COPIES.contains(&name) && !ours(name))
@@ -78,7 +76,7 @@ impl Headers {
         self
     }
 
-    /// Adds a job's own headers: those whose names are free, and that fit.
+    /// Adds a job's own headers, those with unused names that fit.
     pub(super) fn own(mut self, own: &BTreeMap<String, String>) -> Self {
         let mut left_out = 0;
         for (name, value) in own {
@@ -102,7 +100,7 @@ impl Headers {
     }
 }
 
-/// Bytes of a field besides its name and value.
+/// Bytes of a field in addition to its name and value.
 const OVERHEAD: usize = 6;
 
 fn size(value: &AMQPValue) -> usize {

@@ -1,8 +1,8 @@
-//! From jobs to AMQP messages and back: pure functions. The contract is broker/README.md.
+//! Converts jobs to AMQP messages and back, in pure functions. The contract is broker/README.md.
 //!
-//! Nothing that comes in is trusted: whatever properties, headers and bodies a message has, the result is a value or a
-//! [`Refusal`]. What goes out fits into the frames of AMQP, whatever is in the database: an overlong name or too many headers
-//! would otherwise cost the connection, again and again.
+//! Nothing that arrives is trusted: whatever properties, headers and bodies a message has, the result is a value or a [`Refusal`]. Outgoing
+//! messages fit into the frames of AMQP, whatever is in the database: an overlong name or too many headers would otherwise cost the
+//! connection each time.
 
 mod body;
 mod delivery;
@@ -21,7 +21,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub(crate) use self::delivery::{Pointed, ROWS, delivery, read_delivery};
+pub(crate) use self::delivery::{ROWS, RowRef, delivery, read_delivery};
 pub(crate) use self::envelope::{event, external, reply};
 pub(crate) use self::refused::{again, dead, death, rejected, rejected_report};
 pub(crate) use self::report::report;
@@ -33,9 +33,9 @@ use crate::job::{Fence, JobId, Payload, RetryAdvice};
 /// Why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// For programs: a short word of broker/README.md.
+    /// The reason for programs: a short word from broker/README.md.
     pub(crate) reason: &'static str,
-    /// For people.
+    /// The explanation for people.
     pub(crate) text: String,
 }
 
@@ -44,12 +44,12 @@ impl Refusal {
         Self { reason, text: text.into() }
     }
 
-    /// The database does not take it.
+    /// The database refuses it.
     pub(crate) fn not_stored(error: &Error) -> Self {
         Self::new("not-stored", error.to_string())
     }
 
-    /// Its queue has no room.
+    /// Its queue is full.
     pub(crate) fn full(queue: &str) -> Self {
         Self::new(
             "full",
@@ -70,22 +70,22 @@ impl Refusal {
     }
 }
 
-/// A result on its way.
+/// A result to be sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// To a queue.
     Queue(Outgoing),
-    /// To a client that waits without a queue of its own: see [`Broker::directly`](super::Broker::directly).
+    /// To a client that waits without its own queue: see [`Broker::directly`](super::Broker::directly).
     Direct(Outgoing),
 }
 
-/// What an external worker says.
+/// A report of an external worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ExternalReport {
-    /// It is done, with this result.
+    /// The job is done, with this result.
     Done { fence: Fence, result: Option<Payload> },
-    /// It failed.
+    /// The job failed.
     Failed { fence: Fence, error: String, detail: Option<String>, advice: RetryAdvice },
-    /// It needs longer: this long from now; `None` = as long as the lease was.
+    /// The worker needs this much longer from now; `None` = as long as the lease was.
     Extend { fence: Fence, lease: Option<Duration> },
 }

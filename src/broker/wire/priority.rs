@@ -1,16 +1,17 @@
-//! Two scales of priority: ours has no end and 0 in the middle, AMQP's and JMS's goes from 0 to 9 with 4 in the middle.
+//! Converts between two scales of priority: jobwright's is unbounded with 0 as normal; that of AMQP and JMS goes from 0 to 9 with 4 as
+//! normal.
 
-/// What "nothing special" is to JMS.
+/// The normal priority of JMS.
 const NORMAL: i16 = 4;
 const HIGHEST: i16 = 9;
 
-/// Ours on the wire: 0 is 4, higher ones at most 9, lower ones at least 1.
+/// Converts a priority for the wire: 0 becomes 4, higher ones at most 9, lower ones at least 1.
 pub(super) fn to_wire(priority: i16) -> u8 {
     let value = priority.saturating_add(NORMAL).clamp(1, HIGHEST);
     u8::try_from(value).unwrap_or(NORMAL as u8)
 }
 
-/// The wire's as ours: 4 less. 0 is what Spring and others say who have nothing to say, so it means the same as 4.
+/// Converts a priority from the wire: 4 less. Spring and other clients send 0 as their default, so it means the same as 4.
 pub(super) fn from_wire(priority: Option<u8>) -> i16 {
     match priority {
         None | Some(0) => 0,

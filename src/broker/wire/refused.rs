@@ -1,4 +1,4 @@
-//! Messages that can't be used, on their way to where people look at them: as they came, with the reason in headers.
+//! Messages that can't be used, on their way to the queues of rejected messages: as they came, with the reason in headers.
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -7,25 +7,25 @@ use super::delivery::PERSISTENT;
 use super::headers::{Headers, short};
 use super::{Incoming, Names, Outgoing, Refusal};
 
-/// Longest explanation in a header, in bytes.
+/// The longest explanation in a header, in bytes.
 const TEXT_MAX: usize = 1024;
 
-/// A submission on its way to those that are refused, as it came, with the reason in headers.
+/// Makes the message for the queue of refused submissions: the submission as it came, with the reason in headers.
 pub(crate) fn rejected(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(String::new(), names.rejected(), message, why)
 }
 
-/// A report on its way to those that are refused, the same way.
+/// Does the same for the queue of refused reports.
 pub(crate) fn rejected_report(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(String::new(), names.rejected_reports(), message, why)
 }
 
-/// Any other message that can't be used, as it came, with the reason in headers.
+/// Does the same for any other message that can't be used.
 pub(crate) fn dead(names: &Names, message: Incoming, why: &Refusal) -> Outgoing {
     passed_on(names.dead(), names.dead(), message, why)
 }
 
-/// A message that was kept aside on its way back to this queue: as it came at first, without what was written about it since.
+/// Makes the message that puts a rejected one back into this queue: as it came first, without what was added to it since.
 pub(crate) fn again(queue: String, came: &BasicProperties, body: Vec<u8>) -> Outgoing {
     let headers = Headers::original(came.headers().as_ref());
     let mut properties = properties(came);
@@ -41,7 +41,7 @@ pub(crate) fn again(queue: String, came: &BasicProperties, body: Vec<u8>) -> Out
     }
 }
 
-/// The time to live that was removed so that it stays: by us, or by the broker.
+/// Returns the time to live that jobwright or the broker removed so that the message stays.
 fn expiration(came: &BasicProperties) -> Option<ShortString> {
     let headers = came.headers().as_ref()?.inner();
     let text = match headers.get("jobwright-expiration") {
@@ -54,7 +54,7 @@ fn expiration(came: &BasicProperties) -> Option<ShortString> {
     }
 }
 
-/// What the broker wrote when it moved the message here, the last time.
+/// Returns what the broker wrote when it last moved the message here.
 pub(crate) fn death(came: &BasicProperties) -> Option<&FieldTable> {
     let AMQPValue::FieldArray(deaths) = came.headers().as_ref()?.inner().get("x-death")? else { return None };
     match deaths.as_slice().first()? {
@@ -68,11 +68,11 @@ fn passed_on(exchange: String, routing_key: String, message: Incoming, why: &Ref
     let mut headers = Headers::copied(came.headers().as_ref())
         .text("jobwright-reason", why.reason)
         .text("jobwright-error", cut(&why.text));
-    // It must stay until somebody has looked, so it does not expire.
+    // It must stay until an operator has read it, so it does not expire.
     if let Some(expiration) = came.expiration() {
         headers = headers.text("jobwright-expiration", expiration.as_str());
     }
-    // The broker accepts none but the name of the connection's own user here, and closes the channel otherwise.
+    // The broker accepts only the name of the connection's own user here, and closes the channel otherwise.
     if let Some(user) = came.user_id() {
         headers = headers.text("jobwright-user-id", user.as_str());
     }
@@ -85,7 +85,7 @@ fn passed_on(exchange: String, routing_key: String, message: Incoming, why: &Ref
     }
 }
 
-/// Those that can be passed on, but headers.
+/// Returns the properties that can be passed on, without headers.
 fn properties(came: &BasicProperties) -> BasicProperties {
     let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
     if let Some(value) = came.content_type() {

@@ -1,4 +1,4 @@
-//! What external workers report.
+//! Reports of external workers.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::submission::duration;
 use super::{ExternalReport, Incoming, Refusal, body};
 use crate::job::{Fence, LONGEST_LEASE, Limits, NewJob, Payload, ReportKey, RetryAdvice};
 
-/// Shows that who reports was handed the job.
+/// The header that shows that the reporter was handed the job.
 pub(super) const REPORT_TOKEN: &str = "reportToken";
 const BAD_TOKEN: &str = "bad-token";
 /// The longest delay before another attempt.
 const RETRY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What an external worker reports.
+/// Reads the report of an external worker.
 ///
-/// With a key it has to have the token that its job came with: `None` takes it from anybody who knows job and version.
+/// With a key, the report must have the token that its job came with. `None` accepts it from any sender that knows job and version.
 pub(crate) fn report(message: &Incoming, limits: Limits, key: Option<&ReportKey>) -> Result<ExternalReport, Refusal> {
     let fields = Fields { properties: &message.properties };
     let (fence, token) = which(fields)?;
@@ -43,7 +43,8 @@ pub(crate) fn report(message: &Incoming, limits: Limits, key: Option<&ReportKey>
     }
 }
 
-/// Headers `jobId`, `version` and `reportToken`; for who can't set headers, `correlation_id` as `jobId:version:reportToken`.
+/// Reads headers `jobId`, `version` and `reportToken`, or for clients that can't set headers, `correlation_id` as
+/// `jobId:version:reportToken`.
 fn which(fields: Fields<'_>) -> Result<(Fence, Option<String>), Refusal> {
     if !fields.has("jobId")
         && let Some(correlation) = fields.properties.correlation_id()
@@ -81,7 +82,7 @@ fn was_handed_out(key: &ReportKey, fence: Fence, token: Option<String>) -> Resul
     }
 }
 
-/// The body, if there is one: checked like a payload, since it is stored as one on its way to who asked for it.
+/// Reads the body, if there is one. It is checked like a payload, because it is stored as one on its way to the client that asked for it.
 fn result(fields: Fields<'_>, body: &[u8], limits: Limits) -> Result<Option<Payload>, Refusal> {
     if body.is_empty() {
         return Ok(None);

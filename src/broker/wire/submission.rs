@@ -1,4 +1,4 @@
-//! Jobs that foreign producers submit: any client, any language. What is not understood is refused, never guessed at or
+//! Jobs that external producers submit, from any client in any language. What is not understood is refused. It is never guessed at or
 //! silently dropped, except for headers that belong to the broker or to JMS.
 
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ use super::report::REPORT_TOKEN;
 use super::{Incoming, Refusal, body, digest, priority};
 use crate::config::SubmitRules;
 use crate::job::{
-    CORRELATION_ID, EVENT_QUEUE, JobId, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY, Submission, Terms,
-    Unique, parse_duration,
+    CORRELATION_ID, EVENT_QUEUE, JobId, JobOptions, Limits, NewJob, Payload, REPLY_QUEUE, REPLY_TO, SENT_BY,
+    Submission, Unique, parse_duration,
 };
 
-/// Longest id, in bytes.
+/// The longest id, in bytes.
 const ID_MAX: usize = 255;
-/// Headers that say what the job is, or described the job they were copied from: not kept as headers.
+/// Headers that describe the job, or described the job they were copied from. They are not kept as headers.
 const CONSUMED: [&str; 17] = [
     "jobKind",
     "jobPriority",
@@ -40,11 +40,11 @@ const CONSUMED: [&str; 17] = [
     "headersLeftOut",
     SENT_BY,
 ];
-/// What JMS clients put into `JMSType` when they mean the class of the message, not what it is about.
+/// Values that JMS clients put into `JMSType` when they mean the class of the message and not its topic.
 const JMS_CLASSES: [&str; 6] =
     ["Message", "TextMessage", "BytesMessage", "ObjectMessage", "MapMessage", "StreamMessage"];
 
-/// A job that a foreign producer submits.
+/// Reads a job that an external producer submits.
 pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submission, Refusal> {
     let fields = Fields { properties: &message.properties };
     let (id, name) = id(fields)?;
@@ -59,14 +59,14 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
             u32::try_from(attempts).map_err(|_| bad(format!("header maxAttempts is {attempts}; use 1 or more")))?,
         );
     }
-    job = terms(fields, due(fields, job)?)?;
+    job = options(fields, due(fields, job)?)?;
     for (name, value) in own_headers(fields, name)? {
         job = job.header(name, value);
     }
     let mut submission = checked(job, limits)?;
-    // Not part of what tells it from others: the same message is the same job, whoever sends it again.
+    // Not part of the digest: the same message is the same job, whoever sends it again.
     if let Some(user) = message.properties.user_id().as_ref().filter(|user| !user.as_str().is_empty()) {
-        // A broker lets a user of tag `impersonator` write anything there, and no database keeps this.
+        // A broker lets a user with the tag `impersonator` write anything here, and no database stores a NUL byte.
         if user.as_str().contains('\0') {
             return Err(bad("property user_id contains a NUL byte; it has to be the user of the connection"));
         }
@@ -75,7 +75,7 @@ pub(crate) fn submission(message: &Incoming, limits: Limits) -> Result<Submissio
     Ok(submission)
 }
 
-/// Refuses what its sender may not submit. The broker has checked who that is.
+/// Refuses jobs that their sender may not submit. The broker has verified the sender.
 pub(crate) fn allowed(submission: &Submission, rules: Option<&SubmitRules>) -> Result<(), Refusal> {
     let (Some(rules), message) = (rules, &submission.message) else { return Ok(()) };
     let refused = |text| Err(Refusal::new("not-allowed", text));
@@ -85,12 +85,12 @@ pub(crate) fn allowed(submission: &Submission, rules: Option<&SubmitRules>) -> R
     let Some(rule) = rules.get(user) else {
         return refused(format!("the user {} may not submit: `[submit.rules]` does not list it", quoted(user)));
     };
-    let tenant = message.terms.tenant.as_deref();
+    let tenant = message.options.tenant.as_deref();
     rule.check(&message.kind, &message.queue, tenant)
         .or_else(|why| refused(format!("the user {} may not submit this: {why}", quoted(user))))
 }
 
-/// Its id, and the producer's name for it if that is not a UUID.
+/// Returns the id of the job, and the producer's name for it if that is not a UUID.
 fn id(fields: Fields<'_>) -> Result<(JobId, Option<String>), Refusal> {
     let property = fields.properties.message_id().as_ref().map(|id| id.as_str().to_owned());
     let given = match property.filter(|id| !id.is_empty()) {
@@ -103,7 +103,7 @@ fn id(fields: Fields<'_>) -> Result<(JobId, Option<String>), Refusal> {
     let given = given.ok_or_else(|| {
         Refusal::new("missing-id", "the message has no id: set message_id, so that sending it twice makes one job")
     })?;
-    // JMS begins all ids like this.
+    // JMS ids all start like this.
     let text = given.strip_prefix("ID:").unwrap_or(&given);
     if let Ok(id) = Uuid::parse_str(text) {
         return Ok((id.into(), None));
@@ -117,7 +117,7 @@ fn id(fields: Fields<'_>) -> Result<(JobId, Option<String>), Refusal> {
     Ok((named(text), Some(given)))
 }
 
-/// The same id for the same text, always: a `UUIDv8` from its SHA-256.
+/// Returns the same id for the same text, always: a `UUIDv8` from its SHA-256.
 fn named(text: &str) -> JobId {
     let hash = Sha256::new().chain_update(b"jobwright message id\0").chain_update(text).finalize();
     let mut bytes = [0; 16];
@@ -162,8 +162,8 @@ fn due(fields: Fields<'_>, job: NewJob) -> Result<NewJob, Refusal> {
     }
 }
 
-/// What it asks for beside a place in its queue.
-fn terms(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
+/// Reads the options of the job.
+fn options(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
     let group = match fields.filled("groupId")? {
         Some(group) => Some(group),
         None => fields.filled("JMSXGroupID")?,
@@ -179,7 +179,7 @@ fn terms(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
         None if ordered => return Err(bad("header ordered is true, but there is no groupId to keep in order")),
         None => job,
     };
-    // It stays a header too.
+    // It is kept as a header too.
     if let Some(tenant) = fields.filled("tenant")? {
         job = job.tenant(tenant);
     }
@@ -199,7 +199,7 @@ fn terms(fields: Fields<'_>, mut job: NewJob) -> Result<NewJob, Refusal> {
     Ok(job)
 }
 
-/// Milliseconds, or a text such as `90s`.
+/// Parses milliseconds, or a text such as `90s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match text.trim().parse::<u64>() {
         Ok(millis) => Ok(Duration::from_millis(millis)),
@@ -225,7 +225,7 @@ fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<Stri
     for (header, value) in properties {
         kept.insert(header.to_owned(), value.map(ShortString::to_string).unwrap_or_default());
     }
-    // JMS's own name of the same thing, where nothing else says it.
+    // JMS's own name for it, used if no other header sets it.
     if !kept.contains_key(CORRELATION_ID)
         && let Some(value) = fields.filled("JMSCorrelationID")?
     {
@@ -243,14 +243,14 @@ fn own_headers(fields: Fields<'_>, name: Option<String>) -> Result<BTreeMap<Stri
     Ok(kept)
 }
 
-/// A JSON type of its own, such as `application/cloudevents+json`: the payload will say `application/json`.
+/// Returns a special JSON type, such as `application/cloudevents+json`: the payload will say `application/json`.
 fn special_json(fields: Fields<'_>) -> Option<String> {
     let content_type = fields.properties.content_type().as_ref()?.as_str().trim();
     let media = content_type.split(';').next()?.trim().to_ascii_lowercase();
     (media.ends_with("+json") && body::is_json(&media)).then(|| content_type.to_owned())
 }
 
-/// Checks what any sender's job is checked for, each part by itself to say which word it is refused with.
+/// Checks what is checked for any sender's job. Each part is checked separately, so that the refusal gets its own word.
 fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
     if [EVENT_QUEUE, REPLY_QUEUE].contains(&job.queue_name()) {
         return Err(Refusal::new(
@@ -264,8 +264,11 @@ fn checked(job: NewJob, limits: Limits) -> Result<Submission, Refusal> {
     refuse("bad-kind", NewJob::new(job.kind(), Payload::text("")))?;
     refuse("bad-queue", plain().queue(job.queue_name()))?;
     refuse("bad-due", NewJob { due: job.due, ..plain() })?;
-    refuse("expiration", NewJob { due: job.due, terms: Terms { ttl: job.terms.ttl, ..Terms::default() }, ..plain() })?;
-    refuse("bad-header", NewJob { terms: Terms { ttl: None, ..job.terms.clone() }, ..plain() })?;
+    refuse(
+        "expiration",
+        NewJob { due: job.due, options: JobOptions { ttl: job.options.ttl, ..JobOptions::default() }, ..plain() },
+    )?;
+    refuse("bad-header", NewJob { options: JobOptions { ttl: None, ..job.options.clone() }, ..plain() })?;
     refuse("bad-header", NewJob { unique: job.unique.clone(), ..plain() })?;
     refuse("bad-header", NewJob { headers: job.headers.clone(), max_attempts: job.max_attempts, ..plain() })?;
     let json = matches!(job.payload, Ok(Payload::Json(_)));

@@ -1,10 +1,10 @@
-//! The codec for tests of this project's own: not part of the API.
+//! The codec for the project's own tests: not part of the API.
 
 use std::time::Instant;
 
 use lapin::BasicProperties;
 
-use super::{ExternalReport, Pointed, Refusal};
+use super::{ExternalReport, Refusal, RowRef};
 use crate::broker::{Incoming, Names, Outgoing, Tag};
 use crate::job::{Fence, Job, Limits, Payload, ReportKey, Submission};
 
@@ -14,16 +14,16 @@ pub type Refused = (&'static str, String);
 /// A message as it would be published: exchange, routing key, properties, body.
 pub type Message = (String, String, BasicProperties, Vec<u8>);
 
-/// What an external worker says: which claim, the word, and the result or the error.
+/// A report of an external worker: the claim, the status, and the result or the error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Which claim.
+    /// The claim it is about.
     pub fence: Fence,
     /// `done`, `failed` or `extend`.
     pub status: &'static str,
-    /// What it gave back.
+    /// The result.
     pub result: Option<Payload>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn submission(properties: BasicProperties, body: Vec<u8>) -> Result<Submissi
     super::submission(&incoming(properties, body), Limits::default()).map_err(words)
 }
 
-/// Reads a report, whoever it is from.
+/// Reads a report without checking its token.
 ///
 /// # Errors
 /// When it is refused.
@@ -46,12 +46,12 @@ pub fn report(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refu
 /// Reads a report on a job that [`external`] wrote.
 ///
 /// # Errors
-/// When it is refused: without the token of that job, too.
+/// When it is refused, also without the token of that job.
 pub fn report_on_external(properties: BasicProperties, body: Vec<u8>) -> Result<Report, Refused> {
     read_report(properties, body, Some(&key()))
 }
 
-/// Reads a delivery to executors: which rows it names, and their kinds.
+/// Reads a delivery to executors: the rows it names, and their kinds.
 ///
 /// # Errors
 /// When it is refused.
@@ -60,14 +60,14 @@ pub fn delivery(properties: BasicProperties, body: Vec<u8>) -> Result<Vec<(Fence
     Ok(rows.into_iter().map(|row| (row.fence, row.kind)).collect())
 }
 
-/// Writes one; `None`: of no rows.
+/// Writes a delivery. `None`: there are no rows.
 pub fn delivery_of(names: &Names, queue: &str, rows: &[(Fence, String)]) -> Option<Message> {
-    let rows: Vec<_> = rows.iter().map(|(fence, kind)| Pointed { fence: *fence, kind: kind.clone() }).collect();
+    let rows: Vec<_> = rows.iter().map(|(fence, kind)| RowRef { fence: *fence, kind: kind.clone() }).collect();
     let Outgoing { exchange, routing_key, properties, body, .. } = super::delivery(names, queue, &rows)?;
     Some((exchange, routing_key, properties, body))
 }
 
-/// The token that a worker has to send back.
+/// Returns the token that a worker has to send back.
 pub fn report_token(key: &ReportKey, fence: Fence) -> String {
     key.token(fence)
 }

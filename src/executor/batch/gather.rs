@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::super::incarnation::Incarnation;
+use super::super::node_session::NodeSession;
 use super::super::registry::{Kind, Slots};
 use super::BatchPlan;
 use crate::job::Job;
 use crate::store::Store;
 
-/// A job and what it occupies.
+/// A job and its slots.
 pub(in crate::executor) struct Member {
     pub(super) job: Job,
     pub(super) slots: Arc<Slots>,
@@ -29,7 +29,7 @@ pub(in crate::executor) struct Gathering(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By kind (all its names are one) and queue.
+    /// By kind (all its names count as one) and queue.
     forming: HashMap<(usize, String), Forming>,
     last: u64,
 }
@@ -37,13 +37,13 @@ struct State {
 struct Forming {
     number: u64,
     members: Vec<Member>,
-    /// Takes the members to who waits for the batch, once they are enough.
+    /// Sends the members to the waiting task once there are enough.
     full: oneshot::Sender<Vec<Member>>,
 }
 
-/// What became of a batch that got one more member.
+/// What adding a member led to.
 enum Added {
-    /// The first one: somebody has to wait for the others.
+    /// It was the first member, so the caller has to wait for the others.
     First(u64, oneshot::Receiver<Vec<Member>>),
     Waits,
 }
@@ -68,13 +68,13 @@ impl Gathering {
         if state.forming.get(key).is_some_and(|forming| forming.members.len() >= size)
             && let Some(Forming { members, full, .. }) = state.forming.remove(key)
         {
-            // Who waits has not taken them: they were still here. It waits for as long as there are members.
+            // The waiting task has not taken the members: they were still here. It waits while there are members.
             let _ = full.send(members);
         }
         added
     }
 
-    /// Takes a batch as it is; `None`: it was complete a moment ago.
+    /// Takes a batch as it is. `None`: it was completed meanwhile.
     fn take(&self, key: &(usize, String), number: u64) -> Option<Vec<Member>> {
         let mut state = self.lock();
         if state.forming.get(key).is_none_or(|forming| forming.number != number) {
@@ -84,9 +84,9 @@ impl Gathering {
     }
 }
 
-/// How many jobs make a batch: one that could never fill would always wait in vain.
+/// Returns how many jobs make a batch. A larger batch could never fill, and would always wait in vain.
 pub(in crate::executor) fn size<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     plan: &BatchPlan<S>,
     queue: &str,
@@ -95,9 +95,9 @@ pub(in crate::executor) fn size<S: Store>(
     most.into_iter().flatten().fold(plan.options.size, usize::min)
 }
 
-/// Adds a job to the batch that forms, or begins one.
+/// Adds a job to the batch being formed, or starts one.
 pub(in crate::executor) fn gather<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     kind: &Arc<Kind<S>>,
     plan: &Arc<BatchPlan<S>>,
     member: Member,
@@ -111,7 +111,7 @@ pub(in crate::executor) fn gather<S: Store>(
             biased;
             members = &mut ready => members.ok(),
             () = tokio::time::sleep(wait) => None,
-            // Nothing more will come.
+            // No more jobs will come.
             () = node.stop_claiming.cancelled() => None,
         };
         let members = match complete.or_else(|| node.gathering.take(&key, number)) {

@@ -4,8 +4,8 @@
 //!  Dispatcher ─▶ start ─▶ gather: waits for others of its kind and queue ─▶ run: one call, an outcome each
 //! ```
 //!
-//! Each job was claimed for a slot of its own and keeps it, so a batch is never larger than what the node may run; and each is
-//! fenced and recorded as if it had run alone.
+//! Each job was claimed for its own slot and keeps it, so a batch is never larger than what the node may run. Each job is fenced and
+//! recorded as if it had run alone.
 
 mod gather;
 mod run;
@@ -20,17 +20,17 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use self::gather::{Gathering, Member, gather, size};
 pub(super) use self::run::run;
-use super::registry::{Attempt, Ended, Handler};
+use super::registry::{Attempt, Handler, HandlerResult};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::{IntoJob, Job, JobError, JobId, JobMessage, Outcome};
 use crate::store::{Postgres, Store};
 
-/// More than this are never claimed at once.
+/// The largest size of a batch.
 const SIZE_MAX: usize = 1000;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How large a batch is, and how long it waits to be.
+/// How large a batch is, and how long it waits for more jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
     pub(super) size: usize,
@@ -38,8 +38,8 @@ pub struct BatchOptions {
 }
 
 impl BatchOptions {
-    /// Batches of up to `size` jobs, 1 to 1,000; never more than the concurrency of their queue (or kind), because each job
-    /// occupies a slot. The first one waits at most 50 ms for the others.
+    /// Creates options for batches of up to `size` jobs, 1 to 1,000. A batch never exceeds the concurrency of its queue (or kind), because
+    /// each job occupies a slot. The first job waits at most 50 ms for the others.
     pub fn new(size: usize) -> Self {
         Self { size, wait: Duration::from_millis(50) }
     }
@@ -70,10 +70,10 @@ impl BatchOptions {
 
 /// What a batch handler works with: jobs of one kind and queue, and a unit of work for all of them.
 ///
-/// A handler that asks for the transaction, or sends, commits with all of its jobs together or not at all: if each ended with
-/// [`Outcome::Done`], what it wrote, what it sent and the removal of its jobs are one commit. If one did not, that one fails (or
-/// is snoozed …) and the transaction is rolled back; the others are given back at no attempt and run again without it. A handler
-/// that uses neither has each outcome recorded by itself.
+/// A handler that asks for the transaction, or sends, commits with all of its jobs together or not at all. If each job ended with
+/// [`Outcome::Done`], what the handler wrote, what it sent and the removal of its jobs are one commit. If one did not, that job fails (or
+/// is snoozed …) and the transaction is rolled back. The others are given back without costing an attempt, and run again without it. If a
+/// handler uses neither, each outcome is recorded separately.
 pub struct Batch<'a, S: Store = Postgres> {
     jobs: &'a [Job],
     context: &'a mut Context<S>,
@@ -81,20 +81,20 @@ pub struct Batch<'a, S: Store = Postgres> {
 }
 
 impl<'a, S: Store> Batch<'a, S> {
-    /// The jobs: at least one, in the order they were claimed.
+    /// Returns the jobs: at least one, in the order in which they were claimed.
     pub fn jobs(&self) -> &'a [Job] {
         self.jobs
     }
 
-    /// The transaction that commits with these jobs, if all are done; the first call opens it.
+    /// Returns the transaction that commits with these jobs if all are done. The first call opens it.
     ///
     /// # Errors
-    /// When no connection can be had within the deadline.
+    /// When no connection becomes available within the deadline.
     pub async fn transaction(&mut self) -> Result<&mut S::Transaction> {
         self.context.transaction().await
     }
 
-    /// Collects a message on behalf of one of the jobs (its trace goes on there), sent if all are done.
+    /// Collects a message on behalf of one of the jobs (whose trace continues there). It is sent if all are done.
     ///
     /// # Errors
     /// When the message is refused; the context stays usable.
@@ -102,17 +102,17 @@ impl<'a, S: Store> Batch<'a, S> {
         self.context.send_from(job.into_job(), sender)
     }
 
-    /// What would be flushed now.
+    /// Returns the messages collected so far, which are sent at the commit.
     pub fn pending(&self) -> &[JobMessage] {
         self.context.pending()
     }
 
-    /// Whether the node wants this handler to stop; see [`JobContext::is_cancelled`](crate::JobContext::is_cancelled).
+    /// Returns whether the node wants this handler to stop; see [`JobContext::is_cancelled`](crate::JobContext::is_cancelled).
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
     }
 
-    /// All of them are done.
+    /// Returns outcomes that say that all jobs are done.
     pub fn all_done(&self) -> BatchOutcomes {
         self.jobs.iter().map(|job| (job.id, Ok(Outcome::Done))).collect()
     }
@@ -124,7 +124,7 @@ impl<S: Store> fmt::Debug for Batch<'_, S> {
     }
 }
 
-/// How each job of a batch ended. One that is left out has failed.
+/// How each job of a batch ended. A job that is left out has failed.
 ///
 /// ```
 /// # use jobwright::{Batch, BatchOutcomes, JobError, Outcome, store::Store};
@@ -136,15 +136,15 @@ impl<S: Store> fmt::Debug for Batch<'_, S> {
 /// # }
 /// ```
 #[derive(Debug, Default)]
-pub struct BatchOutcomes(HashMap<JobId, Ended>);
+pub struct BatchOutcomes(HashMap<JobId, HandlerResult>);
 
 impl BatchOutcomes {
-    /// Sets how a job ended; the last word counts. Ids of jobs that are not in the batch mean nothing.
+    /// Sets how a job ended. The last call counts. Ids of jobs that are not in the batch are ignored.
     pub fn set(&mut self, id: JobId, ended: Result<Outcome, JobError>) {
         self.0.insert(id, ended);
     }
 
-    fn take(&mut self, id: JobId) -> Ended {
+    fn take(&mut self, id: JobId) -> HandlerResult {
         self.0
             .remove(&id)
             .unwrap_or_else(|| Err(JobError::new("the batch handler returned no outcome for this job of its batch")))
@@ -163,20 +163,20 @@ impl Extend<(JobId, Result<Outcome, JobError>)> for BatchOutcomes {
     }
 }
 
-/// What a call ends with: an outcome each, or one failure of all.
-pub(super) type BatchEnded = Result<BatchOutcomes, JobError>;
+/// The result of a call: an outcome for each job, or one failure of all.
+pub(super) type BatchResult = Result<BatchOutcomes, JobError>;
 
-/// Runs batches, whatever the closure's own type is.
+/// Runs batches, independent of the closure's own type.
 pub(super) trait BatchHandler<S: Store>: Send + Sync {
-    fn call<'b>(&'b self, batch: &'b mut Batch<'_, S>) -> BoxFuture<'b, BatchEnded>;
+    fn call<'b>(&'b self, batch: &'b mut Batch<'_, S>) -> BoxFuture<'b, BatchResult>;
 }
 
 impl<S, F> BatchHandler<S> for F
 where
     S: Store,
-    F: for<'b> Fn(&'b mut Batch<'_, S>) -> BoxFuture<'b, BatchEnded> + Send + Sync,
+    F: for<'b> Fn(&'b mut Batch<'_, S>) -> BoxFuture<'b, BatchResult> + Send + Sync,
 {
-    fn call<'b>(&'b self, batch: &'b mut Batch<'_, S>) -> BoxFuture<'b, BatchEnded> {
+    fn call<'b>(&'b self, batch: &'b mut Batch<'_, S>) -> BoxFuture<'b, BatchResult> {
         self(batch)
     }
 }
@@ -187,11 +187,11 @@ pub(super) struct BatchPlan<S: Store> {
     pub(super) handler: Arc<dyn BatchHandler<S>>,
 }
 
-/// A batch of one, for who runs a single job.
+/// Runs a single job as a batch of one.
 pub(super) struct Single<S: Store>(pub(super) Arc<dyn BatchHandler<S>>);
 
 impl<S: Store> Handler<S> for Single<S> {
-    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, Ended> {
+    fn run<'a>(&'a self, attempt: Attempt<'a, S>) -> BoxFuture<'a, HandlerResult> {
         let Attempt { job, context, cancelled, .. } = attempt;
         Box::pin(async move {
             let mut batch = Batch { jobs: std::slice::from_ref(job), context, cancelled: cancelled.node() };

@@ -7,37 +7,37 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
-use super::super::completer::Report;
-use super::super::incarnation::Incarnation;
+use super::super::completer::Completion;
 use super::super::middleware::around;
+use super::super::node_session::NodeSession;
 use super::super::panic::catching_async;
-use super::super::registry::{Ended, Kind};
+use super::super::registry::{HandlerResult, Kind};
 use super::super::stats::add;
-use super::super::worker::{failure, job_span, report};
+use super::super::worker::{completion, discard, failure, job_span};
 use super::gather::Member;
 use super::{Batch, BatchPlan};
 use crate::context::Context;
 use crate::job::{Fence, Job, JobError, Outcome};
 use crate::store::{Settlement, Store, Verdict};
 
-/// How one job of a batch came out.
+/// How one job of a batch ended.
 struct Came {
-    /// What the handler said of it; `None`: it was not asked, because what runs around it decided without.
+    /// Whether the handler said that it is done. `None`: a middleware decided without calling the handler.
     handler_done: Option<bool>,
-    ended: Ended,
+    ended: HandlerResult,
 }
 
-/// How the call came to its end.
-enum Ending {
-    /// For each job, in their order.
+/// How the call ended.
+enum BatchEnd {
+    /// The results of the jobs, in their order.
     Returned(Vec<Came>),
     TimedOut(Duration),
     Cancelled,
 }
 
-/// Runs a batch. The slots of its jobs are free again when their outcomes are handed in.
+/// Runs a batch. The slots of its jobs are free again once their outcomes are handed in.
 pub(in crate::executor) async fn run<S: Store>(
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     kind: Arc<Kind<S>>,
     plan: Arc<BatchPlan<S>>,
     members: Vec<Member>,
@@ -48,7 +48,7 @@ pub(in crate::executor) async fn run<S: Store>(
     let run = async {
         let (jobs, unread) = decoded(&node, jobs);
         for (job, error) in unread {
-            node.reports.send(failed(&node, &kind, &job, &error)).await;
+            node.completions.send(failed(&node, &kind, &job, &error)).await;
         }
         if jobs.is_empty() {
             return;
@@ -65,8 +65,8 @@ pub(in crate::executor) async fn run<S: Store>(
     }
 }
 
-/// As the handler is to see them, and those that can't be decoded.
-fn decoded<S: Store>(node: &Incarnation<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
+/// Returns the jobs as the handler is to see them, and those that can't be decoded.
+fn decoded<S: Store>(node: &NodeSession<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(Job, JobError)>) {
     let (mut good, mut unread) = (Vec::with_capacity(jobs.len()), Vec::new());
     for mut job in jobs {
         match node.messages.shared.codecs.open(&mut job) {
@@ -78,12 +78,12 @@ fn decoded<S: Store>(node: &Incarnation<S>, jobs: Vec<Job>) -> (Vec<Job>, Vec<(J
 }
 
 async fn execute<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     plan: &BatchPlan<S>,
     jobs: &[Job],
     context: &mut Context<S>,
-) -> Ending {
+) -> BatchEnd {
     let call = async {
         if kind.layers.is_empty() {
             return call(node, plan, jobs, context).await;
@@ -98,17 +98,17 @@ async fn execute<S: Store>(
     };
     tokio::select! {
         biased;
-        () = node.cancel.cancelled() => Ending::Cancelled,
+        () = node.cancel.cancelled() => BatchEnd::Cancelled,
         ended = limited => match ended {
-            Ok(results) => Ending::Returned(results),
-            Err(limit) => Ending::TimedOut(limit),
+            Ok(results) => BatchEnd::Returned(results),
+            Err(limit) => BatchEnd::TimedOut(limit),
         },
     }
 }
 
 /// Calls the handler once.
 async fn call<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     plan: &BatchPlan<S>,
     jobs: &[Job],
     context: &mut Context<S>,
@@ -125,10 +125,10 @@ async fn call<S: Store>(
     each.collect()
 }
 
-/// Each job goes through what runs around handlers by itself. Those that get to the handler wait there until all others have got
-/// there too, or will not.
+/// Runs each job through the middleware separately. Jobs that get to the handler wait there until all others have got there too, or will
+/// not.
 async fn within<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     plan: &BatchPlan<S>,
     jobs: &[Job],
@@ -143,7 +143,7 @@ async fn within<S: Store>(
             let handler = async move {
                 let (answer, ended) = oneshot::channel();
                 let _ = arrive.send((position, answer));
-                // All copies of it being gone tells that nobody else will come.
+                // Once all senders are dropped, no other job will come.
                 drop(arrive);
                 ended.await.unwrap_or_else(|_| Err(JobError::new("the batch handler did not finish")))
             };
@@ -171,7 +171,7 @@ async fn within<S: Store>(
         let results = call(node, plan, called, context).await;
         for ((position, answer), result) in there.into_iter().zip(results) {
             said[position] = result.handler_done;
-            // Who no longer waits has decided without it.
+            // A middleware that no longer waits has decided without the handler.
             let _ = answer.send(result.ended);
         }
         said
@@ -181,50 +181,47 @@ async fn within<S: Store>(
 }
 
 async fn conclude<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     kind: &Kind<S>,
     jobs: &[Job],
     context: Context<S>,
-    ending: Ending,
+    ending: BatchEnd,
 ) {
     let all_failed = |error: &JobError| jobs.iter().map(|job| failed(node, kind, job, error)).collect();
-    let reports = match ending {
-        // Message services of the program take part, and a panic of theirs must not leave the jobs with this node for as long as it lives.
-        Ending::Returned(results) => catching_async(async { Ok(returned(node, kind, jobs, context, results).await) })
+    let completions = match ending {
+        // The program's message services take part. A panic of theirs must not leave the jobs with this node for the rest of the node's
+        // life.
+        BatchEnd::Returned(results) => catching_async(async { Ok(returned(node, kind, jobs, context, results).await) })
             .await
             .unwrap_or_else(|panic| all_failed(&panic)),
-        Ending::TimedOut(limit) => {
-            drop(context);
+        BatchEnd::TimedOut(limit) => {
+            discard(context).await;
             all_failed(&JobError::new(format!("the batch handler did not finish within {limit:?}")))
         }
-        Ending::Cancelled => {
-            drop(context);
+        BatchEnd::Cancelled => {
+            discard(context).await;
             jobs.iter().map(|job| released(job.fence())).collect()
         }
     };
-    for report in reports {
-        node.reports.send(report).await;
+    for completion in completions {
+        node.completions.send(completion).await;
     }
 }
 
-/// Commits if there is something to commit and all are done; what is left to be recorded is returned.
+/// Commits if there is something to commit and all jobs are done. Returns what is left to be recorded.
 async fn returned<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     kind: &Kind<S>,
     jobs: &[Job],
     context: Context<S>,
     results: Vec<Came>,
-) -> Vec<Report> {
-    if !context.is_used() {
+) -> Vec<Completion> {
+    if !context.has_writes() {
         return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
     if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
-        if context.has_transaction()
-            && let Err(error) = context.rollback().await
-        {
-            tracing::debug!(%error, "the batch's transaction was not rolled back in good order");
-        }
+        discard(context).await;
         tracing::info!(
             "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
         );
@@ -232,53 +229,54 @@ async fn returned<S: Store>(
     }
     let (part, rest): (Vec<_>, Vec<_>) = jobs.iter().zip(results).partition(|(_, result)| relies(result));
     let fences: Vec<Fence> = part.iter().map(|(job, _)| job.fence()).collect();
-    let mut reports: Vec<_> = rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
+    let mut completions: Vec<_> =
+        rest.into_iter().map(|(job, result)| recorded(node, kind, job, result.ended)).collect();
     match context.commit_jobs(node.id, &fences).await {
         Ok(true) => {
             add(&node.counters.done, fences.len());
-            node.messages.shared.wakeup.bells.ring(fences.iter().map(|fence| fence.id));
+            node.messages.shared.wakeup.job_waiters.notify(fences.iter().map(|fence| fence.id));
             node.in_flight.remove(fences.into_iter());
         }
         Ok(false) => {
             tracing::warn!("a job of the batch was no longer owned by this claim: its transaction was rolled back");
-            reports.extend(fences.into_iter().map(released));
+            completions.extend(fences.into_iter().map(released));
         }
-        // If the answer to the commit got lost and it did take effect, the rows are gone and these are refused.
+        // If the commit took effect and only its answer got lost, the rows are gone and these outcomes are refused.
         Err(error) => {
             let error = JobError::from(error);
-            reports.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
+            completions.extend(part.iter().map(|(job, _)| failed(node, kind, job, &error)));
         }
     }
-    reports
+    completions
 }
 
-/// Records each by itself; `again`: it relied on what was rolled back.
+/// Records each job separately. `again`: the job relied on what was rolled back.
 fn settle<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     kind: &Kind<S>,
     jobs: &[Job],
     results: Vec<Came>,
     again: impl Fn(&Came) -> bool,
-) -> Vec<Report> {
+) -> Vec<Completion> {
     let each = jobs.iter().zip(results).map(|(job, result)| {
         if again(&result) { released(job.fence()) } else { recorded(node, kind, job, result.ended) }
     });
     each.collect()
 }
 
-/// A batch is not run again at once: one that lost a conflict has failed.
+/// A batch is not run again at once: a batch that lost a conflict has failed.
 const NO_MORE: u32 = u32::MAX;
 
-fn recorded<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, ended: Ended) -> Report {
-    let report = job_span(job).in_scope(|| report(node, kind, job, ended, NO_MORE));
-    report.unwrap_or_else(|| released(job.fence()))
+fn recorded<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, ended: HandlerResult) -> Completion {
+    let completion = job_span(job).in_scope(|| completion(node, kind, job, ended, NO_MORE));
+    completion.unwrap_or_else(|| released(job.fence()))
 }
 
-fn failed<S: Store>(node: &Incarnation<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Report {
-    let report = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
-    report.unwrap_or_else(|| released(job.fence()))
+fn failed<S: Store>(node: &NodeSession<S>, kind: &Kind<S>, job: &Job, error: &JobError) -> Completion {
+    let completion = job_span(job).in_scope(|| failure(node, kind, job, error, NO_MORE));
+    completion.unwrap_or_else(|| released(job.fence()))
 }
 
-fn released(fence: Fence) -> Report {
-    Report::Settled(Settlement::new(fence, Verdict::Release))
+fn released(fence: Fence) -> Completion {
+    Completion::Settled(Settlement::new(fence, Verdict::Release))
 }

@@ -1,23 +1,23 @@
-//! What external workers report.
+//! Reports of external workers.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::key::Key;
-use super::refuse::{Aside, Shelf};
-use super::{BATCH, Incarnation, alive, parts};
+use super::rejection::{Rejection, RejectionSink};
+use super::report_key::CachedReportKey;
+use super::{BATCH, NodeSession, alive, bisect};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, ExternalReport, Incoming, Refusal, Tag, wire};
 use crate::error::{Result, warn_of};
-use crate::executor::failing::Decision;
+use crate::executor::failure_policy::RetryDecision;
 use crate::executor::stats::add;
-use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowPlace};
+use crate::job::{Fence, Job, JobError, REPLY_QUEUE, ReportKey, RowLocation};
 use crate::store::{Completed, Extension, ExternalDone, Hint, JobDetail, JobSummary, Settlement, Store, Verdict};
 
 /// Records reports until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, key: Arc<Key>) {
+pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, key: Arc<CachedReportKey>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -25,22 +25,22 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     }
 }
 
-async fn record<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>, key: &Key) {
+async fn record<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>, key: &CachedReportKey) {
     let key = if broker.config().report_tokens { Some(read(key, node).await) } else { None };
     let limits = node.messages.shared.limits;
-    let mut subscription = broker.subscribe_carefully(broker.names().reply(), parts::prefetch(limits), limits.payload);
+    let mut subscription = broker.subscribe_carefully(broker.names().reply(), bisect::prefetch(limits), limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
-    let shelf = Shelf::new(broker.clone(), acks.clone());
+    let rejections = RejectionSink::new(broker.clone(), acks.clone());
     while subscription.recv_many(&mut buffer, BATCH).await > 0 {
-        for some in parts::batches(std::mem::take(&mut buffer)) {
-            take(node, broker, some, key, (&acks, &shelf)).await;
+        for some in bisect::batches(std::mem::take(&mut buffer)) {
+            take(node, broker, some, key, (&acks, &rejections)).await;
         }
     }
 }
 
-/// Until it is there, reports wait in the broker.
-async fn read<'k, S: Store>(key: &'k Key, node: &Incarnation<S>) -> &'k ReportKey {
+/// Reads the report key. Reports wait in the broker until it is known.
+async fn read<'k, S: Store>(key: &'k CachedReportKey, node: &NodeSession<S>) -> &'k ReportKey {
     let mut delays = Reconnect::new(Duration::from_secs(5));
     loop {
         match key.get(node).await {
@@ -52,11 +52,11 @@ async fn read<'k, S: Store>(key: &'k Key, node: &Incarnation<S>) -> &'k ReportKe
 }
 
 async fn take<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     broker: &Arc<Broker>,
     came: Vec<Incoming>,
     key: Option<&ReportKey>,
-    (acks, shelf): (&Acks, &Shelf),
+    (acks, rejections): (&Acks, &RejectionSink),
 ) {
     let mut aside = Vec::new();
     let mut messages = Vec::new();
@@ -67,23 +67,23 @@ async fn take<S: Store>(
                 reports.add(messages.len(), report);
                 messages.push(message);
             }
-            Err(why) => aside.push(Aside::report(broker.names(), message, &why)),
+            Err(why) => aside.push(Rejection::report(broker.names(), message, &why)),
         }
     }
     let mut refused = reports.store(node, broker, &messages, acks).await;
     for (index, message) in messages.into_iter().enumerate() {
         if let Some(why) = refused.remove(&index) {
-            aside.push(Aside::report(broker.names(), message, &why));
+            aside.push(Rejection::report(broker.names(), message, &why));
         }
     }
     if !aside.is_empty() {
         add(&node.counters.messages_refused, aside.len());
-        let shelf = shelf.clone();
-        tokio::spawn(async move { shelf.put(aside).await });
+        let rejections = rejections.clone();
+        tokio::spawn(async move { rejections.put(aside).await });
     }
 }
 
-/// Reports that ask for the same, and which messages they are.
+/// Reports that ask for the same, and the indexes of their messages.
 struct Alike<T> {
     reports: Vec<T>,
     of: Vec<usize>,
@@ -101,13 +101,13 @@ impl<T> Alike<T> {
         self.of.push(of);
     }
 
-    /// The messages of a part.
+    /// Returns the tags of a range of the messages.
     fn tags(&self, part: Range<usize>, messages: &[Incoming]) -> impl Iterator<Item = Tag> {
         self.of[part].iter().map(|of| messages[*of].tag)
     }
 }
 
-/// Reports, by what they ask for.
+/// Reports, grouped by what they ask for.
 #[derive(Default)]
 struct Reports {
     extensions: Alike<Extension>,
@@ -128,17 +128,18 @@ impl Reports {
         }
     }
 
-    /// Records them and acks what is recorded. Safe to repeat: what was recorded is refused the next time. Returns which are not, and why.
+    /// Records the reports and acks those recorded. Repeating this is safe: reports recorded before are refused. Returns the messages that
+    /// were refused, with the reasons.
     async fn store<S: Store>(
         &self,
-        node: &Arc<Incarnation<S>>,
+        node: &Arc<NodeSession<S>>,
         broker: &Broker,
         messages: &[Incoming],
         acks: &Acks,
     ) -> HashMap<usize, Refusal> {
         let mut refused = HashMap::new();
         let Self { extensions, done, failed } = self;
-        // Extensions first: a worker extends before it ends.
+        // Extensions first: a worker extends its lease before it reports the end.
         each("extend leases of external workers", node, broker, extensions, &mut refused, |part| {
             let reports = &extensions.reports[part.clone()];
             async move {
@@ -152,17 +153,17 @@ impl Reports {
         each("record what external workers did", node, broker, done, &mut refused, |part| {
             let reports = &done.reports[part.clone()];
             async move {
-                let Completed { ids, replies, opens } = node.store.complete_external(reports).await?;
+                let Completed { ids, replies, unblocks } = node.store.complete_external(reports).await?;
                 add(&node.counters.reported, ids.len());
                 late(node, "done", reports.len() - ids.len());
                 acks.ack(done.tags(part, messages));
                 if replies {
-                    node.messages.shared.wakeup.tell([Hint::Queue(REPLY_QUEUE.to_owned())]);
+                    node.messages.shared.wakeup.notify([Hint::Queue(REPLY_QUEUE.to_owned())]);
                 }
-                if opens {
-                    node.in_flight.gate.notify_one();
+                if unblocks {
+                    node.in_flight.admission_due.notify_one();
                 }
-                node.messages.shared.wakeup.bells.ring(ids);
+                node.messages.shared.wakeup.job_waiters.notify(ids);
                 Ok(())
             }
         })
@@ -178,8 +179,8 @@ impl Reports {
                 add(&node.counters.reported, accepted.len());
                 late(node, "failed", reports.len() - accepted.len());
                 acks.ack(failed.tags(part, messages));
-                node.messages.shared.wakeup.tell([Hint::Timer]);
-                node.in_flight.gate.notify_one();
+                node.messages.shared.wakeup.notify([Hint::Timer]);
+                node.in_flight.admission_due.notify_one();
                 Ok(())
             }
         })
@@ -188,10 +189,10 @@ impl Reports {
     }
 }
 
-/// Gives reports to the store, and notes those that it does not take.
+/// Gives reports to the store, and collects those that it refuses.
 async fn each<S: Store, T, F: Future<Output = Result<()>>>(
     what: &'static str,
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     broker: &Broker,
     alike: &Alike<T>,
     refused: &mut HashMap<usize, Refusal>,
@@ -202,10 +203,10 @@ async fn each<S: Store, T, F: Future<Output = Result<()>>>(
             refused.insert(alike.of[part.start], Refusal::not_stored(&error));
         }
     };
-    parts::in_parts(what, alike.of.len(), call, || alive(node, broker), done).await;
+    bisect::in_parts(what, alike.of.len(), call, || alive(node, broker), done).await;
 }
 
-fn late<S: Store>(node: &Incarnation<S>, what: &str, n: usize) {
+fn late<S: Store>(node: &NodeSession<S>, what: &str, n: usize) {
     if n > 0 {
         add(&node.counters.reports_refused, n);
         tracing::info!(
@@ -216,16 +217,16 @@ fn late<S: Store>(node: &Incarnation<S>, what: &str, n: usize) {
     }
 }
 
-/// A failure, as it was reported.
+/// A failure as a worker reported it.
 struct Failed {
     fence: Fence,
     error: JobError,
 }
 
 impl Failed {
-    /// What it means for the job: as for a handler of this node, by the policies of the job, its kind and its queue. A conflict is an
-    /// ordinary failure, because nobody can run the job again within its attempt.
-    async fn settlement<S: Store>(&self, node: &Incarnation<S>) -> Result<Settlement> {
+    /// Decides what the failure means for the job: as for a handler of this node, by the policies of the job, its kind and its queue. A
+    /// conflict counts as an ordinary failure, because no worker can run the job again within its attempt.
+    async fn settlement<S: Store>(&self, node: &NodeSession<S>) -> Result<Settlement> {
         let Self { fence, error } = self;
         let detail = node.store.show(fence.id).await?;
         let (mut kind, mut queue) = (String::new(), String::new());
@@ -234,7 +235,7 @@ impl Failed {
                 (kind, queue) = (detail.summary.kind.clone(), detail.summary.queue.clone());
                 decide(node, error, &job(node.messages.shared.codecs.detail(detail)))
             }
-            // It is no longer in this worker's hands, and the store will say so.
+            // The job is no longer this worker's, and the store will refuse the report.
             None => Verdict::Retry(Duration::ZERO),
         };
         let settlement = Settlement::new(*fence, verdict).error(error.message(), error.detail_text());
@@ -242,19 +243,19 @@ impl Failed {
     }
 }
 
-fn decide<S: Store>(node: &Incarnation<S>, error: &JobError, job: &Job) -> Verdict {
+fn decide<S: Store>(node: &NodeSession<S>, error: &JobError, job: &Job) -> Verdict {
     let handled = node.registry.get(&job.kind).map(|kind| &kind.options);
-    let options = handled.or_else(|| node.failing.kinds.get(&job.kind)).cloned().unwrap_or_default();
-    match node.failing.decide(error, job, &options, u32::MAX) {
-        Decision::Later(delay) => Verdict::Retry(delay),
-        Decision::AtOnce => Verdict::Retry(Duration::ZERO),
-        Decision::Never => Verdict::Dead,
+    let options = handled.or_else(|| node.failure_policy.kinds.get(&job.kind)).cloned().unwrap_or_default();
+    match node.failure_policy.decide(error, job, &options, u32::MAX) {
+        RetryDecision::Later(delay) => Verdict::Retry(delay),
+        RetryDecision::AtOnce => Verdict::Retry(Duration::ZERO),
+        RetryDecision::Never => Verdict::Dead,
     }
 }
 
-/// The job as a handler would have seen it.
+/// Makes the job as a handler would have seen it.
 fn job(detail: JobDetail) -> Job {
-    let JobDetail { summary, version, headers, payload, terms, .. } = detail;
+    let JobDetail { summary, version, headers, payload, options, .. } = detail;
     let JobSummary { id, seq, kind, queue, priority, attempt, max_attempts, created_at, .. } = summary;
     Job {
         id,
@@ -267,10 +268,10 @@ fn job(detail: JobDetail) -> Job {
         max_attempts,
         payload,
         headers,
-        terms,
+        options,
         // It has been started.
         admitted: true,
         created_at,
-        place: RowPlace::default(),
+        location: RowLocation::default(),
     }
 }

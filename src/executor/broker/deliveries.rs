@@ -1,4 +1,4 @@
-//! Deliveries of rows: claims them by id, and runs them like all others.
+//! Deliveries of rows: claims them by id and runs them like all other jobs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use futures_util::FutureExt as _;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::hands::{Hands, Over, Waiting};
-use super::refuse::{Aside, Shelf};
-use super::{BATCH, Incarnation};
+use super::delivery_buffer::{BufferedRow, DeliveryBuffer, TimedOutRows};
+use super::rejection::{Rejection, RejectionSink};
+use super::{BATCH, NodeSession};
 use crate::backoff::Reconnect;
 use crate::broker::{Acks, Broker, Incoming, Subscription, wire};
 use crate::error::warn_of;
@@ -21,113 +21,115 @@ use crate::executor::stats::add;
 use crate::job::{Fence, Job, JobId};
 use crate::store::{Hint, Store};
 
-/// Most deliveries in hand. Each may name some 32 rows: so many are what the next claims need, and what is more would wait here while others have
-/// slots.
+/// The most deliveries in flight. Each may name up to 32 rows. That is enough for the next claims; more would wait here while other nodes
+/// have free slots.
 const PREFETCH: usize = 64;
 
 /// Takes deliveries of one queue until the node stops claiming.
 ///
-/// A delivery is acked as soon as its rows are claimed: from then on the node's lease answers for them, and a broker that delivered
-/// it again could not make anybody run them. Rows that find no slot are left to the table in time ([`Hands`]), to be claimed by whoever has
-/// one, and then it is acked too. So no handler, however long, holds a delivery, and the broker's limit on that (`consumer_timeout`) is
-/// never met.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
-    // As many wait as can run: the next are at hand when a slot becomes free, and no node hoards.
+/// A delivery is acked as soon as its rows are claimed. From then on the node's lease covers them, and delivering it again could not make
+/// any node run them. Rows that find no slot in time are left to the table ([`DeliveryBuffer`]), where any node with a free slot claims
+/// them; then the delivery is acked too. So no handler, however long, holds a delivery, and the broker's limit on that (`consumer_timeout`)
+/// is never reached.
+pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: Arc<Queue>) {
+    // As many wait as can run. So the next ones are present when a slot becomes free, and no node hoards.
     let prefetch = u16::try_from((queue.concurrency() * 2).min(PREFETCH)).unwrap_or(u16::MAX);
     let subscription = broker.subscribe(broker.names().deliveries(&queue.name), prefetch);
     let stop = node.stop_claiming.clone();
     let acks = subscription.acks();
     let kinds = node.registry.keys().cloned().collect();
-    let shelf = Shelf::new(broker.clone(), acks.clone());
-    let (hands, buffer) = (Hands::new(), Vec::new());
-    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, shelf, hands, buffer };
+    let rejections = RejectionSink::new(broker.clone(), acks.clone());
+    let (buffered, buffer) = (DeliveryBuffer::new(), Vec::new());
+    let mut deliveries = Deliveries { node, broker, queue, kinds, subscription, acks, rejections, buffered, buffer };
     tokio::select! {
         () = stop.cancelled() => {}
         () = deliveries.take() => {}
     }
+    // Their rows are in the table, so nobody else needs them.
+    deliveries.acks.ack(deliveries.buffered.all_given_back());
 }
 
 struct Deliveries<S: Store> {
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     broker: Arc<Broker>,
     queue: Arc<Queue>,
     kinds: Vec<String>,
     subscription: Subscription,
     acks: Acks,
-    shelf: Shelf,
-    hands: Hands,
-    /// Messages that were not read yet.
+    rejections: RejectionSink,
+    buffered: DeliveryBuffer,
+    /// Messages that were not decoded yet.
     buffer: Vec<Incoming>,
 }
 
-/// What ends a wait for slots.
+/// The end of a wait for slots.
 enum Wait {
     Slots(OwnedSemaphorePermit),
     /// No row waits any more.
-    Over,
+    TimedOutRows,
     /// The node stops, or the broker is gone.
-    Ended,
+    Closed,
 }
 
 impl<S: Store> Deliveries<S> {
     async fn take(&mut self) {
         let mut delays = Reconnect::new(Duration::from_secs(2));
         loop {
-            if self.hands.is_idle() && self.subscription.recv_many(&mut self.buffer, BATCH).await == 0 {
+            if self.buffered.is_idle() && self.subscription.recv_many(&mut self.buffer, BATCH).await == 0 {
                 return;
             }
             self.read();
-            // Whatever else has arrived makes the same claim larger.
-            while self.hands.len() < BATCH
+            // Other messages that have arrived make the same claim larger.
+            while self.buffered.len() < BATCH
                 && self.subscription.recv_many(&mut self.buffer, BATCH).now_or_never().is_some_and(|n| n > 0)
             {
                 self.read();
             }
-            if self.hands.len() > 1 {
-                self.queue.gather(self.hands.len()).await;
+            if self.buffered.len() > 1 {
+                self.queue.gather(self.buffered.len()).await;
             }
             match self.wait().await {
                 Wait::Slots(slots) => {
                     if self.claim(slots).await {
                         delays.reset();
-                        // Rows may follow each other without an end.
+                        // Rows may arrive without end, so those that waited too long must be left here too.
                         self.leave();
                     } else {
                         tokio::time::sleep(delays.next_delay()).await;
                     }
                 }
-                Wait::Over => {}
-                Wait::Ended => return,
+                Wait::TimedOutRows => {}
+                Wait::Closed => return,
             }
         }
     }
 
-    /// Waits for slots; what comes meanwhile has its own time to wait.
+    /// Waits for slots. Rows that arrive meanwhile get their own time to wait.
     async fn wait(&mut self) -> Wait {
         let queue = self.queue.clone();
         let one = queue.take(1);
         tokio::pin!(one);
         loop {
-            let Some(until) = self.hands.until() else { return Wait::Over };
+            let Some(until) = self.buffered.until() else { return Wait::TimedOutRows };
             tokio::select! {
                 biased;
-                slot = &mut one, if !self.hands.is_empty() => {
-                    let Some(mut slots) = slot else { return Wait::Ended };
-                    if let Some(more) = queue.try_take(self.hands.len().min(BATCH).saturating_sub(1)) {
+                slot = &mut one, if !self.buffered.is_empty() => {
+                    let Some(mut slots) = slot else { return Wait::Closed };
+                    if let Some(more) = queue.try_take(self.buffered.len().min(BATCH).saturating_sub(1)) {
                         slots.merge(more);
                     }
                     return Wait::Slots(slots);
                 }
                 () = tokio::time::sleep_until(until) => {
                     self.leave();
-                    if self.hands.is_empty() {
-                        return Wait::Over;
+                    if self.buffered.is_empty() {
+                        return Wait::TimedOutRows;
                     }
-                    // The others keep their place in the line for slots.
+                    // The remaining rows keep their place among the waiters for slots.
                 }
                 came = self.subscription.recv_many(&mut self.buffer, BATCH) => {
                     if came == 0 {
-                        return Wait::Ended;
+                        return Wait::Closed;
                     }
                     self.read();
                 }
@@ -139,36 +141,40 @@ impl<S: Store> Deliveries<S> {
         let mut aside = Vec::new();
         for message in self.buffer.drain(..) {
             match wire::read_delivery(&message) {
-                Ok(rows) => self.hands.put(rows, Instant::from_std(message.received), message.tag),
-                Err(why) => aside.push(Aside::dead(self.broker.names(), message, &why)),
+                Ok(rows) => self.buffered.put(rows, Instant::from_std(message.received), message.tag),
+                Err(why) => aside.push(Rejection::dead(self.broker.names(), message, &why)),
             }
         }
         if !aside.is_empty() {
             add(&self.node.counters.messages_refused, aside.len());
-            let shelf = self.shelf.clone();
-            tokio::spawn(async move { shelf.put(aside).await });
+            let rejections = self.rejections.clone();
+            tokio::spawn(async move { rejections.put(aside).await });
         }
     }
 
-    /// Leaves rows to the table that wait here in vain.
+    /// Leaves rows to the table that have waited here too long.
     fn leave(&mut self) {
-        let Over { held, free, tags } = self.hands.over(Instant::now(), self.queue.free());
+        let TimedOutRows { hidden, free, tags } = self.buffered.over(Instant::now(), self.queue.free());
         self.acks.ack(tags);
         if free > 0 {
             add(&self.node.counters.left_to_table, free);
             self.queue.wake();
         }
-        self.pass_on(held);
+        self.pass_on(hidden);
     }
 
-    /// Claims as many as there are slots, and starts them. `false`: the store did not answer.
+    /// Claims as many rows as there are slots, and starts them. `false`: the store did not answer.
     async fn claim(&mut self, mut slots: OwnedSemaphorePermit) -> bool {
         let mut fences = Vec::with_capacity(slots.num_permits());
         let mut kind_slots: HashMap<JobId, OwnedSemaphorePermit> = HashMap::new();
         let mut others = Vec::new();
-        let mut tags = Vec::new();
-        for Waiting { row, last, .. } in self.hands.take(slots.num_permits(), Instant::now()) {
-            tags.extend(last);
+        let (mut tags, mut given_back) = (Vec::new(), Vec::new());
+        for waiting in self.buffered.take(slots.num_permits(), Instant::now()) {
+            match waiting.last {
+                Some(tag) if waiting.cut => given_back.push((tag, waiting.until())),
+                tag => tags.extend(tag),
+            }
+            let BufferedRow { row, .. } = waiting;
             let fence = row.fence;
             match self.node.registry.get(&row.kind).map(|kind| kind.slots.as_ref()) {
                 Some(None) => fences.push(fence),
@@ -176,24 +182,27 @@ impl<S: Store> Deliveries<S> {
                     kind_slots.insert(fence.id, slot);
                     fences.push(fence);
                 }
-                // Another node may run it, or this one when the kind has a free slot again.
+                // Another node may run it, or this one once the kind has a free slot.
                 _ => others.push(fence.id),
             }
         }
         let claimed = self.claim_rows(&fences).await;
-        // Whatever became of it: the row is owned, or waits in the table, or is gone.
+        // Acked in any case: each row is owned now, waits in the table, or is gone.
         self.acks.ack(tags);
+        for (tag, until) in given_back {
+            self.buffered.give_back(tag, until, Instant::now());
+        }
         self.pass_on(others);
         let Some(jobs) = claimed else { return false };
         add(&self.node.counters.claimed, jobs.len());
         add(&self.node.counters.delivered, jobs.len());
         add(&self.node.counters.stale, fences.len() - jobs.len());
         if jobs.len() < fences.len() && self.node.limited.load(Ordering::Relaxed) {
-            // What a limit covers that claims count, only they can start.
+            // Only the dispatcher's claims can start jobs under limits that claims count.
             self.queue.wake();
         }
         for job in jobs {
-            // One for each that was asked for.
+            // The claim returns no more jobs than were asked for, so there is a slot for each.
             let Some(slot) = slots.split(1) else { break };
             let kind_slot = kind_slots.remove(&job.id);
             start(&self.node, job, slot, kind_slot, None);
@@ -221,7 +230,7 @@ impl<S: Store> Deliveries<S> {
         }
     }
 
-    /// Ends the hold of rows that this node can't take now.
+    /// Ends the head start of rows that this node can't take now.
     fn pass_on(&self, ids: Vec<JobId>) {
         if ids.is_empty() {
             return;
@@ -229,9 +238,11 @@ impl<S: Store> Deliveries<S> {
         add(&self.node.counters.left_to_table, ids.len());
         let (store, wakeup) = (self.node.store.clone(), self.node.messages.shared.wakeup.clone());
         tokio::spawn(async move {
-            match store.unhold(&ids).await {
-                Ok(queues) => wakeup.tell(queues.into_iter().map(Hint::Rescan)),
-                Err(error) => tracing::debug!(%error, "jobs for other nodes wait in the table until their hold ends"),
+            match store.unhide(&ids).await {
+                Ok(queues) => wakeup.notify(queues.into_iter().map(Hint::Rescan)),
+                Err(error) => {
+                    tracing::debug!(%error, "jobs for other nodes wait in the table until their head start ends");
+                }
             }
         });
     }

@@ -1,16 +1,16 @@
-//! Results for clients that wait by direct reply-to. They go out beside all others, which wait for none of them.
+//! Results for clients that wait by direct reply-to. They go out separately, so that other messages wait for none of them.
 
 use tokio::sync::mpsc;
 
-use super::Incarnation;
-use super::relay::{End, report};
-use super::singly::Row;
+use super::NodeSession;
+use super::isolating_publisher::Row;
+use super::relay::{RelayOutcome, report};
 use crate::broker::{Broker, Direct, Outgoing};
 use crate::store::Store;
 
-/// Publishes what comes, so many by one connection, until the other end is dropped.
+/// Publishes messages as they arrive, up to `most` over one connection, until the sender is dropped.
 pub(super) async fn run<S: Store>(
-    node: &Incarnation<S>,
+    node: &NodeSession<S>,
     broker: &Broker,
     mut waiting: mpsc::Receiver<(Row, Outgoing)>,
     most: usize,
@@ -20,9 +20,9 @@ pub(super) async fn run<S: Store>(
         let mut line = broker.directly();
         for (row, message) in batch.drain(..) {
             let end = match line.publish(&message).await {
-                Direct::Delivered => End::Sent,
-                Direct::NotSent => End::Later,
-                Direct::Lost(why) => End::Never(why),
+                Direct::Delivered => RelayOutcome::Sent,
+                Direct::NotSent => RelayOutcome::Later,
+                Direct::Lost(why) => RelayOutcome::Never(why),
             };
             report(node, &row, end).await;
         }

@@ -1,4 +1,4 @@
-//! Jobs for external workers: handed out from the table, as the broker's queue has room.
+//! Jobs for external workers, handed out from the table while the broker's queue has capacity.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::key::Key;
-use super::portion::Portion;
-use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
-use super::{Incarnation, up};
+use super::batch_sizer::BatchSizer;
+use super::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
+use super::report_key::CachedReportKey;
+use super::{NodeSession, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Lane, Outgoing, wire};
+use crate::broker::{Broker, Outgoing, QueueRole, wire};
 use crate::error::{Error, Result, warn_of};
 use crate::executor::drain::LET_GO;
 use crate::executor::jitter;
@@ -19,20 +19,20 @@ use crate::executor::stats::add;
 use crate::job::{Fence, HandOutNumber, JobId};
 use crate::store::{Hint, Settlement, Store, Verdict};
 
-/// Time until the second look at a queue that is full, or that nobody consumes: a worker may have taken all of it meanwhile.
+/// Time until the second check of a queue that is full or has no consumer: a worker may have taken all of it meanwhile.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
-/// Longest time between two looks; also the time after a refusal.
+/// Longest time between two checks, and the time after a refusal.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a node that stops waits for confirms: so much less than [`LET_GO`], which it waits for all of this, that what has none is taken back.
+/// How long a stopping node waits for confirms. The rest of [`LET_GO`], its limit for all of this, is for taking back the jobs without one.
 const CONFIRMS: Duration = Duration::from_secs(2);
-/// How long it waits then for the database to answer.
+/// How long it then waits for the database to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
 const _: () = assert!(CONFIRMS.as_secs() < LET_GO.as_secs());
 
 /// A queue whose jobs are run by external workers, over the broker.
 ///
-/// Each job is published whole, with a lease: if the worker has not reported when it ends, the attempt counts as failed and the
-/// job is handed out again. What does not fit into the broker's queue waits in the table, in its order.
+/// Each job is published whole, with a lease. If the worker has not reported when the lease ends, the attempt counts as failed and the job
+/// is handed out again. Jobs that do not fit into the broker's queue wait in the table, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalQueue {
     name: String,
@@ -41,12 +41,12 @@ pub struct ExternalQueue {
 }
 
 impl ExternalQueue {
-    /// With a lease of 5 minutes and at most 100 jobs waiting in the broker.
+    /// Creates a queue with a lease of 5 minutes and at most 100 jobs waiting in the broker.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), lease: Duration::from_secs(300), depth: 100 }
     }
 
-    /// How long a worker has for a job, the time it waits in the broker included; workers ask for more by `extend`. 1 s to 24 h;
+    /// Sets how long a worker has for a job, including the time the job waits in the broker. Workers ask for more by `extend`. 1 s to 24 h;
     /// default 5 min.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -54,19 +54,19 @@ impl ExternalQueue {
         self
     }
 
-    /// Most jobs that wait in the broker's queue. 1 to [`BrokerConfig::depth`](crate::BrokerConfig::depth); default 100.
+    /// Sets the most jobs that wait in the broker's queue. 1 to [`BrokerConfig::depth`](crate::BrokerConfig::depth); default 100.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
         self
     }
 
-    /// The queue's name.
+    /// Returns the queue's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// `limit`: how much its queue of the broker takes.
+    /// Checks the settings. `limit`: how much its queue of the broker takes.
     pub(in crate::executor) fn validate(&self, limit: u32) -> Result<()> {
         let Self { name, lease, depth } = self;
         if *lease < Duration::from_secs(1) || *lease > Duration::from_secs(24 * 3600) {
@@ -81,18 +81,24 @@ impl ExternalQueue {
     }
 }
 
-/// Hands out until the node stops claiming.
+/// Hands out jobs until the node stops claiming.
 ///
-/// While the confirms of a portion are on their way, the next is handed out: the database and the broker work at the same time. No more than
-/// that: whatever is not confirmed has to be taken back, and its lease runs.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: ExternalQueue, key: Arc<Key>) {
+/// While the confirms of one batch are on their way, the next is handed out, so that the database and the broker work at the same time. It
+/// goes no further than that: unconfirmed jobs have to be taken back, and their leases run.
+pub(super) async fn run<S: Store>(
+    node: Arc<NodeSession<S>>,
+    broker: Arc<Broker>,
+    queue: ExternalQueue,
+    key: Arc<CachedReportKey>,
+) {
     let stop = node.stop_claiming.clone();
-    let (mut portion, mut singly) = (Portion::new(node.messages.shared.limits, 2), Singly::default());
+    let (mut batch_sizer, mut isolating_publisher) =
+        (BatchSizer::new(node.messages.shared.limits, 2), IsolatingPublisher::default());
     let feed = Feed { node, broker, queue, key };
     let mut pauses = Pauses::new();
     let mut handed = None;
     loop {
-        // Only waits are cut short by a stop: what was handed out must be published, or taken back.
+        // A stop cuts only waits short: jobs that were handed out must be published or taken back.
         if handed.is_none() {
             tokio::select! {
                 biased;
@@ -101,12 +107,13 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
             }
         }
         let publishing = handed.as_ref().map_or(0, |handed: &Handed| handed.rows.len());
-        // Those that are to be taken back come first.
+        // Jobs to be taken back come first.
         let aged = handed.as_ref().is_some_and(|handed| feed.is_aged(handed));
         let looks = handed.is_none() || pauses.none() && !aged && !stop.is_cancelled();
-        let (sent, found) = tokio::join!(async { Some(feed.publish(&mut singly, handed.take()?).await) }, async {
-            if looks { Some(feed.hand_out(&mut portion, publishing).await) } else { None }
-        },);
+        let (sent, found) =
+            tokio::join!(async { Some(feed.publish(&mut isolating_publisher, handed.take()?).await) }, async {
+                if looks { Some(feed.hand_out(&mut batch_sizer, publishing).await) } else { None }
+            },);
         handed = pauses.heed(&feed.queue.name, sent, found);
     }
 }
@@ -115,89 +122,89 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 struct Handed {
     rows: Vec<Row>,
     messages: Vec<(JobId, Outgoing)>,
-    /// More may wait.
+    /// Whether more jobs may wait.
     more: bool,
-    /// When the database answered. Their leases began a bit before that.
+    /// When the database answered. The leases began shortly before that.
     came: Instant,
 }
 
-/// What a look at a queue led to.
+/// The result of checking a queue.
 enum Found {
     Handed(Handed),
-    /// The broker's queue is full, or nobody consumes it.
+    /// The broker's queue is full, or has no consumer.
     Full,
-    /// The same, if all that was being published is counted.
+    /// The same, counting all jobs that are being published.
     FullSoon,
     /// No job waits.
     Empty,
 }
 
-/// What became of a portion.
+/// The result of publishing a batch.
 enum Sent {
     All,
-    /// Something was refused.
+    /// Some were taken back.
     Back,
 }
 
-/// When to look next.
-enum Next {
+/// When to check next.
+enum NextPoll {
     Now,
     /// When there is work.
-    Told,
+    WhenNotified,
     After(Duration),
 }
 
-/// How long not to hand out.
+/// When to hand out next, and how long to pause.
 struct Pauses {
-    next: Next,
-    /// After errors.
+    next: NextPoll,
+    /// Pauses after errors.
     delays: Reconnect,
-    /// After a look at a queue that was full.
+    /// The pause after finding the queue full.
     full: Duration,
 }
 
 impl Pauses {
     fn new() -> Self {
-        Self { next: Next::Now, delays: Reconnect::new(Duration::from_secs(5)), full: LOOK_FIRST }
+        Self { next: NextPoll::Now, delays: Reconnect::new(Duration::from_secs(5)), full: LOOK_FIRST }
     }
 
     fn none(&self) -> bool {
-        matches!(self.next, Next::Now)
+        matches!(self.next, NextPoll::Now)
     }
 
-    /// Waits until it is time to look, and the broker is up.
+    /// Waits until the next check is due and the broker is up.
     async fn over<S: Store>(&mut self, feed: &Feed<S>) {
         match self.next {
-            Next::Now => {}
-            Next::Told => feed.node.rung(&feed.queue.name, jitter(feed.node.poll_interval)).await,
-            Next::After(pause) => tokio::time::sleep(pause).await,
+            NextPoll::Now => {}
+            NextPoll::WhenNotified => feed.node.woken_for(&feed.queue.name, jitter(feed.node.poll_interval)).await,
+            NextPoll::After(pause) => tokio::time::sleep(pause).await,
         }
-        self.next = Next::Now;
+        self.next = NextPoll::Now;
         up(&feed.broker).await;
     }
 
-    /// What follows. Whatever was handed out is published without a pause.
+    /// Sets the next check. Jobs that were handed out are published without a pause.
     fn heed(&mut self, queue: &str, sent: Option<Result<Sent>>, found: Option<Result<Found>>) -> Option<Handed> {
         let mut handed = None;
         match found {
             Some(Ok(Found::Handed(found))) => {
-                self.next = if found.more { Next::Now } else { Next::Told };
+                self.next = if found.more { NextPoll::Now } else { NextPoll::WhenNotified };
                 self.full = LOOK_FIRST;
                 handed = Some(found);
             }
             Some(Ok(Found::Full)) => {
-                self.next = Next::After(self.full);
+                self.next = NextPoll::After(self.full);
                 self.full = (self.full * 2).min(LOOK);
             }
             Some(Ok(Found::FullSoon)) | None => {}
             Some(Ok(Found::Empty)) => {
-                self.next = Next::Told;
+                self.next = NextPoll::WhenNotified;
                 self.delays.reset();
             }
             Some(Err(error)) => self.failed(queue, &error),
         }
         match sent {
-            Some(Ok(Sent::Back)) => self.next = Next::After(LOOK),
+            Some(Ok(Sent::Back)) => self.next = NextPoll::After(LOOK),
             Some(Err(error)) => self.failed(queue, &error),
             Some(Ok(Sent::All)) => self.delays.reset(),
             None => {}
@@ -207,89 +214,90 @@ impl Pauses {
 
     fn failed(&mut self, queue: &str, error: &Error) {
         warn_of!(error, queue = %queue, "jobs could not be handed to external workers; trying again");
-        self.next = Next::After(self.delays.next_delay());
+        self.next = NextPoll::After(self.delays.next_delay());
     }
 }
 
 struct Feed<S: Store> {
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     broker: Arc<Broker>,
     queue: ExternalQueue,
-    key: Arc<Key>,
+    key: Arc<CachedReportKey>,
 }
 
 impl<S: Store> Feed<S> {
-    /// Hands out what the broker's queue has room for, beside so many that are being published.
-    async fn hand_out(&self, portion: &mut Portion, publishing: usize) -> Result<Found> {
+    /// Hands out as many jobs as the broker's queue has capacity for, less the `publishing` ones on their way.
+    async fn hand_out(&self, batch_sizer: &mut BatchSizer, publishing: usize) -> Result<Found> {
         let ExternalQueue { name, lease, depth } = &self.queue;
         let names = self.broker.names();
-        // Before anything is handed out: without it nobody could report.
+        // Read before anything is handed out: without the key no worker could report.
         let key = self.key.get(&self.node).await?;
-        self.broker.ensure(&Lane::External(name.clone())).await?;
+        self.broker.ensure(&QueueRole::External(name.clone())).await?;
         let room = match self.broker.depth(&names.external(name)).await? {
-            // A lease runs from the moment a job is handed out: none is before there is somebody to take it.
+            // A lease runs from the moment a job is handed out, so nothing is handed out while there is no consumer.
             Some(found) if found.consumers > 0 => depth.saturating_sub(found.messages) as usize,
             _ => 0,
         };
         if room == 0 {
             return Ok(Found::Full);
         }
-        // Some of those may be among what was found.
+        // Some of those may be among the messages counted.
         let room = room.saturating_sub(publishing);
         if room == 0 {
             return Ok(Found::FullSoon);
         }
-        let limit = room.min(portion.count());
+        let limit = room.min(batch_sizer.count());
         let jobs = self.node.store.hand_out(name, limit, *lease, HandOutNumber::random()).await?;
         if jobs.is_empty() {
             return Ok(Found::Empty);
         }
         let bytes = jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
-        portion.took(jobs.len(), bytes);
+        batch_sizer.took(jobs.len(), bytes);
         let (more, rows) = (jobs.len() == limit, jobs.iter().map(Row::of).collect());
         let messages = jobs.into_iter().map(|job| (job.id, wire::external(names, job, key))).collect();
         Ok(Found::Handed(Handed { rows, messages, more, came: Instant::now() }))
     }
 
-    /// The confirms of those before took long. Workers would get these with little of their lease left, and it would cost an attempt.
+    /// Returns whether the confirms of the batch before took long. Workers would get these jobs with little of their lease left, and that
+    /// would cost an attempt.
     fn is_aged(&self, handed: &Handed) -> bool {
         handed.came.elapsed() > self.queue.lease / 4
     }
 
-    /// Publishes them, and takes back what did not get to the broker.
-    async fn publish(&self, singly: &mut Singly, handed: Handed) -> Result<Sent> {
+    /// Publishes jobs, and takes back those that did not get to the broker.
+    async fn publish(&self, isolating_publisher: &mut IsolatingPublisher, handed: Handed) -> Result<Sent> {
         if self.is_aged(&handed) {
             let back: Vec<Fence> = handed.rows.iter().map(|row| row.fence).collect();
             return self.take_back(&back).await.map(|()| Sent::Back);
         }
         let Handed { rows, messages, .. } = handed;
-        let fates = tokio::select! {
-            fates = singly.publish(&self.broker, messages) => fates,
-            // As if no confirm had come.
-            () = after(&self.node.stop_claiming, CONFIRMS) => vec![Fate::Later; rows.len()],
+        let outcomes = tokio::select! {
+            outcomes = isolating_publisher.publish(&self.broker, messages) => outcomes,
+            // As if no confirm had arrived.
+            () = after(&self.node.stop_claiming, CONFIRMS) => vec![PublishOutcome::Later; rows.len()],
         };
-        // One whose confirm did not come is taken back too: if it did arrive, its worker's report will be refused.
+        // A job whose confirm did not arrive is taken back too. If the broker got it after all, its worker's report will be refused.
         let (mut back, mut unanswered) = (Vec::new(), Vec::new());
-        for (row, fate) in rows.iter().zip(fates) {
-            match fate {
-                Fate::Acked => {}
-                Fate::Unanswered => {
+        for (row, outcome) in rows.iter().zip(outcomes) {
+            match outcome {
+                PublishOutcome::Acked => {}
+                PublishOutcome::Unanswered => {
                     let Row { fence, kind, attempt, .. } = row;
                     tracing::warn!(id = %fence.id, %kind, attempt, "a job was not handed out: {UNANSWERED}");
                     unanswered.push(Settlement::new(*fence, Verdict::Retry(pause(*attempt))).error(UNANSWERED, None));
                 }
-                Fate::Returned | Fate::Later => back.push(row.fence),
+                PublishOutcome::Returned | PublishOutcome::Later => back.push(row.fence),
             }
         }
         add(&self.node.counters.handed_out, rows.len() - back.len() - unanswered.len());
-        // Whatever is wrong with the one that is to blame, the others come first.
+        // The other jobs come first, whatever is wrong with the one that got no answer.
         let taken = self.take_back(&back).await;
         let spent = self.spend(&unanswered).await;
         taken.and(spent)?;
         Ok(if back.is_empty() { Sent::All } else { Sent::Back })
     }
 
-    /// These are as they were before.
+    /// Puts jobs back as they were before.
     async fn take_back(&self, back: &[Fence]) -> Result<()> {
         if back.is_empty() {
             return Ok(());
@@ -297,13 +305,13 @@ impl<S: Store> Feed<S> {
         let store = &self.node.store;
         let taken = self.insist("take back jobs that did not get to the broker", || store.take_back(back)).await?;
         if taken.is_some_and(|taken| taken < back.len() as u64) {
-            // One that was cancelled meanwhile may have held what others wait for.
-            self.node.in_flight.gate.notify_one();
+            // A job that was cancelled meanwhile may have held what others wait for.
+            self.node.in_flight.admission_due.notify_one();
         }
         Ok(())
     }
 
-    /// These cost an attempt.
+    /// Spends an attempt of these jobs.
     async fn spend(&self, unanswered: &[Settlement]) -> Result<()> {
         if unanswered.is_empty() {
             return Ok(());
@@ -311,14 +319,14 @@ impl<S: Store> Feed<S> {
         let store = &self.node.store;
         let record = || store.settle_external(unanswered);
         if self.insist("record what the broker did not answer", record).await?.is_some() {
-            self.node.messages.shared.wakeup.tell([Hint::Timer]);
-            // What the job held may be what others wait for.
-            self.node.in_flight.gate.notify_one();
+            self.node.messages.shared.wakeup.notify([Hint::Timer]);
+            // Other jobs may wait for what these held.
+            self.node.in_flight.admission_due.notify_one();
         }
         Ok(())
     }
 
-    /// `None`: the node stops, and the database does not answer: leases run out.
+    /// Repeats a call until it gets an answer. `None`: the node stops and the database does not answer, so leases run out.
     async fn insist<T, F: Future<Output = Result<T>>>(&self, what: &str, call: impl FnMut() -> F) -> Result<Option<T>> {
         tokio::select! {
             answer = insist(what, call) => answer.map(Some),
@@ -327,13 +335,13 @@ impl<S: Store> Feed<S> {
     }
 }
 
-/// So long after a stop.
+/// Completes `patience` after a stop.
 async fn after(stop: &CancellationToken, patience: Duration) {
     stop.cancelled().await;
     tokio::time::sleep(patience).await;
 }
 
-/// Repeats for as long as it may succeed later: what is named by its number alone does not fail for what is in it.
+/// Repeats a call while it may succeed later. Calls that name jobs by number alone can't fail because of a job's contents.
 async fn insist<T, F: Future<Output = Result<T>>>(what: &str, mut call: impl FnMut() -> F) -> Result<T> {
     let mut delays = Reconnect::new(Duration::from_secs(2));
     loop {

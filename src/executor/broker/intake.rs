@@ -1,15 +1,15 @@
-//! Jobs that foreign producers submit.
+//! Jobs that external producers submit.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::pace::Pace;
-use super::refuse::{Aside, Shelf};
-use super::room::{self, Fate, Good, Held};
-use super::{Incarnation, alive, parts, up};
+use super::full_queues::{self, DeferredSubmissions, IntakeDecision, ParsedSubmission};
+use super::intake_rate::IntakeRate;
+use super::rejection::{Rejection, RejectionSink};
+use super::{NodeSession, alive, bisect, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Acks, Broker, Incoming, Lane, Refusal, wire};
+use crate::broker::{Acks, Broker, Incoming, QueueRole, Refusal, wire};
 use crate::error::Result;
 use crate::executor::stats::add;
 use crate::job::Submission;
@@ -17,7 +17,7 @@ use crate::message::hints;
 use crate::store::{Received, Store};
 
 /// Takes in submissions until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>) {
+pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>) {
     let stop = node.stop_claiming.clone();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -25,13 +25,13 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
     }
 }
 
-/// Declares what submissions need besides their queue, which whoever consumes it declares: the queue of those that are refused. Without it
-/// a bad one could only be given back to the broker, which delivers it again at once. Whoever may not declare is told so, once.
+/// Declares the queue for refused submissions; the consumer of the submission queue declares that one. Without it a bad submission could
+/// only be given back to the broker, which delivers it again at once. If declaring is not permitted, one warning is logged.
 async fn prepare(broker: &Broker) {
     let mut delays = Reconnect::new(Duration::from_secs(5));
     loop {
         up(broker).await;
-        match broker.ensure(&Lane::Submissions).await {
+        match broker.ensure(&QueueRole::Submissions).await {
             Ok(()) => return,
             Err(error) if error.is_retryable() => tokio::time::sleep(delays.next_delay()).await,
             Err(error) => {
@@ -42,130 +42,132 @@ async fn prepare(broker: &Broker) {
     }
 }
 
-async fn take<S: Store>(node: &Arc<Incarnation<S>>, broker: &Arc<Broker>) {
-    let (limits, prefetch) = (node.messages.shared.limits, parts::prefetch(node.messages.shared.limits));
+async fn take<S: Store>(node: &Arc<NodeSession<S>>, broker: &Arc<Broker>) {
+    let (limits, prefetch) = (node.messages.shared.limits, bisect::prefetch(node.messages.shared.limits));
     let mut subscription = broker.subscribe_carefully(broker.names().submit(), prefetch, limits.payload);
     let acks = subscription.acks();
     let mut buffer = Vec::new();
-    let mut pace = Pace::new(broker.config(), Instant::now());
-    let shelf = Shelf::new(broker.clone(), acks.clone());
-    let mut intake = Intake { node, broker, acks, shelf, held: Held::new(prefetch) };
+    let mut intake_rate = IntakeRate::new(broker.config(), Instant::now());
+    let rejections = RejectionSink::new(broker.clone(), acks.clone());
+    let mut intake = Intake { node, broker, acks, rejections, deferred: DeferredSubmissions::new(prefetch) };
     loop {
-        let look = intake.held.next();
+        let look = intake.deferred.next();
         tokio::select! {
             biased;
-            // Those that came before first. What comes meanwhile waits behind them.
+            // Earlier submissions come first. Those that arrive meanwhile wait behind them.
             () = tokio::time::sleep_until(look.unwrap_or_else(Instant::now).into()), if look.is_some() => {
                 intake.look_again().await;
                 continue;
             }
-            came = subscription.recv_many(&mut buffer, pace.most()) => if came == 0 { return },
+            came = subscription.recv_many(&mut buffer, intake_rate.most()) => if came == 0 { return },
         }
-        for some in parts::batches(std::mem::take(&mut buffer)) {
+        for some in bisect::batches(std::mem::take(&mut buffer)) {
             let bytes = some.iter().map(Incoming::weight).sum();
-            tokio::time::sleep(pace.take(some.len(), bytes, Instant::now())).await;
+            tokio::time::sleep(intake_rate.take(some.len(), bytes, Instant::now())).await;
             intake.take_in(some).await;
         }
     }
 }
 
 struct Intake<'a, S: Store> {
-    node: &'a Arc<Incarnation<S>>,
+    node: &'a Arc<NodeSession<S>>,
     broker: &'a Arc<Broker>,
     acks: Acks,
-    shelf: Shelf,
-    held: Held,
+    rejections: RejectionSink,
+    deferred: DeferredSubmissions,
 }
 
 impl<S: Store> Intake<'_, S> {
     async fn take_in(&mut self, came: Vec<Incoming>) {
         let (node, broker) = (self.node, self.broker);
         let rules = broker.config().submit_rules.as_ref();
-        let (mut good, mut aside) = (Vec::new(), Vec::new());
+        let (mut parsed, mut aside) = (Vec::new(), Vec::new());
         for message in came {
             let read = wire::submission(&message, node.messages.shared.limits);
             let allowed = read.and_then(|submission| wire::allowed(&submission, rules).map(|()| submission));
             match allowed.and_then(|submission| encoded(node, submission)) {
-                Ok(submission) => good.push(self.held.good(message, submission)),
-                Err(why) => aside.push(Aside::rejected(broker.names(), message, &why)),
+                Ok(submission) => parsed.push(self.deferred.parsed(message, submission)),
+                Err(why) => aside.push(Rejection::rejected(broker.names(), message, &why)),
             }
         }
-        let good = self.admit(good, &mut aside).await;
-        self.store(good, aside).await;
+        let parsed = self.admit(parsed, &mut aside).await;
+        self.store(parsed, aside).await;
     }
 
-    /// At those that wait for room.
+    /// Checks again the submissions that wait for capacity.
     async fn look_again(&mut self) {
-        let waiting = self.held.take();
+        let waiting = self.deferred.take();
         let mut aside = Vec::new();
         let ready = self.admit(waiting, &mut aside).await;
         self.put(aside).await;
-        for some in parts::in_order(ready, |good| &good.message) {
-            // Those before them may have taken all the room.
+        for some in bisect::in_order(ready, |parsed| &parsed.message) {
+            // Earlier submissions may have used up the capacity.
             let mut aside = Vec::new();
-            let good = self.admit(some, &mut aside).await;
-            self.store(good, aside).await;
+            let parsed = self.admit(some, &mut aside).await;
+            self.store(parsed, aside).await;
         }
     }
 
-    /// Those whose queues have room.
-    async fn admit(&mut self, good: Vec<Good>, aside: &mut Vec<Aside>) -> Vec<Good> {
-        let full = room::full(self.node.store.as_ref(), &good).await;
+    /// Returns the submissions whose queues have capacity.
+    async fn admit(&mut self, parsed: Vec<ParsedSubmission>, aside: &mut Vec<Rejection>) -> Vec<ParsedSubmission> {
+        let full = full_queues::full(self.node.store.as_ref(), &parsed).await;
         let mut ready = Vec::new();
-        for good in good {
-            match self.held.fate(&full, &good, Instant::now()) {
-                Fate::Stored => ready.push(good),
-                Fate::Held => {
-                    self.acks.waits(good.message.tag);
-                    self.held.put(good);
+        for parsed in parsed {
+            match self.deferred.decide(&full, &parsed, Instant::now()) {
+                IntakeDecision::Stored => ready.push(parsed),
+                IntakeDecision::Deferred => {
+                    self.acks.waits(parsed.message.tag);
+                    self.deferred.put(parsed);
                 }
-                Fate::Refused => {
-                    let why = Refusal::full(&good.submission.message.queue);
-                    aside.push(Aside::rejected(self.broker.names(), good.message, &why));
+                IntakeDecision::Refused => {
+                    let why = Refusal::full(&parsed.submission.message.queue);
+                    aside.push(Rejection::rejected(self.broker.names(), parsed.message, &why));
                 }
             }
         }
         ready
     }
 
-    /// Stores what is good, and puts aside the rest.
-    async fn store(&self, good: Vec<Good>, mut aside: Vec<Aside>) {
+    /// Stores the good submissions and rejects the others.
+    async fn store(&self, parsed: Vec<ParsedSubmission>, mut aside: Vec<Rejection>) {
         let (messages, submissions): (Vec<_>, Vec<_>) =
-            good.into_iter().map(|good| (good.message, good.submission)).unzip();
+            parsed.into_iter().map(|parsed| (parsed.message, parsed.submission)).unzip();
         let stored = store(self.node, self.broker, &messages, &submissions, &self.acks).await;
         let mut refused = stored.into_iter().peekable();
         for (index, message) in messages.into_iter().enumerate() {
             if let Some((_, why)) = refused.next_if(|(refused, _)| *refused == index) {
-                aside.push(Aside::rejected(self.broker.names(), message, &why));
+                aside.push(Rejection::rejected(self.broker.names(), message, &why));
             }
         }
         self.put(aside).await;
     }
 
-    async fn put(&self, aside: Vec<Aside>) {
+    async fn put(&self, aside: Vec<Rejection>) {
         if aside.is_empty() {
             return;
         }
         add(&self.node.counters.messages_refused, aside.len());
-        // It costs nothing if it was seen before and nothing was returned since. If it fails, they can't be put aside, which is said there.
-        if let Err(error) = self.broker.ensure(&Lane::Submissions).await {
+        // This costs nothing if the queue was seen before and nothing was returned since. If it fails, publishing to the queue logs the
+        // reason.
+        if let Err(error) = self.broker.ensure(&QueueRole::Submissions).await {
             tracing::debug!(%error, "the queue of refused submissions was not looked at");
         }
-        // Waited for: a producer of rubbish alone is slowed down by it.
-        self.shelf.put(aside).await;
+        // Waited for, so that a producer of nothing but invalid messages is slowed down.
+        self.rejections.put(aside).await;
     }
 }
 
-/// As it is to be stored. Its digest was taken before: what is sent twice is one job, and no two contents are encoded alike.
-fn encoded<S: Store>(node: &Incarnation<S>, submission: Submission) -> Result<Submission, Refusal> {
+/// Encodes a submission for storage. Its digest was taken before, because equal contents are not encoded alike, and a repeated submission
+/// is one job.
+fn encoded<S: Store>(node: &NodeSession<S>, submission: Submission) -> Result<Submission, Refusal> {
     let mut submission = submission;
     node.messages.shared.codecs.message(&mut submission.message).map_err(|error| Refusal::not_stored(&error))?;
     Ok(submission)
 }
 
-/// Stores them and acks what is stored. Returns which are not, and why, in their order.
+/// Stores submissions and acks those stored. Returns the ones refused, with the reasons, in their order.
 async fn store<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     broker: &Broker,
     messages: &[Incoming],
     submissions: &[Submission],
@@ -192,8 +194,8 @@ async fn store<S: Store>(
         }
         add(&node.counters.submitted, stored.len());
         acks.ack(tags);
-        node.messages.shared.wakeup.tell(hints(stored));
+        node.messages.shared.wakeup.notify(hints(stored));
     };
-    parts::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
+    bisect::in_parts("store submissions", submissions.len(), receive, || alive(node, broker), done).await;
     refused
 }

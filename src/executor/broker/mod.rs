@@ -1,30 +1,30 @@
 //! What an executor does with a broker.
 //!
 //! ```text
-//!  PREFIX.q.QUEUE   ──▶ deliveries   claim by id ─▶ the same workers as everything else
+//!  PREFIX.q.QUEUE   ──▶ deliveries   claim by id ─▶ the same workers as for all jobs
 //!  PREFIX.submit    ──▶ intake       store ─▶ a job like all others
 //!  PREFIX.x.QUEUE   ◀── external     jobs handed out, each with a lease
 //!  PREFIX.reply     ──▶ answers      done, failed, extend
 //!  PREFIX.event …   ◀── relay        events and replies, removed once confirmed
 //! ```
 //!
-//! None of it is needed for a job to run: while the broker is not up, the dispatchers claim everything from the table, rows
-//! that are held for a delivery too.
+//! No job needs any of it to run: while the broker is not up, the dispatchers claim everything from the table, including rows hidden for a
+//! delivery.
 
 mod answers;
+mod batch_sizer;
+mod bisect;
 mod deliveries;
+mod delivery_buffer;
 mod direct;
 mod external;
-mod hands;
+mod full_queues;
 mod intake;
-mod key;
-mod pace;
-mod parts;
-mod portion;
-mod refuse;
+mod intake_rate;
+mod isolating_publisher;
+mod rejection;
 mod relay;
-mod room;
-mod singly;
+mod report_key;
 
 use std::sync::{Arc, Weak};
 
@@ -32,31 +32,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::external::ExternalQueue;
-use self::key::Key;
-use super::incarnation::{Incarnation, again};
+use self::report_key::CachedReportKey;
+use super::node_session::{NodeSession, again};
 use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::message::local::LocalExecutor;
 use crate::store::{Hint, JobStore, Store};
 
-/// Messages taken from a queue of the broker at a time, and jobs given to it.
+/// The most messages taken from a queue of the broker at a time, and the most jobs given to it.
 const BATCH: usize = 500;
 
-/// The queues of the table that are not run here but sent to the broker.
+/// Returns the table's queues whose jobs are sent to the broker and not run here.
 pub(super) fn outbound(external: &[ExternalQueue]) -> impl Iterator<Item = String> {
     [EVENT_QUEUE, REPLY_QUEUE].into_iter().chain(external.iter().map(ExternalQueue::name)).map(str::to_owned)
 }
 
-/// Starts everything that takes work from the broker or gives it some, until the node stops claiming.
+/// Starts all tasks that take work from the broker or give it some, until the node stops claiming.
 pub(super) fn start<S: Store>(
-    node: &Arc<Incarnation<S>>,
+    node: &Arc<NodeSession<S>>,
     broker: &Arc<Broker>,
     external: &[ExternalQueue],
     tasks: &TaskTracker,
 ) {
     let stop = &node.stop_claiming;
-    // These claim.
+    // These tasks claim.
     for queue in node.queues.values() {
         let run = deliveries::run(node.clone(), broker.clone(), queue.clone());
         tasks.spawn(node.watched("deliveries", run));
@@ -64,26 +64,27 @@ pub(super) fn start<S: Store>(
     for queue in [EVENT_QUEUE, REPLY_QUEUE] {
         tasks.spawn(node.watched("the relay", relay::run(node.clone(), broker.clone(), queue)));
     }
-    // These take what strangers send, or give jobs to them. What they had in hand the broker delivers again, or its lease ends.
+    // These tasks take what external producers send, or give jobs to external workers. After a panic the broker delivers their messages
+    // again, or the leases of their jobs end.
     if node.messages.shared.intake {
         let (node, broker) = (node.clone(), broker.clone());
-        let run = move || Some(intake::run(node.clone(), broker.clone()));
+        let run = move |_| Some(intake::run(node.clone(), broker.clone()));
         tasks.spawn(again("intake", stop.clone(), run));
     }
-    let key = Arc::new(Key::default());
+    let key = Arc::new(CachedReportKey::default());
     for queue in external {
         let (node, broker, queue, key) = (node.clone(), broker.clone(), queue.clone(), key.clone());
-        let run = move || Some(external::run(node.clone(), broker.clone(), queue.clone(), key.clone()));
+        let run = move |_| Some(external::run(node.clone(), broker.clone(), queue.clone(), key.clone()));
         tasks.spawn(again("hand-outs", stop.clone(), run));
     }
     if !external.is_empty() {
         let (node, broker) = (node.clone(), broker.clone());
-        let run = move || Some(answers::run(node.clone(), broker.clone(), key.clone()));
+        let run = move |_| Some(answers::run(node.clone(), broker.clone(), key.clone()));
         tasks.spawn(again("reports", stop.clone(), run));
     }
 }
 
-/// Makes a node follow the broker's mode: its dispatchers look at once, and its row tells how it stands.
+/// Makes a node follow the broker's mode: its dispatchers scan at once, and its row in the database shows the mode.
 pub(super) async fn follow(
     broker: Arc<Broker>,
     store: Arc<dyn JobStore>,
@@ -92,12 +93,12 @@ pub(super) async fn follow(
     quit: CancellationToken,
 ) {
     let mut changes = broker.changes();
-    // The task does not keep the broker: its connections end with the last who uses them.
+    // The task must not keep the broker: its connections end when the last user drops it.
     drop(broker);
     let follow = async {
         loop {
             let mode = word(&changes.borrow_and_update());
-            // What is held for deliveries that will not come is claimed now, and what waited for the broker goes out.
+            // Rows hidden for deliveries that will not come are claimed now, and rows that waited for the broker go out.
             if let Some(executor) = executor.upgrade() {
                 executor.hint(&Hint::Any);
             }
@@ -115,7 +116,7 @@ pub(super) async fn follow(
     }
 }
 
-/// The mode in a word, for the node's row.
+/// Returns the mode as a word, for the node's row.
 fn word(mode: &BrokerMode) -> &'static str {
     match mode {
         BrokerMode::Up(_) => "up",
@@ -127,19 +128,19 @@ fn word(mode: &BrokerMode) -> &'static str {
 /// Waits until the broker is up.
 async fn up(broker: &Broker) {
     let mut changes = broker.changes();
-    // An error means that the broker is gone for good, and so is this executor, in a moment.
+    // An error means that the broker is gone for good, and this executor is about to end too.
     if changes.wait_for(BrokerMode::is_up).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Whether the database takes what comes from the broker: a small write (the node's row tells how it stands with the broker, again), and the
+/// Checks that the database accepts what comes from the broker: a small write (the node's row shows the broker's mode, again), and the
 /// locks of larger ones.
-async fn alive<S: Store>(node: &Incarnation<S>, broker: &Broker) -> Result<()> {
+async fn alive<S: Store>(node: &NodeSession<S>, broker: &Broker) -> Result<()> {
     loop {
         let mode = word(&broker.mode());
         node.store.report_broker(node.id, Some(mode)).await?;
-        // What has changed meanwhile is not to be overwritten with what was.
+        // A mode that changed meanwhile must not be overwritten with the old one.
         if word(&broker.mode()) == mode {
             return node.store.takes_writes().await;
         }

@@ -1,4 +1,4 @@
-//! Events and replies: rows that are published as they are and removed once the broker has confirmed them.
+//! Events and replies: rows that are published as they are, and removed once the broker has confirmed them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,34 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::parts::prefetch;
-use super::portion::Portion;
-use super::singly::{Fate, Row, Singly, UNANSWERED, pause};
-use super::{Incarnation, direct, up};
+use super::batch_sizer::BatchSizer;
+use super::bisect::prefetch;
+use super::isolating_publisher::{IsolatingPublisher, PublishOutcome, Row, UNANSWERED, pause};
+use super::{NodeSession, direct, up};
 use crate::backoff::Reconnect;
-use crate::broker::{Broker, Lane, Outgoing, Reply, wire};
+use crate::broker::{Broker, Outgoing, QueueRole, Reply, wire};
 use crate::error::{Result, warn_of};
-use crate::executor::completer::Report;
+use crate::executor::completer::Completion;
 use crate::executor::jitter;
 use crate::executor::stats::add;
 use crate::job::{Job, REPLY_QUEUE};
-use crate::store::{ClaimRequest, ScanPart, Settlement, Store, Verdict};
+use crate::store::{ClaimRequest, ScanRange, Settlement, Store, Verdict};
 
 /// Relays one of the reserved queues until the node stops claiming.
-pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>, queue: &'static str) {
+pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, broker: Arc<Broker>, queue: &'static str) {
     let stop = node.stop_claiming.clone();
-    let portion = Portion::new(node.messages.shared.limits, 1);
-    // Half of what may be in memory waits, the other half is on its way.
+    let batch_sizer = BatchSizer::new(node.messages.shared.limits, 1);
+    // Of what may be in memory, half waits and the other half is on its way.
     let most = usize::from(prefetch(node.messages.shared.limits)) / 2;
     let (direct, waiting) = mpsc::channel(most);
-    let mut relay =
-        Relay { node: node.clone(), broker: broker.clone(), queue, portion, singly: Singly::default(), direct };
+    let mut relay = Relay {
+        node: node.clone(),
+        broker: broker.clone(),
+        queue,
+        batch_sizer,
+        isolating_publisher: IsolatingPublisher::default(),
+        direct,
+    };
     tokio::select! {
         () = stop.cancelled() => {}
         () = relay.run() => {}
@@ -36,22 +42,22 @@ pub(super) async fn run<S: Store>(node: Arc<Incarnation<S>>, broker: Arc<Broker>
 }
 
 struct Relay<S: Store> {
-    node: Arc<Incarnation<S>>,
+    node: Arc<NodeSession<S>>,
     broker: Arc<Broker>,
     queue: &'static str,
-    portion: Portion,
-    singly: Singly,
-    /// What goes to clients that wait without a queue.
+    batch_sizer: BatchSizer,
+    isolating_publisher: IsolatingPublisher,
+    /// Messages for clients that wait without a queue.
     direct: mpsc::Sender<(Row, Outgoing)>,
 }
 
-/// What becomes of a row.
-pub(super) enum End {
-    /// It is out.
+/// What happens to a row.
+pub(super) enum RelayOutcome {
+    /// It was published.
     Sent,
-    /// Again later, at no attempt.
+    /// It goes out later, at no attempt.
     Later,
-    /// The broker did not answer: again later, if it has attempts left.
+    /// The broker did not answer. It goes out later if it has attempts left.
     Unanswered,
     /// It can't go out, for this reason.
     Never(String),
@@ -62,11 +68,11 @@ impl<S: Store> Relay<S> {
         let mut delays = Reconnect::new(Duration::from_secs(5));
         loop {
             up(&self.broker).await;
-            match self.round().await {
+            match self.relay_batch().await {
                 Ok(true) => delays.reset(),
                 Ok(false) => {
                     delays.reset();
-                    self.node.rung(self.queue, jitter(self.node.poll_interval)).await;
+                    self.node.woken_for(self.queue, jitter(self.node.poll_interval)).await;
                 }
                 Err(error) => {
                     warn_of!(error, queue = self.queue, "messages could not be relayed; trying again");
@@ -77,19 +83,19 @@ impl<S: Store> Relay<S> {
         }
     }
 
-    /// Claims and publishes once. Returns whether there may be more.
-    async fn round(&mut self) -> Result<bool> {
+    /// Claims and publishes one batch. Returns whether there may be more.
+    async fn relay_batch(&mut self) -> Result<bool> {
         if self.queue != REPLY_QUEUE {
-            self.broker.ensure(&Lane::Events).await?;
+            self.broker.ensure(&QueueRole::Events).await?;
         }
         let request = ClaimRequest {
             node: self.node.id,
             claim: self.node.next_claim(),
             queue: self.queue,
             kinds: None,
-            limit: self.portion.count(),
-            part: ScanPart::All,
-            held_too: true,
+            limit: self.batch_sizer.count(),
+            range: ScanRange::All,
+            include_hidden: true,
             counted: &[],
             admitted_too: true,
         };
@@ -98,7 +104,7 @@ impl<S: Store> Relay<S> {
         self.node.in_flight.add(jobs.iter());
         drop(claiming);
         let more = jobs.len() == request.limit;
-        self.portion.took(jobs.len(), jobs.iter().map(|job| job.payload.as_bytes().len()).sum());
+        self.batch_sizer.took(jobs.len(), jobs.iter().map(|job| job.payload.as_bytes().len()).sum());
 
         let (mut sent, mut messages) = (Vec::new(), Vec::new());
         for job in jobs {
@@ -109,24 +115,24 @@ impl<S: Store> Relay<S> {
                     sent.push(row);
                 }
                 Ok(Reply::Direct(message)) => {
-                    // As many wait as may: the others must not wait for them.
+                    // The channel is full. The other rows must not wait for it.
                     if let Err(TrySendError::Full((row, _)) | TrySendError::Closed((row, _))) =
                         self.direct.try_send((row, message))
                     {
-                        self.report(&row, End::Later).await;
+                        self.report(&row, RelayOutcome::Later).await;
                     }
                 }
-                Err(why) => self.report(&row, End::Never(why.to_owned())).await,
+                Err(why) => self.report(&row, RelayOutcome::Never(why.to_owned())).await,
             }
         }
-        let fates = self.singly.publish(&self.broker, messages).await;
-        for (row, fate) in sent.iter().zip(fates) {
-            let end = match fate {
-                Fate::Acked => End::Sent,
-                Fate::Returned => End::Never("no queue took it".to_owned()),
-                // If the broker has it after all, it gets it twice.
-                Fate::Later => End::Later,
-                Fate::Unanswered => End::Unanswered,
+        let outcomes = self.isolating_publisher.publish(&self.broker, messages).await;
+        for (row, outcome) in sent.iter().zip(outcomes) {
+            let end = match outcome {
+                PublishOutcome::Acked => RelayOutcome::Sent,
+                PublishOutcome::Returned => RelayOutcome::Never("no queue took it".to_owned()),
+                // If the broker has the message after all, it gets it twice.
+                PublishOutcome::Later => RelayOutcome::Later,
+                PublishOutcome::Unanswered => RelayOutcome::Unanswered,
             };
             self.report(row, end).await;
         }
@@ -142,29 +148,29 @@ impl<S: Store> Relay<S> {
         }
     }
 
-    async fn report(&self, row: &Row, end: End) {
+    async fn report(&self, row: &Row, end: RelayOutcome) {
         report(&self.node, row, end).await;
     }
 }
 
-pub(super) async fn report<S: Store>(node: &Incarnation<S>, row: &Row, end: End) {
+pub(super) async fn report<S: Store>(node: &NodeSession<S>, row: &Row, end: RelayOutcome) {
     let Row { fence, kind, attempt, to } = row;
     let settled = |verdict| Settlement::new(*fence, verdict);
     let report = match end {
-        End::Sent => {
+        RelayOutcome::Sent => {
             add(&node.counters.relayed, 1);
-            Report::Done(*fence)
+            Completion::Done(*fence)
         }
-        End::Later => Report::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
-        End::Unanswered => {
+        RelayOutcome::Later => Completion::Settled(settled(Verdict::Snooze(Duration::from_secs(1)))),
+        RelayOutcome::Unanswered => {
             tracing::warn!(id = %fence.id, %kind, attempt, "a message was not relayed: {UNANSWERED}");
-            Report::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
+            Completion::Settled(settled(Verdict::Retry(pause(*attempt))).error(UNANSWERED, None))
         }
-        End::Never(why) => {
+        RelayOutcome::Never(why) => {
             let to = to.as_deref().unwrap_or_default();
             tracing::warn!(id = %fence.id, %kind, to, "a message can't be relayed: {why}; it becomes a dead letter");
-            Report::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
+            Completion::Settled(settled(Verdict::Dead).error(&format!("{why}: {to:?}"), None))
         }
     };
-    node.reports.send(report).await;
+    node.completions.send(report).await;
 }

@@ -1,4 +1,4 @@
-//! Which kinds are claimed together.
+//! Groups of kinds that are claimed together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::executor::incarnation::Incarnation;
 use crate::executor::jitter;
 use crate::executor::limits::Limit;
+use crate::executor::node_session::NodeSession;
 use crate::executor::queue::Queue;
 use crate::executor::registry::Kind;
-use crate::executor::scan::{Look, Scan};
+use crate::executor::scan::{Scan, ScanPlan};
 use crate::store::{Scope, Store};
 
-/// How soon a limit is asked again that allowed no more, at first: others may have ended what they ran.
+/// How soon a limit that allowed no more is asked again at first: other nodes' jobs may have ended.
 const REFUSED: Duration = Duration::from_millis(20);
-/// How soon at last: each refusal doubles the time.
+/// The longest such delay: each refusal doubles it.
 const LONGEST_REFUSED: Duration = Duration::from_secs(1);
 
-/// Kinds that are claimed together: all without a limit of their own, or one that has one. So a node never takes more of a
-/// limited kind than it can start.
+/// Kinds that are claimed together: all without their own limit, or one that has a limit. So a node never takes more jobs of a limited kind
+/// than it can start.
 pub(super) struct Group<S: Store> {
     pub(super) kinds: Vec<String>,
-    /// Its limit is one of this node.
+    /// The kind, if it has a limit on this node.
     pub(super) limited: Option<Arc<Kind<S>>>,
-    /// Its kind has a limit of all nodes, which its claims count.
+    /// The kind's limit across all nodes, which its claims count.
     kind_limit: Option<Arc<Limit>>,
-    /// That and the same of its queue. In this order everywhere: their locks are taken in it.
+    /// The limit of the queue and that of the kind, always in this order: their locks are taken in it.
     pub(super) counted: Vec<Arc<Limit>>,
-    /// The last claim could take no more because of them. What ends then is made up for.
+    /// Whether these limits kept the last claim from taking more. Then the next claim replaces the jobs that ended.
     pub(super) bound: bool,
-    /// They allowed no more, and some wait: when to ask again, unless something ends before that.
+    /// When to ask again after these limits allowed no more and jobs wait, unless a job ends before that.
     pub(super) again: Option<Instant>,
-    /// A rate is used up: no end makes room.
+    /// A rate is used up: the end of a job frees no capacity.
     timed: bool,
-    /// How many jobs had ended under each of them before the last claim.
+    /// How many jobs had ended under each limit before the last claim.
     ends: Vec<u64>,
-    /// How soon after a refusal it asks again.
+    /// How soon after a refusal the group asks again.
     patience: Duration,
-    /// Some may have been admitted since the last claim that looked for them.
+    /// Whether jobs may have been admitted since the last claim that looked for them.
     pub(super) admitted: bool,
     pub(super) scan: Scan,
 }
@@ -66,29 +66,29 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// Something may wait where it has not looked: it looks everywhere, whether it was refused or not.
+    /// Notes that jobs may wait outside the scanned range. The next scan covers the whole queue, even after a refusal.
     pub(super) fn owe(&mut self) {
         self.scan.owe();
         self.admitted = true;
         self.again = None;
     }
 
-    /// It was refused, and as far as this node knows it would be again.
+    /// Returns whether the group was refused and, as far as this node knows, would be refused again.
     pub(super) fn is_refused(&self, now: Instant) -> bool {
         self.again.is_some_and(|again| now < again) && (self.timed || !self.have_ended())
     }
 
-    /// A claim for it begins to count. What ends from now on is not in what it says.
+    /// Notes that a claim begins to count. Jobs that end from now on are not in its counts.
     pub(super) fn asks(&mut self) {
         self.ends = self.counted.iter().map(|limit| limit.ends()).collect();
     }
 
-    /// Jobs under its limits have ended since its last claim began to count.
+    /// Returns whether jobs under its limits have ended since its last claim began to count.
     fn have_ended(&self) -> bool {
         self.counted.iter().zip(&self.ends).any(|(limit, before)| limit.ends() != *before)
     }
 
-    /// If it was refused, each end of a job under its limits wakes its dispatcher from now on. Returns whether one has ended before that.
+    /// After a refusal, makes each end of a job under its limits wake its dispatcher. Returns whether one ended before this call.
     pub(super) fn wait_for_ends(&self, queue: &str) -> bool {
         if self.again.is_none() || self.timed {
             return false;
@@ -99,7 +99,8 @@ impl<S: Store> Group<S> {
         self.have_ended()
     }
 
-    /// Another group was refused because of the limit of the queue alone: what had ended before that has made no room for this one either.
+    /// Notes that another group was refused because of the queue's limit alone. The ends before that freed no capacity for this group
+    /// either.
     pub(super) fn is_refused_with(&mut self, other: &[Arc<Limit>], ends: &[u64]) {
         if let ([limit], [before], Some(mine), Some(known)) = (other, ends, self.counted.first(), self.ends.first_mut())
             && Arc::ptr_eq(limit, mine)
@@ -108,33 +109,33 @@ impl<S: Store> Group<S> {
         }
     }
 
-    /// How many jobs had ended under each of its limits before its last claim.
+    /// Returns how many jobs had ended under each of its limits before its last claim.
     pub(super) fn ends(&self) -> Vec<u64> {
         self.ends.clone()
     }
 
-    /// A claim failed.
-    pub(super) fn failed(&mut self, look: &Look, error: &Error, now: Instant) {
-        self.scan.failed(look, now);
+    /// Notes that a claim failed.
+    pub(super) fn failed(&mut self, plan: &ScanPlan, error: &Error, now: Instant) {
+        self.scan.failed(plan, now);
         if !error.kept_nothing() {
-            // It may have written more than there are, and it may still run.
+            // It may have counted more jobs than it took, and it may still run.
             self.owe_a_claim();
         }
     }
 
-    /// A claim of nothing has to follow under each of its limits.
+    /// Makes each of its limits require another claim, even one of nothing, so that the counts are written again.
     pub(super) fn owe_a_claim(&self) {
         for limit in &self.counted {
             limit.owe();
         }
     }
 
-    /// A claim allowed some.
+    /// Notes that a claim allowed some jobs.
     pub(super) fn was_allowed(&mut self) {
         self.patience = REFUSED;
     }
 
-    /// Its limits allow no more: at least for so long, if it is known.
+    /// Notes that its limits allow no more: at least for `wait`, if that is known.
     pub(super) fn was_refused(&mut self, wait: Option<Duration>, now: Instant) {
         self.timed = wait.is_some();
         self.again = Some(now + wait.unwrap_or_else(|| jitter(self.patience)));
@@ -142,8 +143,8 @@ impl<S: Store> Group<S> {
     }
 }
 
-/// The groups of a node's kinds, as the rules are now. What was looked at before for the same kinds is known.
-pub(super) fn groups<S: Store>(node: &Incarnation<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
+/// Returns the groups of a node's kinds under the present rules. Groups with the same kinds as before keep their scan.
+pub(super) fn groups<S: Store>(node: &NodeSession<S>, queue: &Queue, mut before: Vec<Group<S>>) -> Vec<Group<S>> {
     let queue_limit = node.limits.of(Scope::Queue, &queue.name, &node.queues);
     let mut groups: Vec<Group<S>> = Vec::new();
     for (name, kind) in node.registry.iter() {
@@ -176,12 +177,12 @@ mod tests {
 
     use super::*;
     use crate::Postgres;
-    use crate::executor::limits::{Limits, Running};
+    use crate::executor::limits::{CountedLimits, Running};
 
-    /// Under the limit of the queue, and one of these kinds.
+    /// Makes two groups under the limit of the queue, each also under the given limit of its kind, if any.
     fn groups(kinds: [Option<&str>; 2]) -> [Group<Postgres>; 2] {
         let queues: HashMap<_, _> = [("q".to_owned(), Arc::new(Queue::new("q".to_owned(), 10)))].into();
-        let limits = Limits::default();
+        let limits = CountedLimits::default();
         let kind = |name: &str| (Scope::Kind, name.to_owned());
         limits.set([(Scope::Queue, "q".to_owned())].into_iter().chain(kinds.into_iter().flatten().map(kind)).collect());
         kinds.map(|name| {
@@ -190,7 +191,7 @@ mod tests {
         })
     }
 
-    /// Asks, and is refused.
+    /// Claims and is refused. Returns whether a job has ended meanwhile.
     fn refuse(group: &mut Group<Postgres>) -> bool {
         group.asks();
         group.was_refused(None, Instant::now());
@@ -211,7 +212,7 @@ mod tests {
         assert!(!group.is_refused(Instant::now()));
     }
 
-    /// The first asks for what has ended, and is refused because of its kind.
+    /// The first group notices the end first, and is refused because of its kind.
     #[test]
     fn one_that_is_refused_does_not_hide_from_another_what_has_ended() {
         let [mut first, mut second] = groups([Some("x"), None]);
@@ -223,7 +224,7 @@ mod tests {
         assert!(!second.is_refused(Instant::now()));
     }
 
-    /// Of those under the limit of the queue alone.
+    /// "Others": groups under the limit of the queue alone.
     #[test]
     fn what_had_ended_before_one_was_refused_makes_no_room_for_the_others() {
         let [mut first, mut second] = groups([None, Some("x")]);

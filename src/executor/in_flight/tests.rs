@@ -1,4 +1,4 @@
-//! When a node looks at what it owns, on an embedded database. Time stands still while anything is done, so these hours take no time.
+//! When a node reconciles what it owns, on an embedded database. Time stands still while anything is done, so these hours take no time.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::Sqlite;
 use crate::config::DatabaseConfig;
 use crate::job::{Limits, NewJob};
-use crate::store::{ClaimRequest, JobState, NodeInfo, ScanPart, Store};
+use crate::store::{ClaimRequest, JobState, NodeInfo, ScanRange, Store};
 
-/// Longer than a look takes.
+/// Longer than a reconciliation takes.
 const MOMENT: Duration = Duration::from_secs(1);
-/// How long a statement may still run whose answer got lost.
+/// How long a statement whose answer got lost may still run.
 const STRAGGLER: Duration = Duration::from_secs(60);
 
-/// A node that looks at what it owns, and nothing else.
+/// A node that reconciles what it owns, and does nothing else.
 struct Node {
     directory: PathBuf,
     store: Arc<dyn JobStore>,
@@ -39,12 +39,12 @@ impl Node {
         let looks = (in_flight.clone(), store.clone(), claims.clone(), stop.clone());
         tokio::spawn(async move {
             let (in_flight, store, claims, stop) = looks;
-            in_flight.reconcile(store, id, &claims, STRAGGLER, stop).await;
+            in_flight.reconcile(store, id, &claims, STRAGGLER, || (), stop).await;
         });
         Self { directory, store, id, claims, in_flight, stop }
     }
 
-    /// Claims a job, and does not hear of it: it is not in hand.
+    /// Claims a job and loses the answer, so the job is not known to be in flight.
     async fn unheard(&self) -> (Job, ClaimNumber) {
         let message = NewJob::json("kind", &()).validate(Limits::default()).unwrap();
         self.store.insert(&[message], None).await.unwrap();
@@ -55,8 +55,8 @@ impl Node {
             queue: "default",
             kinds: None,
             limit: 1,
-            part: ScanPart::All,
-            held_too: false,
+            range: ScanRange::All,
+            include_hidden: false,
             counted: &[],
             admitted_too: true,
         };
@@ -82,7 +82,7 @@ async fn a_lost_answer_is_looked_for_at_once_and_when_its_statement_can_no_longe
     node.in_flight.suspect();
     sleep(MOMENT).await;
     assert!(!node.is_owned(&first).await, "given back at once");
-    // The statement still ran at the first look.
+    // The statement still ran at the first check.
     let (late, _) = node.unheard().await;
     sleep(STRAGGLER / 2).await;
     assert!(node.is_owned(&late).await, "not looked for yet");
@@ -100,15 +100,15 @@ async fn what_is_known_by_name_is_looked_for_twice_too() {
     node.in_flight.suspect_of(claim, vec![job.id]);
     sleep(MOMENT).await;
     assert!(!node.is_owned(&job).await, "given back at once");
-    // The statement still ran at the first look: the same claim of the same job.
+    // The statement still ran at the first check: the same claim of the same job.
     let request = ClaimRequest {
         node: node.id,
         claim,
         queue: "default",
         kinds: None,
         limit: 1,
-        part: ScanPart::All,
-        held_too: false,
+        range: ScanRange::All,
+        include_hidden: false,
         counted: &[],
         admitted_too: true,
     };

@@ -1,35 +1,37 @@
-//! Where a dispatcher's next look at its queue starts, and ends.
+//! Where a dispatcher's next scan of its queue starts and ends.
 //!
-//! Rows that were removed stay in the index until the server has cleaned up, and as long as anybody holds an old snapshot it
-//! can't. A look from the start of the queue walks over all of them; a minute of work under a held snapshot makes each look
-//! take seconds. So a look starts where earlier ones have been: at the last row taken, of each priority. Such a look can't see
-//! what became claimable behind it, so there are looks from the start too:
+//! Removed rows stay in the index until the server has cleaned up, and it can't while any transaction holds an old snapshot. A scan from
+//! the start of the queue walks over all of them: a minute of work under an old snapshot makes each scan take seconds. So a scan starts
+//! where earlier ones have been: at the last row taken, for each priority. Such a scan can't see jobs that became claimable behind its
+//! cursors, so there are scans from the start too:
 //!
 //! * the first one, when nothing is known;
-//! * when a hint says that rows changed elsewhere than at the end ([`Hint::Rescan`], [`Hint::Any`]), when a poll is due, and
-//!   when a flood seems to end: at once;
-//! * a second after the last one, if there were other looks since.
+//! * at once when a hint says that rows changed elsewhere than at the end ([`Hint::Rescan`], [`Hint::Any`]), when a poll is due, and when a
+//!   backlog seems to end;
+//! * a second after the last one, if there were other scans since.
 //!
-//! While a queue is flooded, a look from its start ends where this dispatcher was half a second to a second ago: it is to find what was
-//! passed over, and not to take the next rows before those that come for them. One without an end waits until the flood is over.
+//! While a queue has a backlog, a scan from its start ends where this dispatcher was half a second to a second ago. It is to find rows that
+//! were passed over, and not to take rows ahead of the dispatchers whose turn they are. A scan without an end waits until the backlog is
+//! over.
 //!
-//! A look from the start that was expensive is followed by a rest, so that such looks take a small share of the time whatever they cost.
-//! One that failed says little of what the next will cost: a server that fell silent, or was replaced, cost it its deadline. So the rest is
-//! short at first, and longer each time.
+//! After an expensive scan from the start there is a rest, so that such scans take a small share of the time whatever they cost. A failed
+//! scan says little about the cost of the next: a server that went silent or was replaced cost it its whole deadline. So after a failure
+//! the rest is short at first, and longer each time.
 //!
-//! Rows get their numbers before they are committed, so those of a slow transaction appear behind what was taken meanwhile.
-//! While a queue is flooded they wait for the next look from the start, like everything else waits its turn. When it is not, they are
-//! next: then a look starts where the scan was half a second to a second ago, which only longer transactions miss.
+//! Rows get their numbers before they are committed, so the rows of a slow transaction appear behind rows that were taken meanwhile. While
+//! a queue has a backlog, they wait for the next scan from the start. Without a backlog they are next in order. So scans then start where
+//! the dispatcher was half a second to a second ago, and miss only the rows of longer transactions.
 //!
-//! Kinds that are claimed by themselves have looks of their own. When one took all there was for them, the next starts where those of the others would.
+//! Groups of kinds that are claimed separately have their own scans. When one took all jobs there were for it, the next starts where those
+//! of the other groups would.
 //!
-//! Several processes that drain a queue together would each walk over what the others took. So while they are flooded they also share
-//! how far they have come ([`ScanFront`], by `flow.rs`).
+//! Several processes that drain a queue together would each walk over the rows that the others took. So while there is a backlog, they also
+//! share how far they have come ([`SharedCursor`], in `density.rs`).
 //!
 //! [`Hint::Rescan`]: crate::store::Hint::Rescan
 //! [`Hint::Any`]: crate::store::Hint::Any
 
-mod flow;
+mod density;
 #[cfg(test)]
 mod tests;
 
@@ -38,80 +40,80 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::flow::Flow;
+use self::density::BacklogDensity;
 use super::jitter;
 use crate::job::Job;
-use crate::store::{Claimed, ScanFront, ScanMark, ScanPart};
+use crate::store::{Claimed, ScanCursor, ScanRange, SharedCursor};
 
-/// Longest time without a look from the start while there are looks at all.
+/// Longest time without a scan from the start, while there are scans at all.
 const FROM_START: Duration = Duration::from_secs(1);
-/// A look from the start that took no longer needs no rest: on a clean table it is one descent of the index.
+/// A scan from the start that took no longer than this needs no rest: on a clean table it is one descent of the index.
 const CHEAP: Duration = Duration::from_millis(20);
-/// The rest after an expensive one, in multiples of what it took longer: such looks take about a seventeenth of the time at most.
+/// The rest after an expensive scan, as a multiple of its extra time. So such scans take about a seventeenth of the time at most.
 const REST: u32 = 16;
-/// How far back a look starts while nothing floods: one to two times this. A transaction that commits sooner after its insert
-/// is not missed; what died meanwhile is walked over. In a flood, what was passed over is looked for up to there.
+/// How far back a scan starts while there is no backlog: one to two times this. It finds the rows of transactions that commit sooner than
+/// this after their insert, and walks over rows that died meanwhile. Under a backlog, a scan for rows that were passed over ends there.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Ranks that have a mark. Each is a scan of its own, so a program with hundreds of priorities must not have hundreds of them; a rank
-/// without a mark is merely looked at whole.
+/// The number of ranks that have a cursor. Each is a scan, so a program with hundreds of priorities must not have hundreds of them. A rank
+/// without a cursor is scanned whole.
 const RANKS: usize = 16;
 
 /// The last row taken of each rank.
-type Marks = BTreeMap<i16, i64>;
+type Cursors = BTreeMap<i16, i64>;
 
-/// The looks of a dispatcher for one group of kinds.
+/// The scans of a dispatcher for one group of kinds.
 #[derive(Debug)]
 pub(super) struct Scan {
-    newest: Marks,
-    /// The same as it was [`SLACK`] ago, and before that.
-    earlier: Marks,
-    earliest: Marks,
+    newest: Cursors,
+    /// The cursors as they were [`SLACK`] ago, and the same time before that.
+    earlier: Cursors,
+    earliest: Cursors,
     turned: Instant,
-    /// The worst rank that the last look took of, if it found all that it asked for: then there is a flood.
+    /// The worst rank in the last scan, if that found as many jobs as it asked for. Then there is a backlog.
     draining: Option<i16>,
-    /// How dense the flood is, if that is known.
-    flow: Option<Flow>,
-    /// What the last look from the marks took.
+    /// How dense the backlog is, if that is known.
+    density: Option<BacklogDensity>,
+    /// How long the last scan from the cursors took.
     usual: Duration,
-    /// A look from the start is wanted as soon as it may be.
+    /// Whether a scan from the start is wanted as soon as it is allowed.
     owed: bool,
-    /// There were other looks since the last one.
+    /// Whether there were other scans since the last one from the start.
     partial: bool,
-    /// One may be.
+    /// When the next scan from the start is allowed.
     allowed_at: Instant,
-    /// One is due, wanted or not.
+    /// When the next scan from the start is due, wanted or not.
     due_at: Instant,
-    /// So many of them have failed since the last one that did not.
+    /// The number of failed scans from the start since the last that succeeded.
     failures: u32,
-    /// The last look went on to the end of the queue, and took all there was for it.
+    /// Whether the last scan reached the end of the queue and took all jobs there were for it.
     saw_all: bool,
 }
 
-/// One look.
+/// One scan.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct ScanPlan {
     reach: Reach,
     begun: Instant,
 }
 
-/// What a look is at.
+/// Which rows a scan covers.
 #[derive(Debug)]
 enum Reach {
-    /// From the marks on; shared with other processes, if the flood is known.
-    On { marks: Vec<ScanMark>, front: Option<ScanFront> },
-    /// From the start to where this dispatcher was a moment ago.
-    PassedOver(ScanMark),
+    /// From the cursors on. Shared with other processes if the backlog's density is known.
+    On { cursors: Vec<ScanCursor>, shared_cursor: Option<SharedCursor> },
+    /// From the start to where this dispatcher was a short time ago.
+    PassedOver(ScanCursor),
     /// From the start to the end.
     Whole,
 }
 
-impl Look {
-    pub(super) fn part(&self) -> ScanPart<'_> {
+impl ScanPlan {
+    pub(super) fn range(&self) -> ScanRange<'_> {
         match &self.reach {
-            Reach::On { marks, front } => ScanPart::After { marks, front: *front },
-            Reach::PassedOver(last) => ScanPart::UpTo(*last),
-            Reach::Whole => ScanPart::All,
+            Reach::On { cursors, shared_cursor } => ScanRange::After { cursors, shared_cursor: *shared_cursor },
+            Reach::PassedOver(last) => ScanRange::UpTo(*last),
+            Reach::Whole => ScanRange::All,
         }
     }
 
@@ -123,12 +125,12 @@ impl Look {
 impl Scan {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            newest: Marks::new(),
-            earlier: Marks::new(),
-            earliest: Marks::new(),
+            newest: Cursors::new(),
+            earlier: Cursors::new(),
+            earliest: Cursors::new(),
             turned: now,
             draining: None,
-            flow: None,
+            density: None,
             usual: Duration::ZERO,
             owed: true,
             partial: false,
@@ -139,92 +141,90 @@ impl Scan {
         }
     }
 
-    /// There may be something behind the marks.
+    /// Notes that there may be jobs behind the cursors.
     pub(super) fn owe(&mut self) {
         self.owed = true;
     }
 
-    /// The last look found all that it asked for.
-    pub(super) fn is_flooded(&self) -> bool {
+    /// Returns whether the last scan found as many jobs as it asked for.
+    pub(super) fn has_backlog(&self) -> bool {
         self.draining.is_some()
     }
 
-    /// When there is to be a look from the start, if nothing else happens.
+    /// Returns when to scan from the start if nothing else happens.
     pub(super) fn wanted_at(&self) -> Option<Instant> {
         if self.owed {
             return Some(self.allowed_at);
         }
-        // What the others passed over does not wait for a poll.
+        // Rows that the other scans passed over do not wait for a poll.
         self.partial.then_some(self.due_at)
     }
 
-    /// How to look now, for so many jobs.
-    pub(super) fn next(&mut self, now: Instant, limit: usize) -> Look {
+    /// Plans a scan for `limit` jobs.
+    pub(super) fn next(&mut self, now: Instant, limit: usize) -> ScanPlan {
         self.turn(now);
         let wanted = now >= self.due_at || (self.owed && now >= self.allowed_at);
         let behind = if wanted { self.behind_the_marks() } else { None };
         let reach = behind.unwrap_or_else(|| {
-            let marks = if self.is_flooded() { &self.newest } else { &self.earliest };
-            let marks = marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect();
-            Reach::On { marks, front: self.flow.map(|flow| flow.front(limit)) }
+            let cursors = if self.has_backlog() { &self.newest } else { &self.earliest };
+            let cursors = cursors.iter().map(|(rank, seq)| ScanCursor { rank: *rank, seq: *seq }).collect();
+            Reach::On { cursors, shared_cursor: self.density.map(|density| density.shared_cursor(limit)) }
         });
-        let look = Look { reach, begun: now };
-        if look.is_from_start() {
-            // What is told from here on may be missed by it.
+        let plan = ScanPlan { reach, begun: now };
+        if plan.is_from_start() {
+            // This scan may miss rows that are announced from here on.
             self.owed = false;
         }
-        look
+        plan
     }
 
-    /// `None`: a flood is too young to have passed over anything for long.
+    /// Returns the range behind the cursors. `None`: the backlog is too young to have passed over anything for long.
     fn behind_the_marks(&self) -> Option<Reach> {
         let Some(draining) = self.draining else { return Some(Reach::Whole) };
-        // Ranks without a mark are looked at whole by the others.
+        // Ranks without a cursor are covered whole by the other scans.
         let (rank, seq) = self.earliest.range(..=draining).next_back()?;
-        Some(Reach::PassedOver(ScanMark { rank: *rank, seq: *seq }))
+        Some(Reach::PassedOver(ScanCursor { rank: *rank, seq: *seq }))
     }
 
-    /// What it found, of how many it asked for. Returns whether to look again at once.
-    pub(super) fn found(&mut self, look: &Look, claimed: &Claimed, asked: usize, now: Instant) -> bool {
+    /// Takes in what a scan found when it asked for `asked` jobs. Returns whether to scan again at once.
+    pub(super) fn found(&mut self, plan: &ScanPlan, claimed: &Claimed, asked: usize, now: Instant) -> bool {
         let jobs = &claimed.jobs;
         self.note(jobs);
         let all = jobs.len() >= asked;
-        self.saw_all = !all && matches!(look.reach, Reach::Whole | Reach::On { front: None, .. });
+        self.saw_all = !all && matches!(plan.reach, Reach::Whole | Reach::On { shared_cursor: None, .. });
         let draining = jobs.last().filter(|_| all).map(|worst| -worst.priority);
-        match look.reach {
-            Reach::On { front, .. } => {
-                self.usual = now.duration_since(look.begun);
+        match plan.reach {
+            Reach::On { shared_cursor, .. } => {
+                self.usual = now.duration_since(plan.begun);
                 self.partial = true;
-                // It ends, unless something was passed over.
-                self.owed |= self.is_flooded() && !all;
-                self.flow = Flow::seen(self.flow, front, claimed).filter(|_| all);
+                // The backlog ends here, unless rows were passed over.
+                self.owed |= self.has_backlog() && !all;
+                self.density = BacklogDensity::seen(self.density, shared_cursor, claimed).filter(|_| all);
                 self.draining = draining;
             }
-            // It says nothing of the flood.
-            Reach::PassedOver(_) => self.answered_from_start(look, now),
+            // Says nothing about the backlog.
+            Reach::PassedOver(_) => self.answered_from_start(plan, now),
             Reach::Whole => {
-                self.answered_from_start(look, now);
-                self.flow = Flow::seen(None, None, claimed).filter(|_| all);
+                self.answered_from_start(plan, now);
+                self.density = BacklogDensity::seen(None, None, claimed).filter(|_| all);
                 self.draining = draining;
             }
         }
-        self.is_flooded() || self.wanted_at().is_some_and(|at| at <= now)
+        self.has_backlog() || self.wanted_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether it can [start where others are](Self::start_with).
+    /// Returns whether it can [start where others are](Self::start_with).
     pub(super) fn saw_all(&mut self) -> bool {
         std::mem::take(&mut self.saw_all)
     }
 
-    /// There is nothing for it before the marks of this one, which looks at the same queue for other kinds, and has not looked since. Without that, kinds of
-    /// which there are none would be looked for among all that died.
+    /// Moves the older cursors up to those of `other`, a scan of the same queue for other kinds. There is nothing before them for this scan,
+    /// which saw the whole queue last. Otherwise a scan for kinds that have no jobs would walk over all dead rows.
+    ///
+    /// The newest cursors stay: they are for a backlog, and one that commits after that scan may lie before rows of other kinds that
+    /// have been taken already.
     pub(super) fn start_with(&mut self, other: &Self) {
-        let both = [
-            (&mut self.newest, &other.newest),
-            (&mut self.earlier, &other.earlier),
-            (&mut self.earliest, &other.earliest),
-        ];
-        for (mine, theirs) in both {
+        for (mine, theirs) in [(&mut self.earlier, &other.earlier), (&mut self.earliest, &other.earliest)] {
             for (rank, seq) in theirs {
                 if mine.len() < RANKS || mine.contains_key(rank) {
                     let known = mine.entry(*rank).or_insert(*seq);
@@ -234,43 +234,43 @@ impl Scan {
         }
     }
 
-    /// It failed. If it was one from the start that took too long, looks from the marks go on meanwhile.
-    pub(super) fn failed(&mut self, look: &Look, now: Instant) {
-        match look.reach {
-            // What was set aside for it was not taken, and only a look without an end finds it.
-            Reach::On { front: Some(_), .. } => {
+    /// Notes that a scan failed. If it was one from the start that took too long, scans from the cursors go on meanwhile.
+    pub(super) fn failed(&mut self, plan: &ScanPlan, now: Instant) {
+        match plan.reach {
+            // The rows reserved for it were not taken, and only a scan without an end finds them.
+            Reach::On { shared_cursor: Some(_), .. } => {
                 self.owed = true;
                 self.draining = None;
             }
-            Reach::On { front: None, .. } => {}
+            Reach::On { shared_cursor: None, .. } => {}
             Reach::PassedOver(_) | Reach::Whole => {
                 let rest = REST.min(1_u32.checked_shl(self.failures).unwrap_or(REST));
-                self.looked_from_start(look, now, rest);
+                self.looked_from_start(plan, now, rest);
                 self.failures += 1;
                 self.owed = true;
             }
         }
-        self.flow = None;
+        self.density = None;
     }
 
-    /// It was allowed to take nothing, and says nothing of what waits.
-    pub(super) fn saw_nothing(&mut self, look: &Look) {
-        self.owed |= look.is_from_start();
+    /// Notes that a scan was allowed to take nothing, so it says nothing about the waiting jobs.
+    pub(super) fn saw_nothing(&mut self, plan: &ScanPlan) {
+        self.owed |= plan.is_from_start();
     }
 
-    fn answered_from_start(&mut self, look: &Look, now: Instant) {
+    fn answered_from_start(&mut self, plan: &ScanPlan, now: Instant) {
         self.failures = 0;
-        self.looked_from_start(look, now, REST);
+        self.looked_from_start(plan, now, REST);
     }
 
-    /// A rest of so many times what it cost too much.
-    fn looked_from_start(&mut self, look: &Look, now: Instant, rest: u32) {
+    /// Sets the rest to `rest` times the scan's extra cost.
+    fn looked_from_start(&mut self, plan: &ScanPlan, now: Instant, rest: u32) {
         self.partial = false;
-        // One that takes rows is as expensive as one from the marks. What it costs more is what it walked over.
-        let cost = now.duration_since(look.begun).saturating_sub(self.usual);
+        // Taking rows costs as much in a scan from the cursors. Only the extra cost comes from the rows it walked over.
+        let cost = now.duration_since(plan.begun).saturating_sub(self.usual);
         let rest = if cost > CHEAP { cost * rest } else { Duration::ZERO };
         self.allowed_at = now + rest;
-        // Many nodes that began together should not look together.
+        // Nodes that started together should not scan together.
         self.due_at = now + rest.max(jitter(FROM_START));
     }
 
@@ -280,7 +280,7 @@ impl Scan {
             *newest = job.seq.max(*newest);
         }
         if self.newest.len() > RANKS {
-            // Those at work matter.
+            // The ranks at work matter.
             self.newest.retain(|rank, _| jobs.iter().any(|job| -job.priority == *rank));
             while self.newest.len() > RANKS {
                 self.newest.pop_first();
@@ -288,7 +288,7 @@ impl Scan {
         }
     }
 
-    /// Lets the marks grow old.
+    /// Ages the cursors.
     fn turn(&mut self, now: Instant) {
         if now.duration_since(self.turned) >= SLACK {
             self.turned = now;

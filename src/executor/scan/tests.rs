@@ -4,7 +4,7 @@ use crate::store::testing::{job, message};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Jobs of these ranks and numbers, as a claim answers them.
+/// Makes jobs of these ranks and numbers, as a claim returns them.
 fn jobs(places: &[(i16, i64)]) -> Vec<Job> {
     let at = |(rank, seq): &(i16, i64)| {
         let message = message(NewJob::json("kind", &1).priority(-rank)).unwrap();
@@ -13,40 +13,40 @@ fn jobs(places: &[(i16, i64)]) -> Vec<Job> {
     places.iter().map(at).collect()
 }
 
-/// Its marks, if it starts from some.
-fn after(look: &Look) -> Option<Vec<(i16, i64)>> {
-    match look.part() {
-        ScanPart::After { marks, .. } => Some(marks.iter().map(|mark| (mark.rank, mark.seq)).collect()),
-        ScanPart::All | ScanPart::UpTo(_) => None,
+/// Returns the cursors that a scan starts from, if any.
+fn after(plan: &ScanPlan) -> Option<Vec<(i16, i64)>> {
+    match plan.range() {
+        ScanRange::After { cursors, .. } => Some(cursors.iter().map(|cursor| (cursor.rank, cursor.seq)).collect()),
+        ScanRange::All | ScanRange::UpTo(_) => None,
     }
 }
 
-fn is_whole(look: &Look) -> bool {
-    look.part() == ScanPart::All
+fn is_whole(plan: &ScanPlan) -> bool {
+    plan.range() == ScanRange::All
 }
 
-/// Where a look at what was passed over ends.
-fn passed_over(look: &Look) -> Option<(i16, i64)> {
-    match look.part() {
-        ScanPart::UpTo(last) => Some((last.rank, last.seq)),
-        ScanPart::All | ScanPart::After { .. } => None,
+/// Returns where a scan for rows that were passed over ends.
+fn passed_over(plan: &ScanPlan) -> Option<(i16, i64)> {
+    match plan.range() {
+        ScanRange::UpTo(last) => Some((last.rank, last.seq)),
+        ScanRange::All | ScanRange::After { .. } => None,
     }
 }
 
-fn front(look: &Look) -> Option<ScanFront> {
-    match look.part() {
-        ScanPart::After { front, .. } => front,
-        ScanPart::All | ScanPart::UpTo(_) => None,
+fn shared_cursor(plan: &ScanPlan) -> Option<SharedCursor> {
+    match plan.range() {
+        ScanRange::After { shared_cursor, .. } => shared_cursor,
+        ScanRange::All | ScanRange::UpTo(_) => None,
     }
 }
 
-/// One look that takes `cost` and finds these of so many asked for.
-fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)], asked: usize) -> (Look, bool) {
-    let look = scan.next(*now, asked);
+/// Runs one scan that takes `cost` and finds these jobs, of the given number asked for.
+fn look(scan: &mut Scan, now: &mut Instant, cost: Duration, places: &[(i16, i64)], asked: usize) -> (ScanPlan, bool) {
+    let plan = scan.next(*now, asked);
     *now += cost;
-    let claimed = Claimed { jobs: jobs(places), began: None, allowed: None };
-    let again = scan.found(&look, &claimed, asked, *now);
-    (look, again)
+    let claimed = Claimed { jobs: jobs(places), reserved_from: None, allowed: None };
+    let again = scan.found(&plan, &claimed, asked, *now);
+    (plan, again)
 }
 
 #[test]
@@ -54,13 +54,13 @@ fn a_flood_is_scanned_from_the_newest_marks_and_ends_with_a_look_at_everything()
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let (first, again) = look(&mut scan, &mut now, MS, &[(-5, 90), (0, 7)], 2);
-    assert!(is_whole(&first) && again && scan.is_flooded());
+    assert!(is_whole(&first) && again && scan.has_backlog());
     let (second, again) = look(&mut scan, &mut now, MS, &[(0, 8), (0, 9)], 2);
     assert_eq!((after(&second), again), (Some(vec![(-5, 90), (0, 7)]), true));
     let (third, again) = look(&mut scan, &mut now, MS, &[(0, 12)], 2);
     assert_eq!((after(&third), again), (Some(vec![(-5, 90), (0, 9)]), true), "something may have been passed over");
     let (last, again) = look(&mut scan, &mut now, MS, &[], 2);
-    assert!(is_whole(&last) && !again && !scan.is_flooded());
+    assert!(is_whole(&last) && !again && !scan.has_backlog());
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn without_a_flood_a_look_starts_where_the_scan_was_a_moment_ago() {
         let (look, again) = look(&mut scan, &mut now, MS, &[(0, seq)], 10);
         assert!(
             !again || scan.wanted_at().is_some_and(|at| at <= now),
-            "again, and not because a look from the start is due"
+            "again, and not because a scan from the start is due"
         );
-        if let Some(marks) = after(&look) {
-            starts.push((seq, marks.first().map_or(0, |mark| mark.1)));
+        if let Some(cursors) = after(&look) {
+            starts.push((seq, cursors.first().map_or(0, |cursor| cursor.1)));
         }
         now += 99 * MS;
     }
-    // Ten looks a second: what it starts behind was taken 0.5 to 1 s ago.
+    // At ten scans a second, the scan starts behind rows taken 0.5 to 1 s ago.
     assert!(starts.iter().all(|(seq, start)| (5..=11).contains(&(seq - start)) || *start == 0), "{starts:?}");
     assert!(starts.iter().any(|(_, start)| *start > 0), "{starts:?}");
 }
@@ -101,7 +101,8 @@ fn looks_from_the_start_come_when_they_are_owed_and_every_second() {
     assert!(is_whole(&look(&mut scan, &mut now, MS, &[(0, 5)], 2).0));
 }
 
-/// Looks of 10 ms that each take a row of a flood, for so long. Returns where those from the start ended, with the last row taken then.
+/// Runs scans of 10 ms for a given time, each taking a row of a backlog. Returns where those from the start ended, with the last row taken
+/// then.
 fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<((i16, i64), i64)> {
     let until = *now + for_ms * MS;
     let mut ends = Vec::new();
@@ -109,7 +110,7 @@ fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<
         let taken = [(0, *seq + 1)];
         let next = scan.next(*now, 1);
         *now += 10 * MS;
-        assert!(!is_whole(&next), "a flood has no look at everything");
+        assert!(!is_whole(&next), "a backlog has no look at everything");
         let found = if let Some(end) = passed_over(&next) {
             ends.push((end, *seq));
             &[][..]
@@ -117,8 +118,8 @@ fn drain(scan: &mut Scan, now: &mut Instant, seq: &mut i64, for_ms: u32) -> Vec<
             *seq += 1;
             &taken[..]
         };
-        let again = scan.found(&next, &Claimed { jobs: jobs(found), began: None, allowed: None }, 1, *now);
-        assert!(again && scan.is_flooded(), "the flood goes on, whatever was passed over");
+        let again = scan.found(&next, &Claimed { jobs: jobs(found), reserved_from: None, allowed: None }, 1, *now);
+        assert!(again && scan.has_backlog(), "the backlog goes on, whatever was passed over");
     }
     ends
 }
@@ -131,13 +132,16 @@ fn in_a_flood_what_was_passed_over_is_looked_for_and_no_more() {
     look(&mut scan, &mut now, MS, &[(0, 0)], 1);
     let ends = drain(&mut scan, &mut now, &mut seq, 5000);
     assert!((3..=5).contains(&ends.len()), "once a second, when there is something old enough: {ends:?}");
-    // What was taken 0.5 to 1 s before, at a row each 10 ms.
+    // These rows were taken 0.5 to 1 s before, at a row each 10 ms.
     assert!(ends.iter().all(|((rank, end), last)| *rank == 0 && (45..=105).contains(&(last - end))), "{ends:?}");
-    // Asked for, it comes at once.
+    // When asked for, it comes at once.
     scan.owe();
     let next = scan.next(now, 1);
     assert!(passed_over(&next).is_some());
-    assert!(scan.found(&next, &Claimed { jobs: jobs(&[(0, 3)]), began: None, allowed: None }, 1, now), "it was filled");
+    assert!(
+        scan.found(&next, &Claimed { jobs: jobs(&[(0, 3)]), reserved_from: None, allowed: None }, 1, now),
+        "it was filled"
+    );
     assert!(after(&scan.next(now, 1)).is_some(), "it is not repeated at once");
 }
 
@@ -153,7 +157,7 @@ fn what_was_passed_over_of_better_ranks_is_looked_for_too() {
     scan.owe();
     let (next, _) = look(&mut scan, &mut now, MS, &[], 1);
     assert_eq!(passed_over(&next), Some((0, 1)), "all of rank -3 is before that");
-    // A flood of a better rank came: what lies behind its end waits for its end.
+    // A backlog of a better rank came. Rows behind its end wait until it is over.
     look(&mut scan, &mut now, MS, &[(-2, 5)], 1);
     scan.owe();
     assert_eq!(passed_over(&scan.next(now, 1)), Some((-3, 900)));
@@ -189,26 +193,26 @@ fn marks_are_kept_for_few_ranks() {
 
 #[test]
 fn an_expensive_look_from_the_start_is_followed_by_a_rest() {
-    // In a flood, and without one.
+    // Under a backlog, and without one.
     for asked in [1, 2] {
         let mut now = Instant::now();
         let mut scan = Scan::new(now);
         let begun = now;
         let mut from_start = 0;
         for seq in 2..40_000 {
-            // Asked for again and again.
+            // A scan from the start is asked for again and again.
             scan.owe();
             let next = scan.next(now, asked);
             from_start += u32::from(next.is_from_start());
             now += if next.is_from_start() { 3000 * MS } else { 10 * MS };
-            scan.found(&next, &Claimed { jobs: jobs(&[(0, seq)]), began: None, allowed: None }, asked, now);
+            scan.found(&next, &Claimed { jobs: jobs(&[(0, seq)]), reserved_from: None, allowed: None }, asked, now);
         }
         let share = f64::from(from_start * 3000) / (now - begun).as_millis() as f64;
-        assert!(from_start > 1 && share < 0.07, "{from_start} looks from the start, {share}");
+        assert!(from_start > 1 && share < 0.07, "{from_start} scans from the start, {share}");
     }
 }
 
-/// What a look takes because it takes many rows, or because the server is busy, is not what it walked over.
+/// Time that a scan spends on taking many rows, or on a busy server, does not count as time spent on dead rows.
 #[test]
 fn a_look_from_the_start_that_costs_what_others_cost_needs_no_rest() {
     let mut now = Instant::now();
@@ -240,16 +244,16 @@ fn looks_go_on_from_the_marks_when_one_from_the_start_takes_too_long() {
     assert!(scan.wanted_at() > Some(now + 20_000 * MS), "it is still owed");
 }
 
-/// A server that fell silent costs a look its deadline, and says nothing of what the next one will cost.
+/// A server that went silent costs a scan its deadline, and says nothing about the cost of the next one.
 #[test]
 fn looks_from_the_start_that_fail_one_after_the_other_rest_longer_each_time() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
     let rest = |scan: &mut Scan, now: &mut Instant| {
-        let look = scan.next(*now, 1);
-        assert!(is_whole(&look));
+        let plan = scan.next(*now, 1);
+        assert!(is_whole(&plan));
         *now += 5000 * MS;
-        scan.failed(&look, *now);
+        scan.failed(&plan, *now);
         let rest = scan.wanted_at().unwrap() - *now;
         *now += rest;
         rest.as_secs()
@@ -265,41 +269,41 @@ fn looks_from_the_start_that_fail_one_after_the_other_rest_longer_each_time() {
 fn a_flood_is_shared_but_by_looks_from_the_start() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
-    let flood = |from: i64| (from..from + 100).map(|seq| (0, seq)).collect::<Vec<_>>();
-    assert_eq!(front(&look(&mut scan, &mut now, MS, &flood(0), 100).0), None);
-    let shared = Some(ScanFront { rank: 0, span: 100, ours_until: None });
+    let backlog = |from: i64| (from..from + 100).map(|seq| (0, seq)).collect::<Vec<_>>();
+    assert_eq!(shared_cursor(&look(&mut scan, &mut now, MS, &backlog(0), 100).0), None);
+    let shared = Some(SharedCursor { rank: 0, span: 100, reserved_until: None });
     assert_eq!(
-        front(&look(&mut scan, &mut now, MS, &flood(100), 100).0),
+        shared_cursor(&look(&mut scan, &mut now, MS, &backlog(100), 100).0),
         shared,
         "the first look told how dense it is"
     );
-    look(&mut scan, &mut now, MS, &flood(200), 100);
+    look(&mut scan, &mut now, MS, &backlog(200), 100);
     for _ in 0..2 {
         now += 600 * MS;
         scan.turn(now);
     }
-    let (passed, _) = look(&mut scan, &mut now, MS, &flood(0), 100);
-    assert_eq!((passed_over(&passed), front(&passed)), (Some((0, 299)), None));
-    assert_eq!(front(&look(&mut scan, &mut now, MS, &flood(300), 100).0), shared, "it is still known");
+    let (passed, _) = look(&mut scan, &mut now, MS, &backlog(0), 100);
+    assert_eq!((passed_over(&passed), shared_cursor(&passed)), (Some((0, 299)), None));
+    assert_eq!(shared_cursor(&look(&mut scan, &mut now, MS, &backlog(300), 100).0), shared, "it is still known");
     look(&mut scan, &mut now, MS, &[(0, 400)], 100);
     look(&mut scan, &mut now, MS, &[], 100);
     let next = scan.next(now, 100);
-    assert!(after(&next).is_some() && front(&next).is_none(), "it is over");
+    assert!(after(&next).is_some() && shared_cursor(&next).is_none(), "it is over");
 }
 
 #[test]
 fn what_was_set_aside_for_a_look_that_failed_is_looked_for() {
     let mut now = Instant::now();
     let mut scan = Scan::new(now);
-    let flood: Vec<_> = (0..100).map(|seq| (0, seq)).collect();
-    look(&mut scan, &mut now, MS, &flood, 100);
+    let backlog: Vec<_> = (0..100).map(|seq| (0, seq)).collect();
+    look(&mut scan, &mut now, MS, &backlog, 100);
     let failed = scan.next(now, 100);
-    assert!(front(&failed).is_some());
+    assert!(shared_cursor(&failed).is_some());
     scan.failed(&failed, now);
     assert!(is_whole(&scan.next(now, 100)));
 }
 
-/// Kinds of which there are none would be looked for among all that the others left dead.
+/// A scan for kinds that have no jobs would walk over all rows that the other kinds left dead.
 #[test]
 fn who_found_nothing_starts_where_the_others_are() {
     let mut now = Instant::now();
@@ -310,12 +314,29 @@ fn who_found_nothing_starts_where_the_others_are() {
         let (looked, _) = look(&mut idle, &mut now, MS, &[], 2);
         assert!(idle.saw_all());
         idle.start_with(&busy);
-        if let Some(marks) = after(&looked) {
-            walked.push(seq - marks.first().map_or(0, |mark| mark.1));
+        if let Some(cursors) = after(&looked) {
+            walked.push(seq - cursors.first().map_or(0, |cursor| cursor.1));
         }
     }
     // One to two times the slack, at two rows in 2 ms, once it has begun.
     assert!(walked[1000..].iter().all(|rows| (500..=1100).contains(rows)), "{:?}", walked[1000..].iter().max());
+}
+
+/// A transaction of many jobs commits behind rows of other kinds that were taken meanwhile: its jobs are drained one scan after the other, without
+/// any from the start.
+#[test]
+fn a_backlog_before_the_cursors_of_other_kinds_is_drained_from_its_own() {
+    let mut now = Instant::now();
+    let (mut busy, mut limited) = (Scan::new(now), Scan::new(now));
+    look(&mut busy, &mut now, MS, &[(0, 1000)], 10);
+    look(&mut limited, &mut now, MS, &[], 2);
+    assert!(limited.saw_all());
+    limited.start_with(&busy);
+    look(&mut limited, &mut now, MS, &[(0, 900), (0, 901)], 2);
+    for seq in (902..1000).step_by(2) {
+        let (scan, _) = look(&mut limited, &mut now, MS, &[(0, seq), (0, seq + 1)], 2);
+        assert_eq!(after(&scan), Some(vec![(0, seq - 1)]));
+    }
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! Cron lines: sets of the numbers that each field allows.
+//! Cron expressions, as sets of the numbers that each field allows.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan as _};
 
-/// The bit for the last day of a month, whichever that is.
+/// The bit for the last day of a month, whatever its number.
 const LAST_DAY: u64 = 1 << 32;
 /// Longest time without an occurrence: 29 February on a given day of the week may take 40 years.
 const HORIZON: i16 = 100;
 
-/// What each field allows, as bits.
+/// The allowed values of each field, as bits.
 #[derive(Clone, Debug)]
 pub(super) struct Cron {
     seconds: u64,
@@ -18,18 +18,18 @@ pub(super) struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Day of month and day of week are both limited: one of them is enough.
+    /// Day of month and day of week are both limited: a day that matches one of them is enough.
     either_day: bool,
-    /// The line is not bound to an hour.
+    /// The expression is not tied to an hour.
     any_hour: bool,
 }
 
-/// What a field may hold.
+/// The allowed range of a field.
 struct Field {
     name: &'static str,
     least: u32,
     most: u32,
-    /// The first stands for `least`.
+    /// The first name stands for `least`.
     names: &'static [&'static str],
 }
 
@@ -69,7 +69,7 @@ impl Cron {
             either_day: !is_open(day) && !is_open(weekday),
             any_hour: hour.starts_with('*'),
         };
-        // A leap year has all days there are.
+        // A leap year has every day of the year.
         let exists = |month| Date::new(2024, month, 1).is_ok_and(|date| cron.has_day_of_month(date));
         if !cron.either_day && !(1..=12).any(|month| has(cron.months, month as u32) && exists(month)) {
             return Err("no month it names has such a day, so it would never happen (30 February?)".to_owned());
@@ -86,20 +86,20 @@ impl Cron {
         if self.any_hour { self.next_going_on(after, zone) } else { self.next_by_the_clock(after, zone) }
     }
 
-    /// Bound to an hour: the clock on the wall decides.
+    /// Returns the next occurrence of an expression that is tied to an hour: the wall clock decides.
     fn next_by_the_clock(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut local = whole_second(zone.to_datetime(after))?;
         loop {
             local = self.next_local(local.checked_add(1.second()).ok()?)?;
             let at = first_moment(local, zone)?;
-            // Not after: a time that comes again, and has happened.
+            // Otherwise it is a wall-clock time that comes a second time, and has already happened.
             if at > after {
                 return Some(at);
             }
         }
     }
 
-    /// Not bound to an hour: goes on whatever the clock on the wall does.
+    /// Returns the next occurrence of an expression that is not tied to an hour: clock changes do not matter.
     fn next_going_on(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut offset = zone.to_offset(after);
         let mut local = whole_second(offset.to_datetime(after))?.checked_add(1.second()).ok()?;
@@ -108,7 +108,7 @@ impl Cron {
             let next = self.next_local(local)?;
             let at = offset.to_timestamp(next).ok()?;
             match changes.next() {
-                // From there on by another clock.
+                // From there on, another offset applies.
                 Some(change) if change.timestamp() <= at => {
                     offset = change.offset();
                     local = offset.to_datetime(change.timestamp());
@@ -118,7 +118,7 @@ impl Cron {
         }
     }
 
-    /// The first time on the clock from here on, this one included. Knows of no zone.
+    /// Returns the first matching time on the clock, starting with `from`. Ignores time zones.
     fn next_local(&self, from: DateTime) -> Option<DateTime> {
         if self.is_day(from.date())
             && let Some(time) = self.next_time(from.time())
@@ -148,7 +148,7 @@ impl Cron {
         fits && has(self.months, date.month().unsigned_abs().into())
     }
 
-    /// The first time of a day from here on.
+    /// Returns the first matching time of a day, starting with `from`.
     fn next_time(&self, from: Time) -> Option<Time> {
         let [hour, minute, second] = [from.hour(), from.minute(), from.second()].map(|n| u32::from(n.unsigned_abs()));
         let first = |set| next(set, 0);
@@ -169,13 +169,13 @@ impl Cron {
     }
 }
 
-/// When a time on the wall happens for the first time; if never, when the clock jumps over it.
+/// Returns the instant at which a wall-clock time first occurs; if the clock jumps over it, the instant of the jump.
 fn first_moment(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(local).ok(),
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(local).ok(),
         AmbiguousOffset::Gap { before, .. } => {
-            // By the clock that is left, this is after the jump.
+            // By the offset before the jump, this instant is after the jump.
             let late = before.to_timestamp(local).ok()?.checked_add(1.nanosecond()).ok()?;
             zone.preceding(late).next().map(|change| change.timestamp())
         }
@@ -190,7 +190,7 @@ fn has(set: u64, number: u32) -> bool {
     set & (1 << number) != 0
 }
 
-/// The least number of a set that is not below `from`.
+/// Returns the least number of a set that is not below `from`.
 fn next(set: u64, from: u32) -> Option<u32> {
     let rest = set & u64::MAX.checked_shl(from)?;
     (rest != 0).then(|| rest.trailing_zeros())
@@ -201,7 +201,7 @@ impl Field {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part)?))
     }
 
-    /// `*`, `5`, `5-10`, each with `/2` or without.
+    /// Reads `*`, `5` or `5-10`, each with or without a step such as `/2`.
     fn part(&self, part: &str) -> Result<u64, String> {
         let refuse = |why: String| format!("{part:?} is no {} ({why})", self.name);
         if part == "L" && self.name == DAY.name {
@@ -219,13 +219,13 @@ impl Field {
             Some((from, to)) => (self.number(from).map_err(refuse)?, self.number(to).map_err(refuse)?),
             None => {
                 let from = self.number(range).map_err(refuse)?;
-                // `3/10` goes on to the end.
+                // `3/10` extends to the end of the range.
                 (from, if step.is_some() { self.most } else { from })
             }
         };
         let step = step.unwrap_or(1);
         if from <= to {
-            // `*` and open ends: 7 is Sunday again, which is in already or skipped by the step.
+            // `*` and open ends: 7 is Sunday again, which is already included or skipped by the step.
             let to = if self.most == 7 && !range.contains('-') && from != to { 6 } else { to };
             return Ok((from..=to).step_by(step as usize).fold(0, |set, n| set | 1 << n));
         }
@@ -235,7 +235,7 @@ impl Field {
                 self.most, self.least
             )));
         }
-        // SAT-MON: over the end of the week.
+        // SAT-MON wraps around the end of the week.
         Ok((from..=to + 7).step_by(step as usize).fold(0, |set, n| set | 1 << (n % 7)))
     }
 
@@ -246,7 +246,7 @@ impl Field {
         }
         let hint = if self.names.is_empty() { String::new() } else { format!(", or a name such as {}", self.names[0]) };
         let refuse = || format!("use {} to {}{hint}", self.least, self.most);
-        // `parse` would take `+5`.
+        // `parse` would accept `+5`.
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(refuse());
         }

@@ -1,4 +1,4 @@
-//! When a repeating job is to run: a value, and a pure function from one moment to the next occurrence.
+//! When a repeating job runs: a value, and a pure function from one instant to the next occurrence.
 
 mod cron;
 #[cfg(test)]
@@ -16,35 +16,34 @@ use self::cron::Cron;
 use super::parse_duration;
 use crate::error::{Error, Result};
 
-/// The zone of a schedule that names none.
+/// The time zone of a schedule that names none.
 const UTC: &str = "UTC";
 /// Longest text of a schedule in bytes.
 const TEXT_MAX: usize = 200;
-/// Intervals below this would be a busy loop and not a schedule.
+/// Shorter intervals would be a busy loop, not a schedule.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Intervals beyond this help nobody.
+/// Longer intervals are useless.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// When a repeating job is to run.
+/// When a repeating job runs.
 ///
 /// | text | meaning |
 /// |---|---|
 /// | `30 9 * * MON-FRI` | cron: minute, hour, day of month, month, day of week |
-/// | `*/10 * * * * *` | cron with seconds in front |
+/// | `*/10 * * * * *` | cron with seconds as the first field |
 /// | `@daily` | also `@hourly`, `@midnight`, `@weekly`, `@monthly`, `@yearly`, `@annually` |
-/// | `30s`, `1h 30m`, `PT5M` | each time this long after the last, counted from when it was put |
-/// | `R/PT1H`, `R5/PT10S` | the same as ISO 8601 writes it; `R5`: five times |
-/// | `R3/2026-01-01T00:00:00Z/P1D` | three times, the first at that moment |
+/// | `30s`, `1h 30m`, `PT5M` | at this interval, counted from when the schedule was put |
+/// | `R/PT1H`, `R5/PT10S` | the same in ISO 8601; `R5`: five times |
+/// | `R3/2026-01-01T00:00:00Z/P1D` | three times, the first at that time |
 ///
-/// Cron fields take `*`, lists (`1,15`), ranges (`8-17`), steps (`*/5`, `8-17/2`, `3/10`), names (`JAN`, `MON`) and `?` for
-/// `*`. Sunday is 0 or 7, and days of the week may wrap around (`SAT-MON`). `L` is the last day of the month. If day of month
-/// and day of week are both limited, a day that fits one of them is enough.
+/// Cron fields accept `*`, lists (`1,15`), ranges (`8-17`), steps (`*/5`, `8-17/2`, `3/10`), names (`JAN`, `MON`) and `?` for `*`. Sunday
+/// is 0 or 7, and days of the week may wrap around (`SAT-MON`). `L` is the last day of the month. If day of month and day of week are both
+/// limited, a day that matches one of them is enough.
 ///
 /// # Summer time
-/// Cron reads the clock on the wall of the schedule's zone. A time that a change of the clock leaves out happens when the gap
-/// ends, once; one that comes twice happens the first time only. With `*` or `*/n` as its hour a line is not bound to an hour: it
-/// just goes on, in the hour that comes twice too, and nothing is made up for the hour left out. Intervals are absolute: `P1D`
-/// is 24 hours.
+/// Cron follows the wall clock in the schedule's time zone. A time that a clock change skips occurs once, when the gap ends. A time that
+/// comes twice occurs only the first time. An expression with `*` or `*/n` as its hour is not tied to an hour: it simply continues, also in
+/// the hour that comes twice, and nothing is made up for a skipped hour. Intervals are absolute: `P1D` is 24 hours.
 ///
 /// ```
 /// use jobwright::Schedule;
@@ -61,7 +60,7 @@ pub struct Schedule {
     zone_name: String,
     zone: TimeZone,
     rule: Rule,
-    /// Where intervals without a start of their own count from.
+    /// Start for counting intervals that have no start of their own.
     anchor: Option<Timestamp>,
 }
 
@@ -77,18 +76,18 @@ enum Rule {
 }
 
 impl Schedule {
-    /// Reads a schedule; its clock is UTC.
+    /// Reads a schedule whose clock is UTC.
     ///
     /// # Errors
-    /// When the text is none, or can never happen (`0 0 30 2 *`).
+    /// When the text is not a schedule, or can never occur (`0 0 30 2 *`).
     pub fn new(text: &str) -> Result<Self> {
         Self::in_zone(text, UTC)
     }
 
-    /// Reads a schedule whose clock is that of a zone, by its IANA name: `Europe/Berlin`.
+    /// Reads a schedule whose clock is that of a time zone, given by its IANA name: `Europe/Berlin`.
     ///
     /// # Errors
-    /// When the text is none, can never happen, or the zone is not known on this machine.
+    /// When the text is not a schedule or can never occur, or the zone is not known on this machine.
     pub fn in_zone(text: &str, zone: &str) -> Result<Self> {
         let text = text.trim();
         if text.len() > TEXT_MAX {
@@ -114,15 +113,15 @@ impl Schedule {
         Ok(Self { text: text.to_owned(), zone_name: zone.to_owned(), zone: tz, rule, anchor: None })
     }
 
-    /// The first occurrence after this moment; `None` = there is none any more.
+    /// Returns the first occurrence after this time; `None` if there is none any more.
     ///
-    /// A pure function, and monotone: a later moment never has an earlier next occurrence.
+    /// It is a pure function, and monotone: a later time never has an earlier next occurrence.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.rule {
             Rule::Cron(cron) => cron.next_after(after, &self.zone),
             Rule::Every { interval, start, count } => {
                 let interval = i128::from(*interval);
-                // Without a start, the first is one interval after the anchor.
+                // Without a start, the first occurrence is one interval after the anchor.
                 let (base, first) = match (start, self.anchor) {
                     (Some(start), _) => (start.as_microsecond(), 0),
                     (None, Some(anchor)) => (anchor.as_microsecond(), 1),
@@ -142,9 +141,9 @@ impl Schedule {
         }
     }
 
-    /// The last occurrence up to `now`, if `first` is one that is not later.
+    /// Returns the last occurrence up to `now`, given that `first` is an occurrence not later than `now`.
     pub(crate) fn latest(&self, first: Timestamp, now: Timestamp) -> Timestamp {
-        // The largest moment whose next occurrence is not after now: just before the one that is looked for.
+        // Searches the largest time whose next occurrence is not after now, which is just before the wanted occurrence.
         let (mut low, mut high) = (first.as_microsecond().saturating_sub(1), now.as_microsecond());
         let next = |micros: i64| Timestamp::from_microsecond(micros).ok().and_then(|after| self.next_after(after));
         let mut latest = first;
@@ -158,28 +157,28 @@ impl Schedule {
         latest
     }
 
-    /// Intervals without a start of their own count from here: the first is one interval later. Stores keep this moment with
-    /// the schedule, so that its occurrences stay the same whoever computes them; one that has no such moment counts each
-    /// interval from the moment asked for, and never ends.
+    /// Sets the anchor from which intervals without a start of their own are counted; the first occurrence is one interval later. Stores
+    /// keep it with the schedule, so that its occurrences are the same on every node. A schedule without an anchor counts each interval
+    /// from the time asked for, and never ends.
     #[must_use]
     pub fn counted_from(mut self, anchor: Timestamp) -> Self {
         self.anchor = Some(anchor);
         self
     }
 
-    /// The text it was read from.
+    /// Returns the text it was read from.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name of its zone.
+    /// Returns the name of its time zone.
     pub fn zone(&self) -> &str {
         &self.zone_name
     }
 }
 
 impl PartialEq for Schedule {
-    /// Written the same, for the same zone.
+    /// Equal if written the same, for the same time zone.
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.zone_name) == (&other.text, &other.zone_name)
     }
@@ -218,7 +217,7 @@ impl Rule {
         }
         match text.split_whitespace().count() {
             0 => Err("it is empty".to_owned()),
-            // Says why it is no duration.
+            // Returns the reason why it is not a duration.
             1 => Err(parse_duration(text).err().unwrap_or_default()),
             _ => Cron::parse(text).map(|cron| Self::Cron(Box::new(cron))),
         }
@@ -236,7 +235,7 @@ impl Rule {
         Cron::parse(line).map(|cron| Self::Cron(Box::new(cron)))
     }
 
-    /// `R[n]/[start/]interval`.
+    /// Reads `R[n]/[start/]interval`.
     fn repetition(text: &str, zone: &TimeZone) -> Result<Self, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let (times, start, interval) = match parts[..] {
@@ -263,7 +262,7 @@ impl Rule {
     }
 }
 
-/// A moment with its offset, or by the clock of the zone.
+/// Reads a time with its offset, or by the clock of the zone.
 fn moment(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
     let at = match text.parse::<Timestamp>() {
         Ok(at) => at,
@@ -271,7 +270,7 @@ fn moment(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
             format!("{text:?} is not a moment (`2026-01-01T00:00:00Z`, or without `Z` in the schedule's zone)")
         })?,
     };
-    // As exact as a database.
+    // Rounded to the precision of a database.
     Timestamp::from_microsecond(at.as_microsecond()).map_err(|error| error.to_string())
 }
 

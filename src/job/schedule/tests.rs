@@ -7,7 +7,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap_or_else(|_| panic!("{text}"))
 }
 
-/// The occurrences that follow, by the clock of the zone.
+/// Returns the next occurrences, by the clock of the zone.
 fn following(text: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let schedule = Schedule::in_zone(text, zone).unwrap();
     let mut last = at(after);
@@ -83,14 +83,14 @@ fn ends_of_years_and_leap_days() {
 
 #[test]
 fn berlin_in_spring_and_autumn() {
-    // 29 March 2026, 02:00 to 03:00: left out.
+    // 29 March 2026, 02:00 to 03:00 is skipped.
     let before = "2026-03-28T12:00:00Z";
     assert_eq!(following("30 2 * * *", "Europe/Berlin", before, 2), ["03-29 03:00:00+02:00", "03-30 02:30:00+02:00"]);
     let often = following("*/15 2 * * *", "Europe/Berlin", before, 3);
     assert_eq!(often, ["03-29 03:00:00+02:00", "03-30 02:00:00+02:00", "03-30 02:15:00+02:00"], "once");
     let both = following("0,30 2,3 * * *", "Europe/Berlin", before, 3);
     assert_eq!(both, ["03-29 03:00:00+02:00", "03-29 03:30:00+02:00", "03-30 02:00:00+02:00"]);
-    // 25 October 2026, 02:00 to 03:00: twice.
+    // 25 October 2026, 02:00 to 03:00 comes twice.
     let before = "2026-10-24T12:00:00Z";
     assert_eq!(following("30 2 * * *", "Europe/Berlin", before, 2), ["10-25 02:30:00+02:00", "10-26 02:30:00+01:00"]);
     let between = "2026-10-25T01:15:00Z"; // 02:15 for the second time
@@ -126,7 +126,7 @@ fn new_york_in_spring_and_autumn() {
     assert_eq!(autumn, ["11-01 01:15:00-04:00", "11-02 01:15:00-05:00"]);
 }
 
-/// Half an hour only.
+/// The clock changes by half an hour only.
 #[test]
 fn lord_howe_in_spring_and_autumn() {
     let spring = following("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00Z", 2);
@@ -139,7 +139,7 @@ fn lord_howe_in_spring_and_autumn() {
     assert_eq!(goes_on, ["04-05 01:30:00+11:00", "04-05 01:30:00+10:30", "04-05 02:00:00+10:30"]);
 }
 
-/// Samoa went over the date line and had no 30 December 2011.
+/// Samoa crossed the date line and had no 30 December 2011.
 #[test]
 fn a_day_that_is_left_out() {
     let days = following("0 12 * * *", "Pacific/Apia", "2011-12-29T12:00:00Z", 3);
@@ -164,9 +164,9 @@ fn intervals_and_repetitions() {
     ends("R5/PT10S", "2026-01-01T00:00:50Z");
     let local = Schedule::in_zone("R/2026-07-01T08:00:00/P1D", "Europe/Berlin").unwrap();
     assert_eq!(local.next_after(at(put)), Some(at("2026-07-01T06:00:00Z")));
-    // Nobody said since when.
+    // Without an anchor.
     assert_eq!(Schedule::new("1h").unwrap().next_after(at(put)), Some(at("2026-01-01T01:00:00Z")));
-    // A day is 24 hours, whatever the clock on the wall does.
+    // A day is 24 hours, whatever the wall clock does.
     let days = Schedule::in_zone("P1D", "Europe/Berlin").unwrap().counted_from(at("2026-03-28T12:00:00Z"));
     assert_eq!(days.next_after(at("2026-03-29T00:00:00Z")), Some(at("2026-03-29T12:00:00Z")));
 }
@@ -228,7 +228,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
         .prop_map(|(text, zone)| Schedule::in_zone(&text, zone).unwrap().counted_from(at("2026-01-01T00:00:00Z")))
 }
 
-/// Around a change of the clock as often as anywhere.
+/// Generates times, as often around clock changes as elsewhere.
 fn moments() -> impl Strategy<Value = Timestamp> {
     let changes = ["2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z"];
     let more = ["2026-04-04T15:00:00Z", "2026-10-03T15:30:00Z", "2011-12-30T10:00:00Z"];

@@ -1,23 +1,29 @@
-//! Who may start: groups, limits, rates and shares.
+//! Which jobs may start: groups, limits, rates and shares.
 //!
 //! ```text
-//!                 group        rule found by a look at the front
-//!  send, promote ──────▶ at its gate ◀────────────── job (waiting, not admitted) ──▶ claim that counts
-//!                          │  gate = key it waits for        │
-//!                          └──── admit: slots taken ─────────┴──▶ job (admitted) ──▶ claim, delivery, hand-out
-//!                                                                       │ row gone (a trigger)
-//!                 gate opens ◀── opening (key) ◀── slots freed ◀────────┘
+//!  send, promote ───▶ waiting, not admitted ───▶ claim (no rule covers the job, or the claim counts its limits)
+//!        │                 │          │
+//!        │ in a group      │ lacks    │ gets all
+//!        │                 │ a permit │ its permits
+//!        ▼                 ▼          ▼
+//!       blocked on a key ─────────▶ admitted ───▶ claim, delivery, hand-out
+//!              ▲          gets all                         │
+//!              │          its permits                      │ row deleted (trigger)
+//!              │                                           ▼
+//!        admission pass ◀─── unblock (key) ◀─── permits released
 //! ```
 //!
-//! A job needs slots: its group's, and one for each limit that covers it. What can't have them waits behind one *gate*, the key of the first slot it
-//! lacks: on PostgreSQL in its row, on SQLite in a table of its own, `blocked_job`. Whatever frees a slot writes an *opening*, and a round of admission looks
-//! at the best behind each gate that opened, and at no others: a hundred thousand jobs of one group are one row to look at. Rounds take turns over the
-//! whole database, so what is decided by counting can't be decided twice.
+//! A job needs permits: one for its group, and one for each limit that covers it. A job that can't have them all is blocked on one *key*, that of
+//! the first permit it lacks. PostgreSQL keeps it in `job`, with the key in `blocked_on`; SQLite keeps it in a table of its own, `blocked_job`.
 //!
-//! On PostgreSQL the claims of executors count the limits and rates of queues and kinds by themselves ([`AdmitRequest::counting`]), while there are no
-//! limits of another sort. Then only jobs of groups, and what is handed out, need a round.
+//! Whatever releases a permit writes an *unblock* for its key. An *admission pass* reads only the unblocked keys, and for each only the best jobs
+//! blocked on it: for a hundred thousand jobs of one group it reads one row. A database makes one admission pass at a time, so a free permit is never
+//! counted twice.
 //!
-//! [`plan`](plan::plan) decides, and knows no database; each store reads what it needs to know and writes down what it says.
+//! On PostgreSQL the claims of executors count the limits and rates of queues and kinds themselves ([`AdmitRequest::counting`]), as long as there are
+//! no limits of another sort. Then only jobs of groups and jobs to be handed out need an admission pass.
+//!
+//! [`plan`](plan::plan) decides and knows no database. Each store reads what the plan needs and writes what it decides.
 
 pub(crate) mod plan;
 #[cfg(test)]
@@ -30,77 +36,76 @@ use async_trait::async_trait;
 use super::rules::Scope;
 use crate::error::Result;
 
-/// How many waiting rows of a queue are looked at, from the front, for some that a rule covers. Claims take rows in the same order, so
-/// what lies deeper is not about to start.
+/// How many waiting rows at the head of a queue are searched for jobs that a rule covers. Claims take rows in the same order, so deeper rows are
+/// not about to start.
 pub(crate) const LOOK_AHEAD: usize = 5_000;
 
-/// The key of a group's gate and slot.
+/// Returns the key of a group: its jobs are blocked on it, and its permit has it.
 pub(crate) fn group_key(group: &str) -> String {
     format!("{}{group}", Scope::Group.prefix())
 }
 
-/// What a round of admission is to look at.
+/// The scope of an admission pass.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmitRequest<'a> {
-    /// At most this many jobs behind each gate, and in each queue.
+    /// How many jobs to read at most for each key, and from each queue.
     pub limit: usize,
-    /// Queues whose waiting jobs are searched for some that a rule covers.
+    /// Queues to search for waiting jobs that a rule covers.
     pub queues: &'a [String],
-    /// Of these kinds only; `None` = any.
+    /// Kinds to search these queues for; `None` = any.
     pub kinds: Option<&'a [String]>,
-    /// Who claims from these queues counts by itself what the limits of queues and kinds allow, where the store can
-    /// ([`Admitted::counted`]): such jobs need no admission.
+    /// Whether the claims from these queues count the limits of queues and kinds themselves, if the store can do that
+    /// ([`Admitted::counted`]). Jobs under such limits then need no admission.
     pub counting: bool,
 }
 
-/// What a round of admission did.
+/// The result of an admission pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// Jobs that can be claimed now.
+    /// How many jobs it admitted: they can be claimed now.
     pub jobs: u64,
     /// The queues they wait in.
     pub queues: Vec<String>,
-    /// There is more to look at: call again.
+    /// Whether there is more to do: call again.
     pub more: bool,
-    /// When the next gate opens by itself, counted from now.
+    /// Time until the next key is due to be unblocked without a released permit, because a rate allows more.
     pub next: Option<Duration>,
-    /// There are rules that limit or pause, so jobs that come have to be looked at too.
+    /// Whether some rule limits or pauses, so that new waiting jobs have to be checked too.
     pub limited: bool,
-    /// Limits of queues and kinds that claims count by themselves ([`ClaimRequest::counted`](super::ClaimRequest::counted)), by the names of their
-    /// rules.
+    /// Limits of queues and kinds that claims count themselves ([`ClaimRequest::counted`](super::ClaimRequest::counted)): scope and name of each
+    /// rule.
     pub counted: Vec<(Scope, String)>,
-    /// The shortest time after which a job counts as one priority higher; `None`: no rule has jobs age.
+    /// The shortest time after which a job counts as one priority higher; `None`: no rule lets jobs age.
     pub aging: Option<Duration>,
 }
 
-/// Gates that wait for a round of admission.
+/// Unblocked keys that wait for an admission pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overdue {
-    /// How many openings there are.
-    pub openings: u64,
-    /// For how long the oldest has been open, as far as the store knows: the embedded one keeps no moment of what opened at once.
+pub struct AdmissionLag {
+    /// How many unblocks are due.
+    pub unblocks: u64,
+    /// How long the oldest has been due, as far as the store knows: SQLite keeps no timestamp of an unblock that is due at once.
     pub longest: Duration,
 }
 
 /// Admits jobs.
 #[async_trait]
 pub trait Admission: Send + Sync {
-    /// One round, in one transaction. Without anything to look at it costs one short question.
+    /// Makes one admission pass, in one transaction. With nothing to do it costs one short query.
     async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
 
-    /// Raises jobs that have waited long, as the rules of their queues say: of each queue and priority the oldest `limit`. Returns how
-    /// many were raised.
+    /// Raises jobs that have waited long, as the rules of their queues say: the oldest `limit` of each queue and priority. Returns how many it
+    /// raised.
     async fn age_jobs(&self, limit: usize) -> Result<u64>;
 
-    /// Forgets at most `limit` counts of starts that no rate reaches back to. Returns how many. Not part of a round: all admission waits for
-    /// one.
+    /// Forgets at most `limit` counts of starts that no rate reaches back to. Returns how many. It is not part of an admission pass, because all
+    /// admission waits while a pass runs.
     async fn prune_rates(&self, limit: usize) -> Result<u64>;
 
-    /// What is wrong with the slots: held by no job, missing for one that was admitted, more than a group may have, or something waits
-    /// behind a gate of any kind that nobody holds and nobody will open. Empty when all is well and nobody is at work. For tests and
-    /// `doctor`: it reads everything.
-    async fn slot_faults(&self) -> Result<Vec<String>>;
+    /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key
+    /// whose permits are free and that nothing will unblock. Empty if all is well and nothing is running. Reads everything: for tests and `doctor`.
+    async fn permit_faults(&self) -> Result<Vec<String>>;
 
-    /// Gates that opened and that nobody has looked behind since. Some are ordinary for a moment.
-    async fn overdue_openings(&self) -> Result<Overdue>;
+    /// Returns how many unblocks are due that no admission pass has acted on yet. It is normal to see some for a short time.
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag>;
 }

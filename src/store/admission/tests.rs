@@ -1,44 +1,44 @@
-//! What a round decides, without a database.
+//! What an admission pass decides, without a database.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::plan::{Candidate, Opened, Opening, Place, Plan, RuleBook, Starts, Usage, plan};
-use crate::job::{JobId, Terms};
+use super::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblock, Unblocked, Usage, plan};
+use crate::job::{JobId, JobOptions};
 use crate::store::rules::{Rule, Scope, ShareBy};
 
 const LIMIT: i64 = 500;
 const SECOND: i64 = 1_000_000;
 
-fn candidate(seq: i64, terms: Terms) -> Candidate {
-    let gate = terms.group.as_ref().map(|group| format!("g:{group}")).unwrap_or_default();
+fn candidate(seq: i64, options: JobOptions) -> Candidate {
+    let blocked_on = options.group.as_ref().map(|group| format!("g:{group}")).unwrap_or_default();
     Candidate {
         id: JobId::new(),
         seq,
         rank: 0,
-        place: if gate.is_empty() { Place::Waiting } else { Place::Blocked },
+        state: if blocked_on.is_empty() { CandidateState::Waiting } else { CandidateState::Blocked },
         kind: "kind".to_owned(),
         queue: "default".to_owned(),
-        terms,
+        options,
         holds: false,
-        gate,
+        blocked_on,
         share: String::new(),
     }
 }
 
 fn of_group(seq: i64, group: &str) -> Candidate {
-    candidate(seq, Terms { group: Some(group.to_owned()), ..Terms::default() })
+    candidate(seq, JobOptions { group: Some(group.to_owned()), ..JobOptions::default() })
 }
 
 fn of_tenant(seq: i64, tenant: &str) -> Candidate {
-    candidate(seq, Terms { tenant: Some(tenant.to_owned()), ..Terms::default() })
+    candidate(seq, JobOptions { tenant: Some(tenant.to_owned()), ..JobOptions::default() })
 }
 
-fn taken(slots: &[(&str, u64)]) -> Usage {
-    let slots = slots.iter().map(|(key, n)| ((*key).to_owned(), *n)).collect();
-    Usage { slots, now: 100 * SECOND, ..Usage::default() }
+fn taken(permits: &[(&str, u64)]) -> Usage {
+    let permits = permits.iter().map(|(key, n)| ((*key).to_owned(), *n)).collect();
+    Usage { permits, now: 100 * SECOND, ..Usage::default() }
 }
 
 fn decide(rules: &[Rule], candidates: &[Candidate], usage: Usage) -> Plan {
@@ -71,20 +71,19 @@ fn what_holds_its_group_already_takes_it_once() {
     assert_eq!(admitted(&decide(&[], std::slice::from_ref(&ordered), usage)), [ordered.id]);
 }
 
-/// Otherwise each job of a group would cost a second round that finds nothing.
+/// Otherwise each job of a group would cost a second admission pass that finds nothing.
 #[test]
 fn the_gate_of_a_group_stays_closed_behind_the_one_that_passed() {
-    let opened = [Opened { key: "g:g".to_owned(), n: 1 }];
+    let unblocked = [Unblocked { key: "g:g".to_owned(), n: 1 }];
     let decide =
-        |rules: &[Rule]| plan(vec![of_group(1, "g")], &opened, &RuleBook::new(rules.to_vec()), taken(&[]), LIMIT);
-    assert!(decide(&[]).openings.is_empty());
-    // One that went to wait for something else, and does not hold its group, leaves the gate open for the next.
+        |rules: &[Rule]| plan(vec![of_group(1, "g")], &unblocked, &RuleBook::new(rules.to_vec()), taken(&[]), LIMIT);
+    assert!(decide(&[]).unblocks.is_empty());
+    // A job that now waits for something else, and does not hold its group, leaves the key unblocked for the next.
     let paused = decide(&[Rule::new(Scope::Kind, "kind").paused(true)]);
-    assert_eq!(paused.openings, [Opening { key: "g:g".to_owned(), at: None, n: 8 }]);
+    assert_eq!(paused.unblocks, [Unblock { key: "g:g".to_owned(), at: None, n: 8 }]);
 }
 
-/// The first of a group that lacks a place holds the group while it waits: otherwise the second could overtake it in a queue that
-/// has room.
+/// The first job of a group holds the group while it waits for a limit: otherwise the second could overtake it in a queue with free permits.
 #[test]
 fn the_order_of_a_group_is_kept_while_its_first_waits_for_a_limit() {
     let first = Candidate { queue: "full".to_owned(), ..of_group(1, "g") };
@@ -93,7 +92,7 @@ fn the_order_of_a_group_is_kept_while_its_first_waits_for_a_limit() {
     let plan = decide(&rules, &[first.clone(), second], taken(&[("q:full", 1)]));
     assert!(plan.admit.is_empty());
     assert_eq!(plan.wait.len(), 1);
-    assert_eq!((plan.wait[0].id, plan.wait[0].gate.as_str()), (first.id, "q:full"));
+    assert_eq!((plan.wait[0].id, plan.wait[0].blocked_on.as_str()), (first.id, "q:full"));
     assert_eq!(plan.wait[0].hold.as_deref(), Some("g:g"));
 }
 
@@ -102,7 +101,7 @@ fn whoever_waits_for_a_pause_lets_its_group_pass_unless_the_order_is_strict() {
     let rules = [Rule::new(Scope::Kind, "paused").paused(true)];
     for ordered in [false, true] {
         let mut first = Candidate { kind: "paused".to_owned(), ..of_group(1, "g") };
-        first.terms.ordered = ordered;
+        first.options.ordered = ordered;
         let second = of_group(2, "g");
         let plan = decide(&rules, &[first, second.clone()], taken(&[]));
         assert_eq!(admitted(&plan), if ordered { vec![] } else { vec![second.id] });
@@ -110,35 +109,35 @@ fn whoever_waits_for_a_pause_lets_its_group_pass_unless_the_order_is_strict() {
     }
 }
 
-/// While the group is taken, an ordered job of a paused queue stays behind the group. Behind the pause it would not be seen when the
-/// group becomes free, and whoever was sent after it would start before it.
+/// While the group is taken, an ordered job of a paused queue stays blocked on the group. Blocked on the pause's key it would not be read when
+/// the group becomes free, and a job that was sent after it would start before it.
 #[test]
 fn a_pause_does_not_take_an_ordered_job_out_of_its_group_s_line() {
     let rules = [Rule::new(Scope::Queue, "paused").paused(true)];
     let mut second = Candidate { queue: "paused".to_owned(), ..of_group(2, "g") };
     let mut third = of_group(3, "g");
-    (second.terms.ordered, third.terms.ordered) = (true, true);
+    (second.options.ordered, third.options.ordered) = (true, true);
     let while_first_runs = decide(&rules, &[second.clone(), third.clone()], taken(&[("g:g", 1)]));
     assert_eq!(while_first_runs, Plan::default(), "both stay where they are");
     let when_it_is_over = decide(&rules, &[second.clone(), third], taken(&[]));
     assert_eq!(admitted(&when_it_is_over), []);
     let [wait] = when_it_is_over.wait.as_slice() else { panic!("{when_it_is_over:?}") };
-    assert_eq!((wait.id, wait.gate.as_str(), wait.hold.as_deref()), (second.id, "q:paused", Some("g:g")));
+    assert_eq!((wait.id, wait.blocked_on.as_str(), wait.hold.as_deref()), (second.id, "q:paused", Some("g:g")));
 }
 
-/// Between the reading of what opened and the counting of slots a group may become free: who comes back from a pause then must not
-/// take it before those that wait for it.
+/// A group may become free after its blocked jobs were read and before permits are counted. A job that comes back from a pause must not take it
+/// then before the jobs that are blocked on it.
 #[test]
 fn who_comes_back_from_a_pause_gets_in_line_behind_its_group() {
-    let back = Candidate { queue: "paused".to_owned(), gate: "q:paused".to_owned(), ..of_group(2, "g") };
+    let back = Candidate { queue: "paused".to_owned(), blocked_on: "q:paused".to_owned(), ..of_group(2, "g") };
     let plan = decide(&[], std::slice::from_ref(&back), taken(&[]));
     assert_eq!(admitted(&plan), []);
     let [wait] = plan.wait.as_slice() else { panic!("{plan:?}") };
-    assert_eq!((wait.id, wait.gate.as_str(), wait.hold.as_deref()), (back.id, "g:g", None));
-    let [opening] = plan.openings.as_slice() else { panic!("{plan:?}") };
-    assert_eq!((opening.key.as_str(), opening.at), ("g:g", None), "the next round decides");
-    // While somebody is at work in it, that one's end is what opens it.
-    assert!(decide(&[], &[back], taken(&[("g:g", 1)])).openings.is_empty());
+    assert_eq!((wait.id, wait.blocked_on.as_str(), wait.hold.as_deref()), (back.id, "g:g", None));
+    let [unblock] = plan.unblocks.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((unblock.key.as_str(), unblock.at), ("g:g", None), "the next round decides");
+    // While a job of the group runs, the end of that job unblocks the key.
+    assert!(decide(&[], &[back], taken(&[("g:g", 1)])).unblocks.is_empty());
 }
 
 #[test]
@@ -150,22 +149,22 @@ fn a_rule_of_its_own_counts_and_not_the_one_for_all() {
     assert_eq!(plan.wait.len(), 3, "what can't start leaves the way of the others");
 }
 
-/// It opens when the oldest start leaves the period, and not before.
+/// The key is unblocked when the oldest start leaves the period, and not before.
 #[test]
 fn a_rate_says_when_it_allows_more() {
     let rules = [Rule::new(Scope::Queue, "default").rate(3, Duration::from_secs(10))];
-    let jobs: Vec<_> = (0..3).map(|n| candidate(n, Terms::default())).collect();
+    let jobs: Vec<_> = (0..3).map(|n| candidate(n, JobOptions::default())).collect();
     let mut usage = taken(&[]);
     usage.rates.insert("q:default".to_owned(), (2, 95 * SECOND));
     let plan = decide(&rules, &jobs, usage);
     assert_eq!(admitted(&plan), [jobs[0].id]);
     assert_eq!(plan.rates, [Starts { key: "q:default".to_owned(), n: 1, part: SECOND / 100 }]);
-    assert_eq!(plan.openings[0].at, Some(105 * SECOND));
+    assert_eq!(plan.unblocks[0].at, Some(105 * SECOND));
 
-    // All of them in this round: it opens a period from now.
-    let plan = decide(&rules, &[jobs, vec![candidate(9, Terms::default())]].concat(), taken(&[]));
+    // All starts are of this pass: the key is unblocked one period from now.
+    let plan = decide(&rules, &[jobs, vec![candidate(9, JobOptions::default())]].concat(), taken(&[]));
     assert_eq!(plan.admit.len(), 3);
-    assert_eq!(plan.openings[0].at, Some(110 * SECOND));
+    assert_eq!(plan.unblocks[0].at, Some(110 * SECOND));
 }
 
 #[test]
@@ -177,56 +176,58 @@ fn shares_follow_weights_and_what_runs_already() {
     let big = plan.admit.iter().filter(|admit| jobs[20..].iter().any(|job| job.id == admit.id)).count();
     assert_eq!((plan.admit.len(), big), (8, 6));
 
-    // Two places of `small` are taken: the rest goes to the other one.
+    // `small` holds two permits already: all others go to `big`.
     let plan = decide(&rules, &jobs, taken(&[("q:default", 2), ("s:default\u{1}small", 2)]));
     let big = plan.admit.iter().filter(|admit| jobs[20..].iter().any(|job| job.id == admit.id)).count();
     assert_eq!((plan.admit.len(), big), (6, 6));
 }
 
-/// More of a group than one may have been read. Whose turn it is among shares or queues must not decide which of them is the first.
+/// More than one job of a group may have been read. The turns of shares or queues must not decide which of them is the first.
 #[test]
 fn shares_do_not_change_the_order_of_a_group() {
     let rules = [Rule::new(Scope::Queue, "default").running(8).shares(ShareBy::Kind, [])];
     let of = |kind: &str, queue: &str, seq| {
-        let terms = Terms { group: Some("g".to_owned()), ordered: true, ..Terms::default() };
-        Candidate { kind: kind.to_owned(), queue: queue.to_owned(), ..candidate(seq, terms) }
+        let options = JobOptions { group: Some("g".to_owned()), ordered: true, ..JobOptions::default() };
+        Candidate { kind: kind.to_owned(), queue: queue.to_owned(), ..candidate(seq, options) }
     };
     let busy = taken(&[("q:default", 3), ("s:default\u{1}book", 3)]);
     for second in [of("mail", "default", 2), of("book", "elsewhere", 2)] {
         let first = of("book", "default", 1);
-        let plan = decide(&rules, &[first.clone(), second], Usage { slots: busy.slots.clone(), ..taken(&[]) });
+        let plan = decide(&rules, &[first.clone(), second], Usage { permits: busy.permits.clone(), ..taken(&[]) });
         assert_eq!(admitted(&plan), [first.id]);
     }
-    // The first one gives way, and keeps its place by that: it is of a kind that is paused, and not ordered.
-    let first =
-        Candidate { terms: Terms { group: Some("g".to_owned()), ..Terms::default() }, ..of("book", "default", 1) };
+    // The first job gives way and takes no permit: its kind is paused, and it is not ordered.
+    let first = Candidate {
+        options: JobOptions { group: Some("g".to_owned()), ..JobOptions::default() },
+        ..of("book", "default", 1)
+    };
     let second = of("mail", "default", 2);
     let rules = [rules[0].clone(), Rule::new(Scope::Kind, "book").paused(true)];
     assert_eq!(admitted(&decide(&rules, &[first, second.clone()], taken(&[]))), [second.id]);
 }
 
-/// A gate whose shown jobs could all pass may have more behind it; one at which somebody has to wait has not.
+/// If all candidates of a key could pass, more jobs that can pass may be blocked on it. If one has to wait, there are none.
 #[test]
 fn a_gate_stays_open_as_long_as_there_is_room() {
     let rules = RuleBook::new(vec![Rule::new(Scope::Kind, "kind").running(10)]);
     let behind = |n: i64| -> Vec<Candidate> {
         (0..n)
             .map(|seq| Candidate {
-                place: Place::Blocked,
-                gate: "k:kind".to_owned(),
-                ..candidate(seq, Terms::default())
+                state: CandidateState::Blocked,
+                blocked_on: "k:kind".to_owned(),
+                ..candidate(seq, JobOptions::default())
             })
             .collect()
     };
-    let opened = [Opened { key: "k:kind".to_owned(), n: 2 }];
-    let more = plan(behind(2), &opened, &rules, taken(&[]), LIMIT);
-    assert_eq!((more.openings.len(), more.openings[0].n, more.openings[0].at), (1, 16, None));
-    assert!(plan(behind(1), &opened, &rules, taken(&[]), LIMIT).openings.is_empty(), "nobody else is there");
-    assert!(plan(behind(2), &opened, &rules, taken(&[("k:kind", 9)]), LIMIT).openings.is_empty(), "it is full");
+    let unblocked = [Unblocked { key: "k:kind".to_owned(), n: 2 }];
+    let more = plan(behind(2), &unblocked, &rules, taken(&[]), LIMIT);
+    assert_eq!((more.unblocks.len(), more.unblocks[0].n, more.unblocks[0].at), (1, 16, None));
+    assert!(plan(behind(1), &unblocked, &rules, taken(&[]), LIMIT).unblocks.is_empty(), "nobody else is there");
+    assert!(plan(behind(2), &unblocked, &rules, taken(&[("k:kind", 9)]), LIMIT).unblocks.is_empty(), "it is full");
 }
 
 proptest! {
-    /// Whatever comes: no group twice, no limit exceeded, nobody admitted and told to wait, and who could start does.
+    /// For any input: no group is held twice, no limit is exceeded, no job is both admitted and made to wait, and every job that could start does.
     #[test]
     fn limits_hold_and_nothing_is_left_out(
         jobs in prop::collection::vec((0u8..5, 0u8..4, 0u8..3, -2i16..3), 0..60),
@@ -244,11 +245,11 @@ proptest! {
             .map(|(seq, (group, tenant, queue, rank))| {
                 let group = (*group > 0).then(|| format!("g{group}"));
                 let tenant = (*tenant > 0).then(|| format!("t{tenant}"));
-                let terms = Terms { group, tenant, ..Terms::default() };
-                Candidate { rank: *rank, queue: format!("q{queue}"), ..candidate(seq as i64, terms) }
+                let options = JobOptions { group, tenant, ..JobOptions::default() };
+                Candidate { rank: *rank, queue: format!("q{queue}"), ..candidate(seq as i64, options) }
             })
             .collect();
-        let usage = Usage { slots: before.clone(), ..Usage::default() };
+        let usage = Usage { permits: before.clone(), ..Usage::default() };
         let plan = plan(candidates.clone(), &[], &RuleBook::new(rules), usage, LIMIT);
 
         let mut after = before;
@@ -266,13 +267,13 @@ proptest! {
         for admit in &plan.admit {
             prop_assert!(plan.wait.iter().all(|wait| wait.id != admit.id));
         }
-        // Whoever waits lacks something that is really taken.
+        // A job that waits lacks something that is really taken.
         for job in &candidates {
             if plan.admit.iter().any(|admit| admit.id == job.id) {
                 continue;
             }
-            let group_taken = job.terms.group.as_ref().is_some_and(|group| after.contains_key(&format!("g:{group}")));
-            let limit_taken = job.terms.tenant.as_ref().is_some_and(|tenant| {
+            let group_taken = job.options.group.as_ref().is_some_and(|group| after.contains_key(&format!("g:{group}")));
+            let limit_taken = job.options.tenant.as_ref().is_some_and(|tenant| {
                 let key = format!("t:{tenant}");
                 most.get(&key).is_some_and(|most| after.get(&key).copied().unwrap_or(0) >= *most)
             });

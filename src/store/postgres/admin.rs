@@ -1,4 +1,4 @@
-//! What an operator asks for.
+//! The queries and actions of operators: lists, details, counts and status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use super::unreadable::refusal;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
-use crate::store::{JobDetail, JobFilter, JobSummary, NodeStatus, Page, QueueStatus, StatusReport, Steered};
+use crate::store::{AffectedJobs, JobDetail, JobFilter, JobSummary, NodeStatus, Page, QueueStatus, StatusReport};
 
-/// PostgreSQL's time begins later than ours.
+/// PostgreSQL's range of timestamps begins later than jiff's.
 const EARLIEST: Timestamp = Timestamp::constant(-180_000_000_000, 0);
 
-/// A filter as the statements take it.
+/// A filter in the form that the statements take.
 pub(super) struct Filter<'a> {
     ids: Option<Vec<Uuid>>,
     states: Option<Vec<&'static str>>,
     asked: &'a JobFilter,
-    /// Sent since and until, dead since and until.
+    /// Created since and until, dead since and until.
     times: [Option<Timestamp>; 4],
-    /// What the terms must hold.
-    terms: Option<JsonString>,
+    /// Fields that the job's options must contain.
+    options: Option<JsonString>,
 }
 
 impl<'a> From<&'a JobFilter> for Filter<'a> {
@@ -36,30 +36,40 @@ impl<'a> From<&'a JobFilter> for Filter<'a> {
             states: filter.states.as_ref().map(|states| states.iter().map(|state| state.as_str()).collect()),
             asked: filter,
             times: [filter.created.since, filter.created.until, filter.dead.since, filter.dead.until].map(moment),
-            terms: terms(filter),
+            options: options(filter),
         }
     }
 }
 
-/// What a filter asks of the terms of a job, as an object that they must contain.
-fn terms(filter: &JobFilter) -> Option<JsonString> {
+/// Returns the filter's demands on a job's options, as an object that the options must contain.
+fn options(filter: &JobFilter) -> Option<JsonString> {
     let asked = [("tenant", &filter.tenant), ("group", &filter.group), ("limit", &filter.limit_key)];
     let asked: BTreeMap<_, _> = asked.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
     (!asked.is_empty()).then(|| JsonString(serde_json::json!(asked).to_string()))
 }
 
-/// A moment as PostgreSQL can have it.
+/// Limits a timestamp to the range of PostgreSQL.
 pub(super) fn moment(moment: Option<Timestamp>) -> Option<Timestamp> {
     moment.map(|moment| moment.max(EARLIEST))
 }
 
 impl Filter<'_> {
-    /// The parameters of a statement: first the filter's, then its own.
+    /// Returns the parameters of a statement: the filter's first, then its own.
     pub(super) fn params<'p>(&'p self, own: &[&'p (dyn ToSql + Sync)]) -> Vec<&'p (dyn ToSql + Sync)> {
         let JobFilter { queue, kind, error, .. } = self.asked;
         let [sent_since, sent_until, dead_since, dead_until] = &self.times;
-        let filter: [&(dyn ToSql + Sync); 10] =
-            [&self.ids, &self.states, queue, kind, error, sent_since, sent_until, dead_since, dead_until, &self.terms];
+        let filter: [&(dyn ToSql + Sync); 10] = [
+            &self.ids,
+            &self.states,
+            queue,
+            kind,
+            error,
+            sent_since,
+            sent_until,
+            dead_since,
+            dead_until,
+            &self.options,
+        ];
         filter.into_iter().chain(own.iter().copied()).collect()
     }
 }
@@ -69,7 +79,7 @@ pub(super) async fn list(shared: &Arc<Shared>, filter: &JobFilter, page: &Page) 
     let after = page.after.unwrap_or(i64::MIN);
     let limit = rows::count(page.limit);
     let sql = &shared.sql;
-    // Ids are found by their indexes, everything else in the order of the page.
+    // An index finds ids; anything else is read in the order of the page.
     let statement = if filter.ids.is_some() { &sql.list_ids } else { &sql.list };
     let rows = shared.engine_filtered("list jobs", statement, &filter.params(&[&after, &limit])).await?;
     rows.iter().map(summary).collect()
@@ -97,7 +107,7 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
     let mut missing = None;
     let rows = match shared.engine("show a job", &shared.sql.show, &[id.as_uuid()]).await {
         Ok(rows) => rows,
-        // The rest of it is worth seeing.
+        // The payload can't be read, but the rest of the job is worth showing.
         Err(error) => {
             missing = refusal(&error);
             if missing.is_none() {
@@ -118,22 +128,22 @@ pub(super) async fn show(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobDe
         payload: missing.map_or_else(|| rows::payload(row, 16), |why| Ok(Payload::text(why)))?,
         headers: rows::headers(row, 19)?,
         errors: rows::json(row, 20)?,
-        // To be looked at and not to be run: what can't be read is left out, and the reason of such a dead letter says why.
-        terms: rows::terms(row, 21).unwrap_or_default(),
-        gate: rows::get(row, 22)?,
+        // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.
+        options: rows::options(row, 21).unwrap_or_default(),
+        blocked_on: rows::get(row, 22)?,
     }))
 }
 
 /// Reads states with their counts.
-pub(super) fn steered(rows: &[Row]) -> Result<Steered> {
-    let mut steered = Steered::default();
+pub(super) fn affected(rows: &[Row]) -> Result<AffectedJobs> {
+    let mut affected = AffectedJobs::default();
     for row in rows {
         let count: i64 = rows::get(row, 1)?;
         if count > 0 {
-            steered.0.insert(rows::get::<&str>(row, 0)?.parse()?, count.unsigned_abs());
+            affected.0.insert(rows::get::<&str>(row, 0)?.parse()?, count.unsigned_abs());
         }
     }
-    Ok(steered)
+    Ok(affected)
 }
 
 pub(super) async fn status(shared: &Arc<Shared>) -> Result<StatusReport> {

@@ -1,4 +1,4 @@
-//! Rounds of admission: see `store::admission`.
+//! Admission passes: see `store::admission`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::batch::Batch;
 use super::client::Params;
 use super::counting;
+use super::engine_transaction::EngineTransaction;
 use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
-use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Usage, plan};
-use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
+use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblocked, Usage, plan};
+use crate::store::admission::{Admission, AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 
-/// Gates that one round looks at.
-const GATES: i64 = 1000;
+/// How many blocking keys one admission pass reads.
+const MAX_KEYS: i64 = 1000;
 
 #[async_trait]
 impl Admission for Postgres {
@@ -31,13 +31,13 @@ impl Admission for Postgres {
         let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
         let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
         let counted = counted(rows::get(row, 4)?)?;
-        // Without rules only openings matter; with rules, jobs that came since have to be looked at too, unless claims count them.
+        // Without rules only unblocks matter. With rules, jobs that arrived since must be considered too, unless claims count them.
         let others: bool = rows::get(row, 5)?;
         let looks = if request.counting { others } else { limited };
         if !open && (!looks || request.queues.is_empty()) {
             return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
         }
-        let admitted = round(shared, request, looks).await?;
+        let admitted = run_pass(shared, request, looks).await?;
         Ok(Admitted { next, limited, counted, aging, ..admitted })
     }
 
@@ -46,8 +46,9 @@ impl Admission for Postgres {
         let mut raised = 0;
         for row in &self.0.engine(what, &self.0.sql.aging_queues, &[]).await? {
             let (queue, aging): (String, i64) = (rows::get(row, 0)?, rows::get(row, 1)?);
-            let gate = format!("{}{queue}", Scope::Queue.prefix());
-            let answer = self.0.engine(what, &self.0.sql.age, &[&queue, &aging, &rows::count(limit), &gate]).await?;
+            let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
+            let answer =
+                self.0.engine(what, &self.0.sql.age, &[&queue, &aging, &rows::count(limit), &blocked_on]).await?;
             raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
         }
         Ok(raised)
@@ -58,22 +59,22 @@ impl Admission for Postgres {
         super::history::count(&rows)
     }
 
-    async fn slot_faults(&self) -> Result<Vec<String>> {
-        let rows = self.0.engine("check the slots", &self.0.sql.slot_faults, &[]).await?;
+    async fn permit_faults(&self) -> Result<Vec<String>> {
+        let rows = self.0.engine("check the permits", &self.0.sql.permit_faults, &[]).await?;
         rows.iter().map(|row| rows::get(row, 0)).collect()
     }
 
-    async fn overdue_openings(&self) -> Result<Overdue> {
-        let rows = self.0.engine("look for open gates", &self.0.sql.overdue_openings, &[]).await?;
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        let rows = self.0.engine("look for unblocked keys", &self.0.sql.overdue_unblocks, &[]).await?;
         let row = rows::single(&rows)?;
-        Ok(Overdue {
-            openings: rows::get::<i64>(row, 0)?.unsigned_abs(),
+        Ok(AdmissionLag {
+            unblocks: rows::get::<i64>(row, 0)?.unsigned_abs(),
             longest: Duration::from_micros(rows::get::<i64>(row, 1)?.max(0).unsigned_abs()),
         })
     }
 }
 
-/// Rules that claims count by themselves: scopes and names.
+/// Parses the rules that claims count themselves: scopes and names.
 fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
     let split = |name: String| {
         let (scope, name) = name.split_once(':').unwrap_or_default();
@@ -82,39 +83,40 @@ fn counted(names: Option<Vec<String>>) -> Result<Vec<(Scope, String)>> {
     names.unwrap_or_default().into_iter().map(split).collect()
 }
 
-/// `looks`: whether there were rules a moment ago for which jobs are looked at that came since. One that came since has told all nodes to look
-/// again.
-async fn round(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
+/// Runs one admission pass. `looks` says whether a moment ago there were rules under which newly arrived jobs must be considered. A rule
+/// set since then has notified all nodes, so they run another pass.
+async fn run_pass(shared: &Arc<Shared>, request: &AdmitRequest<'_>, looks: bool) -> Result<Admitted> {
     let sql = &shared.sql;
     let limit = rows::count(request.limit);
-    let batch = Batch::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
+    let batch = EngineTransaction::begin_with(shared, "admit jobs", &sql.admit_lock).await?;
     let (look_ahead, none): (i64, &[String]) = (rows::count(LOOK_AHEAD), &[]);
     let queues = if looks { request.queues } else { none };
-    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &GATES, &request.counting];
-    // Sent together: neither needs the other's answer, and both come after the lock.
+    let params: Params<'_> = &[&limit, &queues, &request.kinds, &look_ahead, &MAX_KEYS, &request.counting];
+    // Sent together: neither needs the other's answer, and both must come after the lock.
     let (book, found) = tokio::try_join!(batch.query(&sql.rules, &[]), batch.query(&sql.admit_candidates, params))?;
     let rules = RuleBook::new(super::rules::read(&book)?);
-    let (candidates, opened, more) = split(&found)?;
+    let (candidates, unblocked, more) = split(&found)?;
     if candidates.is_empty() {
-        // What opened had nobody behind it.
-        return if opened.is_empty() { batch.roll_back().await } else { batch.commit().await }
+        // No job was blocked on the unblocked keys.
+        return if unblocked.is_empty() { batch.roll_back().await } else { batch.commit().await }
             .map(|()| Admitted { more, ..Admitted::default() });
     }
-    let full = more || candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count() >= request.limit;
+    let full = more
+        || candidates.iter().filter(|candidate| candidate.state == CandidateState::Waiting).count() >= request.limit;
     let usage = usage(&batch, shared, &rules, &candidates).await?;
-    let plan = plan(candidates, &opened, &rules, usage, limit);
-    let again = full || plan.openings.iter().any(|opening| opening.at.is_none());
+    let plan = plan(candidates, &unblocked, &rules, usage, limit);
+    let again = full || plan.unblocks.iter().any(|unblock| unblock.at.is_none());
     let admitted = apply(&batch, shared, &plan).await?;
     batch.commit().await?;
     Ok(Admitted { more: again, ..admitted })
 }
 
-/// Also says whether more gates may have opened.
-fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>, bool)> {
-    let (mut candidates, mut opened, mut more) = (Vec::new(), Vec::new(), false);
+/// Splits the rows into candidates and unblocked keys. The flag says whether more keys may be unblocked.
+fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Unblocked>, bool)> {
+    let (mut candidates, mut unblocked, mut more) = (Vec::new(), Vec::new(), false);
     for row in found {
         let Some(blocked) = rows::get::<Option<bool>>(row, 0)? else {
-            opened.push(Opened { key: rows::get(row, 10)?, n: rows::get(row, 11)? });
+            unblocked.push(Unblocked { key: rows::get(row, 10)?, n: rows::get(row, 11)? });
             more |= rows::get::<i64>(row, 2)? > 0;
             continue;
         };
@@ -122,22 +124,27 @@ fn split(found: &[Row]) -> Result<(Vec<Candidate>, Vec<Opened>, bool)> {
             id: JobId::from(rows::get::<Uuid>(row, 1)?),
             seq: rows::get(row, 2)?,
             rank: rows::get(row, 3)?,
-            place: if blocked { Place::Blocked } else { Place::Waiting },
+            state: if blocked { CandidateState::Blocked } else { CandidateState::Waiting },
             kind: rows::get(row, 4)?,
             queue: rows::get(row, 5)?,
-            terms: rows::gates(row, 6)?,
+            options: rows::blocking_options(row, 6)?,
             holds: rows::get(row, 7)?,
-            gate: rows::get(row, 8)?,
+            blocked_on: rows::get(row, 8)?,
             share: rows::get(row, 9)?,
         });
     }
-    Ok((candidates, opened, more))
+    Ok((candidates, unblocked, more))
 }
 
-async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[Candidate]) -> Result<Usage> {
+async fn usage(
+    batch: &EngineTransaction,
+    shared: &Shared,
+    rules: &RuleBook,
+    candidates: &[Candidate],
+) -> Result<Usage> {
     let (keys, periods): (Vec<String>, Vec<i64>) = rules.keys(candidates).into_iter().unzip();
     let ids: Vec<Uuid> =
-        candidates.iter().filter(|candidate| candidate.terms.ordered).map(|candidate| candidate.id.into()).collect();
+        candidates.iter().filter(|candidate| candidate.options.ordered).map(|candidate| candidate.id.into()).collect();
     let locks = counting::locks(&shared.config.schema, &keys);
     if !locks.is_empty() {
         batch.query(&shared.sql.lock_limits, &[&locks]).await?;
@@ -147,7 +154,7 @@ async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[C
         let count: i64 = rows::get(row, 3)?;
         let key = || rows::get::<String>(row, 1);
         match rows::get::<&str>(row, 0)? {
-            "slots" => drop(usage.slots.insert(key()?, count.unsigned_abs())),
+            "permits" => drop(usage.permits.insert(key()?, count.unsigned_abs())),
             "held" => drop(usage.held.insert((JobId::from(rows::get::<Uuid>(row, 2)?), key()?))),
             "rate" => drop(usage.rates.insert(key()?, (count.unsigned_abs(), rows::get(row, 4)?))),
             _ => usage.now = count,
@@ -156,45 +163,45 @@ async fn usage(batch: &Batch, shared: &Shared, rules: &RuleBook, candidates: &[C
     Ok(usage)
 }
 
-async fn apply(batch: &Batch, shared: &Shared, plan: &Plan) -> Result<Admitted> {
+async fn apply(batch: &EngineTransaction, shared: &Shared, plan: &Plan) -> Result<Admitted> {
     if plan.is_empty() {
         return Ok(Admitted::default());
     }
-    let from = |place: Place| -> Vec<Uuid> {
-        plan.admit.iter().filter(|admit| admit.place == place).map(|admit| admit.id.into()).collect()
+    let from = |state: CandidateState| -> Vec<Uuid> {
+        plan.admit.iter().filter(|admit| admit.state == state).map(|admit| admit.id.into()).collect()
     };
-    let (blocked, waiting) = (from(Place::Blocked), from(Place::Waiting));
-    let slots = plan.admit.iter().flat_map(|admit| admit.keys.iter().map(|key| (Uuid::from(admit.id), key.as_str())));
-    let (slot_ids, slot_keys): (Vec<Uuid>, Vec<&str>) = slots.unzip();
-    let (turned, parked): (Vec<_>, Vec<_>) = plan.wait.iter().partition(|wait| wait.place == Place::Blocked);
+    let (blocked, waiting) = (from(CandidateState::Blocked), from(CandidateState::Waiting));
+    let permits = plan.admit.iter().flat_map(|admit| admit.keys.iter().map(|key| (Uuid::from(admit.id), key.as_str())));
+    let (permit_ids, permit_keys): (Vec<Uuid>, Vec<&str>) = permits.unzip();
+    let (turned, parked): (Vec<_>, Vec<_>) = plan.wait.iter().partition(|wait| wait.state == CandidateState::Blocked);
     let turned_ids: Vec<Uuid> = turned.iter().map(|wait| wait.id.into()).collect();
-    let turned_gates: Vec<&str> = turned.iter().map(|wait| wait.gate.as_str()).collect();
+    let turned_keys: Vec<&str> = turned.iter().map(|wait| wait.blocked_on.as_str()).collect();
     let turned_shares: Vec<&str> = turned.iter().map(|wait| wait.share.as_str()).collect();
     let holds: Vec<Option<&str>> = turned.iter().map(|wait| wait.hold.as_deref()).collect();
     let parked_ids: Vec<Uuid> = parked.iter().map(|wait| wait.id.into()).collect();
-    let parked_gates: Vec<&str> = parked.iter().map(|wait| wait.gate.as_str()).collect();
+    let parked_keys: Vec<&str> = parked.iter().map(|wait| wait.blocked_on.as_str()).collect();
     let parked_shares: Vec<&str> = parked.iter().map(|wait| wait.share.as_str()).collect();
     let rate_keys: Vec<&str> = plan.rates.iter().map(|starts| starts.key.as_str()).collect();
     let starts: Vec<i32> = plan.rates.iter().map(|starts| int(starts.n)).collect();
     let parts: Vec<i64> = plan.rates.iter().map(|starts| starts.part).collect();
-    let keys: Vec<&str> = plan.openings.iter().map(|opening| opening.key.as_str()).collect();
+    let keys: Vec<&str> = plan.unblocks.iter().map(|unblock| unblock.key.as_str()).collect();
     let at: Vec<Option<Timestamp>> =
-        plan.openings.iter().map(|opening| opening.at.and_then(|at| Timestamp::from_microsecond(at).ok())).collect();
-    let n: Vec<i32> = plan.openings.iter().map(|opening| int(opening.n.unsigned_abs())).collect();
+        plan.unblocks.iter().map(|unblock| unblock.at.and_then(|at| Timestamp::from_microsecond(at).ok())).collect();
+    let n: Vec<i32> = plan.unblocks.iter().map(|unblock| int(unblock.n.unsigned_abs())).collect();
     let rows = batch
         .query(
             &shared.sql.admit_apply,
             &[
                 &blocked,
                 &waiting,
-                &slot_ids,
-                &slot_keys,
+                &permit_ids,
+                &permit_keys,
                 &turned_ids,
-                &turned_gates,
+                &turned_keys,
                 &turned_shares,
                 &holds,
                 &parked_ids,
-                &parked_gates,
+                &parked_keys,
                 &parked_shares,
                 &rate_keys,
                 &starts,

@@ -1,11 +1,12 @@
-//! Asking a server to stop a statement.
+//! Asks a server to cancel a statement.
 //!
-//! A request to cancel goes by a connection of its own, which the server closes when it has read the request and passed it on. libpq waits
-//! for that (`PQcancel`), and so does this. The driver hangs up as soon as the request is written, and `PgBouncer` before 1.19.1 does not
-//! survive it: if it has forwarded the request and its client is gone when the server's answer comes, it ends itself and every
-//! connection it serves (its issue 801; Debian 12 has 1.18).
+//! A cancel request travels over its own connection, which the server closes once it has read and forwarded the request. libpq waits for
+//! that (`PQcancel`), and so does this module. The driver hangs up as soon as the request is written, which `PgBouncer` before 1.19.1 does
+//! not survive: if its client is gone when the server's answer to the forwarded request arrives, the pooler exits and drops every
+//! connection it serves (its issue 801; Debian 12 ships 1.18).
 //!
-//! What may be committing is never cancelled: it would then stand, on this server alone if it waits for a synchronous standby.
+//! A statement that may be committing is never cancelled. Cancelling its wait for a synchronous standby would leave the commit on this
+//! server alone.
 
 use std::future::Future;
 use std::io;
@@ -20,27 +21,27 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_postgres::{CancelToken, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connect::Place;
+use super::connect::Endpoint;
 
-/// All of it: the connection, and the server's good-bye.
+/// Covers everything: connecting, sending the request, and waiting for the server to close.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Asks the server that the connection went to. Best effort: its own `statement_timeout` ends the statement anyway.
-pub(super) async fn cancel(token: CancelToken, place: Place, tls: MakeRustlsConnect) {
-    let _ = timeout(DEADLINE, request(token, place, tls)).await;
+/// Asks the server behind `endpoint` to cancel. This is best effort: the server's own `statement_timeout` ends the statement anyway.
+pub(super) async fn cancel(token: CancelToken, endpoint: Endpoint, tls: MakeRustlsConnect) {
+    let _ = timeout(DEADLINE, request(token, endpoint, tls)).await;
 }
 
 async fn request(
     token: CancelToken,
-    place: Place,
+    endpoint: Endpoint,
     mut tls: MakeRustlsConnect,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    match place {
-        Place::Unix(folder, port) => {
+    match endpoint {
+        Endpoint::Unix(folder, port) => {
             let path = folder.join(format!(".s.PGSQL.{port}"));
             token.cancel_query_raw(Patient(UnixStream::connect(path).await?), NoTls).await?;
         }
-        Place::Tcp { address, name } => {
+        Endpoint::Tcp { address, name } => {
             let stream = TcpStream::connect(address).await?;
             let tls = MakeTlsConnect::<Patient<TcpStream>>::make_tls_connect(&mut tls, &name)?;
             token.cancel_query_raw(Patient(stream), PatientTls(tls)).await?;
@@ -49,7 +50,7 @@ async fn request(
     Ok(())
 }
 
-/// A stream whose shutting down waits for the other side to do it first.
+/// A stream whose shutdown waits for the peer to close first.
 struct Patient<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
@@ -71,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         loop {
             let mut room = [0; 64];
             let mut buffer = ReadBuf::new(&mut room);
-            // Cut off is hung up, too.
+            // A connection that breaks counts as closed, too.
             if ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer)).is_err() || buffer.filled().is_empty() {
                 return Pin::new(&mut self.0).poll_shutdown(cx);
             }
@@ -80,13 +81,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Patient<S> {
-    /// A request to cancel proves nobody's identity.
+    /// A cancel request authenticates no one, so there is nothing to bind.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-/// The same above TLS, which would say good-bye in its own way first.
+/// The same above TLS, whose own shutdown would otherwise close first.
 struct PatientTls<T>(T);
 
 impl<S, T> TlsConnect<S> for PatientTls<T>

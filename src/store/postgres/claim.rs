@@ -1,4 +1,4 @@
-//! Taking jobs, and recording how they ended.
+//! Claims jobs and records their outcomes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::counting;
-use super::front::{Front, usable};
 use super::range::Ranges;
+use super::shared_cursor::{CursorRegister, usable};
 use super::types::{has_key, holding, holds, keyed, tid};
 use super::unreadable::{Found, clear_away, settle_all, sort_out};
 use super::{Shared, rows};
@@ -26,24 +26,24 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
     }
 }
 
-/// What a claim would find.
+/// Lists the jobs that a claim would find.
 async fn waiting(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Vec<Found>> {
-    let ranges = Ranges::of(&request.part, None);
-    let (limit, held_too) = (rows::count(request.limit), request.held_too);
-    waiting_in(shared, request.queue, &ranges, request.kinds, held_too, limit).await
+    let ranges = Ranges::of(&request.range, None);
+    let (limit, include_hidden) = (rows::count(request.limit), request.include_hidden);
+    waiting_in(shared, request.queue, &ranges, request.kinds, include_hidden, limit).await
 }
 
-/// What waits in these parts of a queue.
+/// Lists the jobs that wait in these ranges of a queue.
 pub(super) async fn waiting_in(
     shared: &Arc<Shared>,
     queue: &str,
     ranges: &Ranges,
     kinds: Option<&[String]>,
-    held_too: bool,
+    include_hidden: bool,
     limit: i64,
 ) -> Result<Vec<Found>> {
     let params: [&(dyn ToSql + Sync); 8] =
-        [&queue, &ranges.ranks, &ranges.after, &ranges.last_ranks, &ranges.last_seqs, &kinds, &held_too, &limit];
+        [&queue, &ranges.ranks, &ranges.after, &ranges.last_ranks, &ranges.last_seqs, &kinds, &include_hidden, &limit];
     let rows = shared.engine("look for waiting jobs", &shared.sql.waiting, &params).await?;
     rows.iter().map(Found::read).collect()
 }
@@ -52,8 +52,8 @@ async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<
     if !request.counted.is_empty() {
         return counting::claim(shared, request).await;
     }
-    let front = Front::of(request, &shared.config.schema);
-    let ranges = Ranges::of(&request.part, usable(request));
+    let shared_cursor = CursorRegister::of(request, &shared.config.schema);
+    let ranges = Ranges::of(&request.range, usable(request));
     let rows = shared
         .engine_once(
             "claim jobs",
@@ -66,28 +66,28 @@ async fn claim_once(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<
                 &ranges.last_ranks,
                 &request.kinds,
                 &rows::count(request.limit),
-                &request.held_too,
-                &front.as_ref().map(|front| &front.register),
-                &front.as_ref().map(|front| front.tag),
-                &front.as_ref().map(|front| front.own),
-                &front.as_ref().map(|front| front.span),
+                &request.include_hidden,
+                &shared_cursor.as_ref().map(|shared_cursor| &shared_cursor.register),
+                &shared_cursor.as_ref().map(|shared_cursor| shared_cursor.tag),
+                &shared_cursor.as_ref().map(|shared_cursor| shared_cursor.own),
+                &shared_cursor.as_ref().map(|shared_cursor| shared_cursor.span),
                 &ranges.last_seqs,
-                &front.as_ref().map(|front| front.rank),
+                &shared_cursor.as_ref().map(|shared_cursor| shared_cursor.rank),
                 &request.claim.as_int4(),
             ],
         )
         .await?;
-    let began = match front {
+    let reserved_from = match shared_cursor {
         Some(_) => rows.iter().find_map(|row| rows::get(row, 15).transpose()).transpose()?,
         None => None,
     };
-    // An UPDATE returns rows in no promised order.
+    // An UPDATE returns rows in no guaranteed order.
     let (jobs, unreadable) = sort_out(&rows, |_| Ok(request.queue))?;
     settle_all(shared, Some(request.node), &unreadable).await;
-    Ok(Claimed { jobs, began, allowed: None })
+    Ok(Claimed { jobs, reserved_from, allowed: None })
 }
 
-/// Takes what deliveries name.
+/// Claims the jobs that deliveries name.
 pub(super) async fn claim_delivered(
     shared: &Arc<Shared>,
     node: NodeId,
@@ -110,26 +110,26 @@ pub(super) async fn claim_delivered(
     queued(shared, Some(node), &rows).await
 }
 
-/// Jobs of rows that name their queue too, best first.
+/// Reads jobs from rows that also name their queue, best first.
 pub(super) async fn queued(shared: &Arc<Shared>, node: Option<NodeId>, rows: &[Row]) -> Result<Vec<Job>> {
     let (jobs, unreadable) = sort_out(rows, |row| rows::get(row, 15))?;
     settle_all(shared, node, &unreadable).await;
     Ok(jobs)
 }
 
-/// Fences as one array a column.
+/// Turns fences into one array per column.
 pub(super) fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i64>) {
     fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip()
 }
 
 pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
-    let (terms, admitted, mut place) = (rows::terms(row, 12)?, rows::get(row, 13)?, rows::place(row, 14)?);
-    // An ordered job may hold its group when its row is gone.
-    if admitted && !terms.ordered {
-        place = holding(place);
+    let (options, admitted, mut location) = (rows::options(row, 12)?, rows::get(row, 13)?, rows::location(row, 14)?);
+    // An ordered job may still hold its group after its row is gone.
+    if admitted && !options.ordered {
+        location = holding(location);
     }
-    if terms.unique.is_some() {
-        place = keyed(place);
+    if options.unique.is_some() {
+        location = keyed(location);
     }
     Ok(Job {
         id: JobId::from(rows::get::<Uuid>(row, 0)?),
@@ -143,18 +143,18 @@ pub(super) fn job(row: &Row, queue: &str) -> Result<Job> {
         created_at: rows::get(row, 7)?,
         payload: rows::payload(row, 8)?,
         headers: rows::headers(row, 11)?,
-        terms,
+        options,
         admitted,
-        place,
+        location,
     })
 }
 
 pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let leaves = |fence: &Fence| holds(fence.place) || has_key(fence.place);
+    let leaves = |fence: &Fence| holds(fence.location) || has_key(fence.location);
     if fences.iter().all(|fence| !leaves(fence)) {
         return complete_at(shared, node, fences).await;
     }
-    // What leaves nothing behind pays nothing.
+    // Jobs that hold nothing take the cheaper statement.
     let (leaving, plain): (Vec<Fence>, Vec<Fence>) = fences.iter().copied().partition(leaves);
     let mut accepted = complete_at(shared, node, &leaving).await?;
     if !plain.is_empty() {
@@ -163,15 +163,15 @@ pub(super) async fn complete(shared: &Arc<Shared>, node: NodeId, fences: &[Fence
     Ok(accepted)
 }
 
-/// With the simplest statement that gives back all that one of them holds.
+/// Completes jobs with the simplest statement that releases everything any of them holds.
 async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-    let Some(places) = fences.iter().map(|fence| tid(fence.place)).collect::<Option<Vec<_>>>() else {
+    let Some(places) = fences.iter().map(|fence| tid(fence.location)).collect::<Option<Vec<_>>>() else {
         return complete_by_id(shared, node, fences).await;
     };
     let (ids, versions) = columns(fences);
-    let holding = fences.iter().any(|fence| holds(fence.place));
+    let holding = fences.iter().any(|fence| holds(fence.location));
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&node.0, &ids, &versions, &places];
-    let statement = if fences.iter().any(|fence| has_key(fence.place)) {
+    let statement = if fences.iter().any(|fence| has_key(fence.location)) {
         params.push(&holding);
         &shared.sql.complete_keyed
     } else if holding {
@@ -180,7 +180,8 @@ async fn complete_at(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Re
         &shared.sql.complete_at
     };
     let mut accepted = ids_of(&shared.engine("complete jobs", statement, &params).await?)?;
-    // What is not where it was claimed was moved by somebody, such as `VACUUM FULL`, or is no longer ours. The index knows.
+    // A row that is not where it was claimed was moved (by `VACUUM FULL`, say) or is no longer this node's. The index finds it if it
+    // exists.
     if accepted.len() < fences.len() {
         let found: HashSet<JobId> = accepted.iter().copied().collect();
         let missing: Vec<Fence> = fences.iter().filter(|fence| !found.contains(&fence.id)).copied().collect();
@@ -199,25 +200,25 @@ pub(super) async fn settle(shared: &Arc<Shared>, node: NodeId, settlements: &[Se
     let mut accepted = Vec::with_capacity(settlements.len());
     let (mut released, mut settled): (Vec<_>, Vec<_>) =
         settlements.iter().partition(|settlement| settlement.verdict == Verdict::Release);
-    // The statements find a job's outcome by its place, so a batch that names a job twice (an old claim and a newer one)
-    // takes two rounds.
+    // The statements look up a job's outcome by its position in the arrays, so a batch that names a job twice (an old claim and a newer
+    // one) takes two chunks.
     while !settled.is_empty() {
-        let round = take_round(&mut settled);
-        accepted.extend(settle_round(shared, node, &round).await?);
+        let round = take_chunk(&mut settled);
+        accepted.extend(settle_chunk(shared, node, &round).await?);
     }
     while !released.is_empty() {
-        let round = take_round(&mut released);
-        accepted.extend(release_round(shared, node, &round).await?);
+        let round = take_chunk(&mut released);
+        accepted.extend(release_chunk(shared, node, &round).await?);
     }
     Ok(accepted)
 }
 
 /// Takes each job's first outcome and leaves the others.
-pub(super) fn take_round<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
+pub(super) fn take_chunk<'a>(settlements: &mut Vec<&'a Settlement>) -> Vec<&'a Settlement> {
     first_of_each(settlements, |settlement| settlement.fence.id)
 }
 
-/// Takes what comes first of each id and leaves the others: the statements that follow find a row's part by its place.
+/// Takes the first item of each id and leaves the others. The statements that follow look up a row's values by position.
 pub(super) fn first_of_each<'a, T>(all: &mut Vec<&'a T>, id: impl Fn(&T) -> JobId) -> Vec<&'a T> {
     let mut seen = HashSet::with_capacity(all.len());
     let (round, rest) = all.drain(..).partition(|one| seen.insert(id(one)));
@@ -225,8 +226,8 @@ pub(super) fn first_of_each<'a, T>(all: &mut Vec<&'a T>, id: impl Fn(&T) -> JobI
     round
 }
 
-async fn settle_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
-    let Columns { ids, versions, errors, details } = Columns::new(round);
+async fn settle_chunk(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(round);
     let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
     let rows = shared
         .engine(
@@ -238,22 +239,22 @@ async fn settle_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement])
     ids_of(&rows)
 }
 
-async fn release_round(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
-    let Columns { ids, versions, errors, details } = Columns::new(round);
+async fn release_chunk(shared: &Arc<Shared>, node: NodeId, round: &[&Settlement]) -> Result<Vec<JobId>> {
+    let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(round);
     let rows =
         shared.engine("give jobs back", &shared.sql.release, &[&node.0, &ids, &versions, &errors, &details]).await?;
     ids_of(&rows)
 }
 
-/// What both kinds of outcome have.
-pub(super) struct Columns<'a> {
+/// The columns that both kinds of outcome share.
+pub(super) struct SettlementColumns<'a> {
     pub(super) ids: Vec<Uuid>,
     pub(super) versions: Vec<i64>,
     pub(super) errors: Vec<Option<&'a str>>,
     pub(super) details: Vec<Option<&'a str>>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> SettlementColumns<'a> {
     pub(super) fn new(settlements: &[&'a Settlement]) -> Self {
         Self {
             ids: settlements.iter().map(|s| s.fence.id.into()).collect(),
@@ -271,7 +272,7 @@ pub(super) fn verdict(verdict: &Verdict) -> (&'static str, i64) {
         Verdict::Snooze(delay) => ("snooze", micros(delay)),
         Verdict::Cancel => ("cancel", 0),
         Verdict::Dead => ("dead", 0),
-        // Goes by a statement of its own.
+        // Has its own statement.
         Verdict::Release => ("release", 0),
     }
 }

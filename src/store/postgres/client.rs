@@ -1,4 +1,4 @@
-//! One connection for one call: prepares or not as the pooler allows, and never outlives its deadline.
+//! One connection for one call: prepares statements unless a pooler forbids it, and never outlives its deadline.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error as PgError, Row};
 
 use super::Shared;
-use super::batch::Batch;
 use super::cancel::cancel;
 use super::connect::Conn;
-use super::error::{Doing, lost_connection, stale_statement, unanswered};
+use super::engine_transaction::EngineTransaction;
+use super::error::{ErrorContext, lost_connection, stale_statement, unanswered};
 use super::pool::{ENGINE_CONNECTIONS, Object, Pool};
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Runs a statement on any client: named and cached, or unnamed where a pooler may change the session in between.
+/// Runs a statement on any client: named and cached, or unnamed where a pooler may switch sessions between statements.
 pub(super) async fn query(
     client: &Conn,
     pgbouncer: bool,
@@ -34,14 +34,14 @@ pub(super) async fn query(
 }
 
 impl Shared {
-    /// Takes a connection of a pool. The pool itself bounds each step (waiting for one, each server when one is made), and says which
-    /// took too long. It only notices a dead connection when that is used, so this answers for the connection, not for the server.
-    pub(super) async fn client(&self, pool: &Pool, doing: Doing<'_>) -> Result<Object> {
-        pool.get().await.map_err(|e| doing.explain_pool(e, pool.status().max_size))
+    /// Takes a connection from a pool. The pool bounds each step (waiting for a connection, each server while connecting) and reports which
+    /// one took too long. A dead connection only shows when it is used, so this vouches for the connection, not for the server.
+    pub(super) async fn client(&self, pool: &Pool, context: ErrorContext<'_>) -> Result<Object> {
+        pool.get().await.map_err(|e| context.explain_pool(e, pool.status().max_size))
     }
 
-    /// Runs one statement of the engine in a transaction of its own, within the deadline. Only for statements that may be
-    /// repeated: a connection that turns out to be dead is replaced as often as there are connections.
+    /// Runs one engine statement in its own transaction, within the deadline. Only for statements that may be repeated: if the connection
+    /// turns out to be dead, the call retries as often as there are connections.
     pub(super) async fn engine(
         self: &Arc<Self>,
         what: &'static str,
@@ -51,7 +51,7 @@ impl Shared {
         self.engine_call(what, statement, params, ENGINE_CONNECTIONS).await
     }
 
-    /// The same for statements whose answer matters: after a lost connection only the caller knows what to do.
+    /// Like [`engine`](Self::engine), without retries: after a lost connection only the caller knows what to do.
     pub(super) async fn engine_once(
         self: &Arc<Self>,
         what: &'static str,
@@ -61,38 +61,38 @@ impl Shared {
         self.engine_call(what, statement, params, 0).await
     }
 
-    /// The same for statements that must not be repeated and are commits of their own: if their connection is lost, or their answer
-    /// does not come in time, nobody knows whether they took effect.
+    /// Like [`engine`](Self::engine), for statements that must not be repeated and that commit on their own. If the connection is lost or
+    /// the answer is late, it is unknown whether they took effect.
     pub(super) async fn engine_commit(
         self: &Arc<Self>,
         what: &'static str,
         statement: &Statement,
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
-        let doing = Doing { what, place: &self.place };
-        let client = self.client(&self.engine, doing).await?;
+        let context = ErrorContext { what, label: &self.label };
+        let client = self.client(&self.engine, context).await?;
         let deadline = Instant::now() + self.call_timeout;
-        self.query_once(client, deadline, doing, statement, params)
+        self.query_once(client, deadline, context, statement, params)
             .await
-            .map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })
+            .map_err(|error| if unanswered(&error) { context.commit_unknown(error) } else { error })
     }
 
-    /// The same for statements with a filter: most of it is not asked for, and only a plan for the very values can leave that out and
-    /// use an index for the rest.
+    /// Like [`engine`](Self::engine), for statements with a filter. Most filter fields are unset, and only a plan for the actual values can
+    /// leave those out and use an index for the rest.
     pub(super) async fn engine_filtered(
         self: &Arc<Self>,
         what: &'static str,
         statement: &Statement,
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
-        let mut batch = Batch::begin_planned(self, what).await?;
+        let mut batch = EngineTransaction::begin_planned(self, what).await?;
         let mut answer = batch.answer(statement, params).await?;
         if answer.as_ref().is_err_and(stale_statement) {
             batch.roll_back().await?;
-            batch = Batch::begin_planned(self, what).await?;
+            batch = EngineTransaction::begin_planned(self, what).await?;
             answer = batch.answer(statement, params).await?;
         }
-        let rows = answer.map_err(|error| Doing { what, place: &self.place }.explain(error))?;
+        let rows = answer.map_err(|error| ErrorContext { what, label: &self.label }.explain(error))?;
         batch.commit().await?;
         Ok(rows)
     }
@@ -104,11 +104,11 @@ impl Shared {
         params: Params<'_>,
         mut spares: usize,
     ) -> Result<Vec<Row>> {
-        let doing = Doing { what, place: &self.place };
+        let context = ErrorContext { what, label: &self.label };
         loop {
-            let client = self.client(&self.engine, doing).await?;
+            let client = self.client(&self.engine, context).await?;
             let deadline = Instant::now() + self.call_timeout;
-            match self.query_once(client, deadline, doing, statement, params).await {
+            match self.query_once(client, deadline, context, statement, params).await {
                 Err(error) if lost_connection(&error) && spares > 0 => spares -= 1,
                 other => return other,
             }
@@ -119,12 +119,12 @@ impl Shared {
         self: &Arc<Self>,
         client: Object,
         deadline: Instant,
-        doing: Doing<'_>,
+        context: ErrorContext<'_>,
         statement: &Statement,
         params: Params<'_>,
     ) -> Result<Vec<Row>> {
-        let mut lease = Lease::new(client, self);
-        // It commits by itself, and nobody hears when it begins to.
+        let mut lease = ConnectionLease::new(client, self);
+        // The statement commits on its own, at a time that the client does not see.
         lease.committing();
         let mut answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
         if let Ok(Err(error)) = &answer
@@ -134,9 +134,9 @@ impl Shared {
             answer = timeout_at(deadline, query(lease.client()?, self.pgbouncer, statement, params)).await;
         }
         match answer {
-            Ok(Ok(_)) if lease.client()?.line.stands_alone() => {
+            Ok(Ok(_)) if lease.client()?.info.stands_alone() => {
                 lease.finish();
-                Err(doing.stands_alone())
+                Err(context.stands_alone())
             }
             Ok(Ok(rows)) => {
                 lease.finish();
@@ -145,27 +145,27 @@ impl Shared {
             Ok(Err(error)) => {
                 self.heed(lease.client()?, &error);
                 lease.finish();
-                Err(doing.explain(error))
+                Err(context.explain(error))
             }
-            Err(_) => Err(doing.timeout(self.call_timeout)),
+            Err(_) => Err(context.timeout(self.call_timeout)),
         }
     }
 }
 
-/// A connection with a statement under way. Dropped before the answer came (deadline, cancelled caller), the connection is
-/// thrown away and the server told to stop, unless it may be committing: the next user must not wait behind somebody else's statement.
-pub(super) struct Lease {
+/// A connection with a statement in flight. If it is dropped before the answer came (deadline, cancelled caller), the connection is closed,
+/// because the next user must not wait behind that statement. The server is asked to cancel, unless the statement may be committing.
+pub(super) struct ConnectionLease {
     object: Option<Object>,
     committing: bool,
     shared: Arc<Shared>,
 }
 
-impl Lease {
+impl ConnectionLease {
     pub(super) fn new(object: Object, shared: &Arc<Shared>) -> Self {
         Self { object: Some(object), committing: false, shared: shared.clone() }
     }
 
-    /// From now on it may be committing.
+    /// Marks the statement as possibly committing.
     pub(super) fn committing(&mut self) {
         self.committing = true;
     }
@@ -177,7 +177,7 @@ impl Lease {
         }
     }
 
-    /// It is idle again.
+    /// Returns the idle connection to its pool.
     pub(super) fn finish(&mut self) {
         if let Some(object) = self.object.take() {
             self.shared.give_back(object);
@@ -185,7 +185,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for ConnectionLease {
     fn drop(&mut self) {
         match self.object.take() {
             Some(object) if self.committing => drop(Object::take(object)),
@@ -196,17 +196,17 @@ impl Drop for Lease {
 }
 
 impl Shared {
-    /// Removes a connection from its pool and asks the server to cancel what runs on it, without waiting for either. Never one that
-    /// may be committing.
+    /// Removes a connection from its pool and asks the server to cancel its statement, without waiting for either. Never called for a
+    /// connection that may be committing.
     pub(super) fn abandon(self: &Arc<Self>, object: Object) {
-        let (token, place) = (object.cancel_token(), object.line.place.clone());
+        let (token, label) = (object.cancel_token(), object.info.endpoint.clone());
         drop(Object::take(object));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(cancel(token, place, self.target.tls()));
+            runtime.spawn(cancel(token, label, self.target.tls()));
         }
     }
 
-    /// Statements no longer fit the schema: they are prepared anew, on this connection at once.
+    /// Drops cached statements that no longer fit the schema. They are prepared again: on this connection at once, on others later.
     pub(super) fn forget_statements(&self, conn: &Conn) {
         conn.statement_cache.clear();
         self.engine.manager().forget_statements();

@@ -1,4 +1,4 @@
-//! The messages of a flush as the parameters of its statement, and which statement that is.
+//! The messages of a flush as parameters of its statement, and the choice of that statement.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,12 @@ use super::statements::{Statement, Statements};
 use super::types::{JsonParam, keyed};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Payload};
-use crate::store::weight::{Room, weight};
+use crate::store::statement_size::{ByteBudget, message_size};
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
-/// Messages as one array a column.
+/// Messages as one array per column.
 #[derive(Default)]
-pub(super) struct Columns<'a> {
+pub(super) struct MessageColumns<'a> {
     ids: Vec<Uuid>,
     kinds: Vec<&'a str>,
     queues: Vec<&'a str>,
@@ -32,42 +32,44 @@ pub(super) struct Columns<'a> {
     given: Vec<bool>,
     own: Vec<bool>,
     /// Microseconds.
-    holds: Vec<i64>,
-    terms: Vec<Option<JsonParam<'a>>>,
-    /// Terms of which something follows for the row: a gate, or a time to live.
+    hidden_fors: Vec<i64>,
+    options: Vec<Option<JsonParam<'a>>>,
+    /// Whether some options affect their row: by a key or a time to live.
     telling: bool,
-    /// Those that ask for a unique key.
+    /// Ids of the messages that ask for a unique key.
     keyed: HashSet<Uuid>,
     node: Option<i64>,
     claim: Option<i32>,
     shape: Shape,
 }
 
-/// What a flush needs of its statement.
+/// The kind of statement that a flush needs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Shape {
-    /// One message: a fresh id, due now.
+    /// One message with a fresh id, due now.
     One,
-    /// The same, and the transaction is to be named.
+    /// Like `One`, and the statement returns its transaction id.
     OneNamed,
-    /// Fresh ids, all due now, and alike in everything but their JSON.
+    /// Like `One`, hidden for its delivery.
+    OneHidden,
+    /// Fresh ids, all due now, and identical in everything but their JSON payload.
     Alike,
     /// Fresh ids, all due now.
     #[default]
     Ready,
-    /// The same, and some are held for their delivery.
-    Held,
-    /// Fresh ids, all due now, with terms of which nothing follows for their rows.
-    Terms,
-    /// The same, and alike in everything but their payload, which is JSON, and their terms.
-    AlikeTerms,
-    /// Delays, given ids, gates or times to live too.
+    /// Like `Ready`, and some rows are hidden for their delivery.
+    Hidden,
+    /// Fresh ids, all due now, with options that do not affect their rows.
+    Options,
+    /// Like `Options`, and identical in everything but their options and their payload, which is JSON.
+    AlikeOptions,
+    /// Also delays, given ids, keys or times to live.
     Any,
-    /// Some rows are to be born owned.
+    /// Some rows are inserted as preclaimed.
     Owned,
 }
 
-/// Headers and terms as JSON, in the order of the messages; they must outlive the columns, which borrow them.
+/// Headers and options as JSON, in the order of the messages. They must outlive the columns, which borrow them.
 pub(super) struct Texts(Vec<[Option<String>; 2]>);
 
 impl Texts {
@@ -75,17 +77,17 @@ impl Texts {
         Self(messages.iter().map(Self::of).collect())
     }
 
-    /// Those of one message.
+    /// Returns the headers and options of one message.
     pub(super) fn of(message: &JobMessage) -> [Option<String>; 2] {
         // A map of strings always serialises.
         let headers = (!message.headers.is_empty())
             .then(|| serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()));
-        [headers, message.terms.to_json()]
+        [headers, message.options.to_json()]
     }
 }
 
-impl<'a> Columns<'a> {
-    /// Of all messages but those to be skipped: for one statement, or for several if it were too much for one.
+impl<'a> MessageColumns<'a> {
+    /// Builds the columns of all messages but the skipped ones. The result has several entries if one statement would be too large.
     pub(super) fn of_each(
         messages: &'a [JobMessage],
         texts: &'a Texts,
@@ -95,18 +97,18 @@ impl<'a> Columns<'a> {
         let (node, claim) = owned.map(|owned| (owned.node.0, owned.claim.as_int4())).unzip();
         let begin = || Self { node, claim, ..Self::default() };
         let mut parts = Vec::with_capacity(1);
-        let (mut columns, mut room) = (begin(), Room::default());
+        let (mut columns, mut budget) = (begin(), ByteBudget::default());
         let own: HashSet<usize> = owned.map(|claim| claim.positions.iter().copied().collect()).unwrap_or_default();
         let mut seen = HashSet::new();
         for (position, message) in messages.iter().enumerate() {
             if skip.contains(&position) {
                 continue;
             }
-            // The same given id twice in one flush: the first one counts.
+            // If one flush gives the same id twice, the first message counts.
             if message.id_given && !seen.insert(message.id) {
                 continue;
             }
-            if !room.takes(weight(message)) {
+            if !budget.takes(message_size(message)) {
                 parts.push(std::mem::replace(&mut columns, begin()));
             }
             columns.push(message, &texts.0[position], own.contains(&position));
@@ -115,13 +117,13 @@ impl<'a> Columns<'a> {
             parts.push(columns);
         }
         for part in &mut parts {
-            // Once: it looks at every message.
+            // Computed once, since it scans every message.
             part.shape = part.simplest();
         }
         parts
     }
 
-    fn push(&mut self, message: &'a JobMessage, [headers, terms]: &'a [Option<String>; 2], own: bool) {
+    fn push(&mut self, message: &'a JobMessage, [headers, options]: &'a [Option<String>; 2], own: bool) {
         self.ids.push(*message.id.as_uuid());
         self.kinds.push(&message.kind);
         self.queues.push(&message.queue);
@@ -140,9 +142,9 @@ impl<'a> Columns<'a> {
             }
         }
         self.headers.push(headers.as_deref().map(JsonParam));
-        self.terms.push(terms.as_deref().map(JsonParam));
-        self.telling |= message.terms.group.is_some() || message.terms.ttl.is_some();
-        if message.terms.unique.is_some() {
+        self.options.push(options.as_deref().map(JsonParam));
+        self.telling |= message.options.group.is_some() || message.options.ttl.is_some();
+        if message.options.unique.is_some() {
             self.keyed.insert(message.id.into());
         }
         let (delay, at) = match message.due {
@@ -154,26 +156,26 @@ impl<'a> Columns<'a> {
         self.ats.push(at);
         self.given.push(message.id_given);
         self.own.push(own);
-        self.holds.push(rows::micros(message.hold));
+        self.hidden_fors.push(rows::micros(message.hidden_for));
     }
 
-    /// Which statement will do: the simplest one.
+    /// Picks the simplest statement that will do.
     fn simplest(&self) -> Shape {
-        let held = self.holds.iter().any(|hold| *hold > 0);
-        let with_terms = self.terms.iter().any(Option::is_some);
+        let hidden = self.hidden_fors.iter().any(|hidden_for| *hidden_for > 0);
+        let with_options = self.options.iter().any(Option::is_some);
         if self.node.is_some() {
             Shape::Owned
         } else if self.given.contains(&true)
             || self.telling
-            || with_terms && held
+            || with_options && hidden
             || self.delays.iter().any(Option::is_some)
             || self.ats.iter().any(Option::is_some)
         {
             Shape::Any
-        } else if held {
-            Shape::Held
-        } else if with_terms {
-            if self.are_alike() { Shape::AlikeTerms } else { Shape::Terms }
+        } else if hidden {
+            if self.ids.len() == 1 { Shape::OneHidden } else { Shape::Hidden }
+        } else if with_options {
+            if self.are_alike() { Shape::AlikeOptions } else { Shape::Options }
         } else if self.ids.len() == 1 {
             Shape::One
         } else if self.are_alike() {
@@ -203,12 +205,12 @@ impl<'a> Columns<'a> {
         &self.ids
     }
 
-    /// Those that were chosen by their senders.
+    /// Returns the ids that the senders chose.
     pub(super) fn given(&self) -> impl Iterator<Item = Uuid> {
         self.ids.iter().zip(&self.given).filter(|(_, given)| **given).map(|(id, _)| *id)
     }
 
-    /// What every statement takes.
+    /// Returns the parameters that every statement takes.
     fn content(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.ids,
@@ -223,7 +225,7 @@ impl<'a> Columns<'a> {
         ]
     }
 
-    /// The same of one message.
+    /// Returns the same parameters for one message.
     fn first(&self) -> Vec<&(dyn ToSql + Sync)> {
         vec![
             &self.ids[0],
@@ -238,47 +240,53 @@ impl<'a> Columns<'a> {
         ]
     }
 
-    /// When the rows may run, and whether they may be there already.
+    /// Returns when the rows are due, whether their ids were given (and so may exist already), and how long the rows stay hidden.
     fn dues(&self) -> [&(dyn ToSql + Sync); 4] {
-        [&self.delays, &self.ats, &self.given, &self.holds]
+        [&self.delays, &self.ats, &self.given, &self.hidden_fors]
     }
 
-    /// The terms of each.
-    pub(super) fn terms(&self) -> &(dyn ToSql + Sync) {
-        &self.terms
+    /// Returns the options column.
+    pub(super) fn options(&self) -> &(dyn ToSql + Sync) {
+        &self.options
     }
 
-    /// The parameters that `receive` shares with the general flush.
+    /// Returns the parameters that `receive` shares with the general flush.
     pub(super) fn general(&self) -> Vec<&(dyn ToSql + Sync)> {
         let mut params = self.content();
         params.extend(self.dues());
         params
     }
 
-    /// The parameters of the statement that fits.
+    /// Returns the parameters of the chosen statement.
     pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        if matches!(self.shape, Shape::One | Shape::OneNamed) {
-            return self.first();
+        match self.shape {
+            Shape::One | Shape::OneNamed => return self.first(),
+            Shape::OneHidden => {
+                let mut params = self.first();
+                params.push(&self.hidden_fors[0]);
+                return params;
+            }
+            _ => {}
         }
-        if matches!(self.shape, Shape::Alike | Shape::AlikeTerms)
+        if matches!(self.shape, Shape::Alike | Shape::AlikeOptions)
             && let (Some(kind), Some(queue), Some(rank), Some(attempts)) =
                 (self.kinds.first(), self.queues.first(), self.ranks.first(), self.max_attempts.first())
         {
             let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.ids, &self.payloads];
-            if self.shape == Shape::AlikeTerms {
-                params.push(&self.terms);
+            if self.shape == Shape::AlikeOptions {
+                params.push(&self.options);
             }
             params.extend([kind as &(dyn ToSql + Sync), queue, rank, attempts]);
             return params;
         }
         let mut params = self.content();
         match self.shape {
-            Shape::One | Shape::OneNamed | Shape::Alike | Shape::AlikeTerms | Shape::Ready => {}
-            Shape::Terms => params.push(&self.terms),
-            Shape::Held => params.push(&self.holds),
+            Shape::One | Shape::OneNamed | Shape::OneHidden | Shape::Alike | Shape::AlikeOptions | Shape::Ready => {}
+            Shape::Options => params.push(&self.options),
+            Shape::Hidden => params.push(&self.hidden_fors),
             Shape::Any => {
                 params.extend(self.dues());
-                params.push(&self.terms);
+                params.push(&self.options);
             }
             Shape::Owned => {
                 let more: [&(dyn ToSql + Sync); 8] = [
@@ -287,8 +295,8 @@ impl<'a> Columns<'a> {
                     &self.given,
                     &self.node,
                     &self.own,
-                    &self.holds,
-                    &self.terms,
+                    &self.hidden_fors,
+                    &self.options,
                     &self.claim,
                 ];
                 params.extend(more);
@@ -297,30 +305,33 @@ impl<'a> Columns<'a> {
         params
     }
 
-    /// The statement that fits, and what its answer means.
+    /// Returns the chosen statement.
     pub(super) fn statement(&self, sql: &'a Statements) -> &'a Statement {
         match self.shape {
             Shape::One => &sql.insert_one,
             Shape::OneNamed => &sql.insert_one_named,
+            Shape::OneHidden => &sql.insert_one_hidden,
             Shape::Alike => &sql.insert_alike,
             Shape::Ready => &sql.insert_ready,
-            Shape::Held => &sql.insert_held,
-            Shape::Terms => &sql.insert_terms,
-            Shape::AlikeTerms => &sql.insert_alike_terms,
+            Shape::Hidden => &sql.insert_hidden,
+            Shape::Options => &sql.insert_options,
+            Shape::AlikeOptions => &sql.insert_alike_options,
             Shape::Any => &sql.insert_any,
             Shape::Owned => &sql.insert_owned,
         }
     }
 
-    /// The same, with a statement that always names its transaction.
+    /// Switches to a statement that always returns its transaction id.
     pub(super) fn named(mut self) -> Self {
-        if self.shape == Shape::One {
-            self.shape = Shape::OneNamed;
-        }
+        self.shape = match self.shape {
+            Shape::One => Shape::OneNamed,
+            Shape::OneHidden => Shape::Hidden,
+            shape => shape,
+        };
         self
     }
 
-    /// What was inserted, and by which transaction if the statement names it.
+    /// Reads which rows were inserted, and by which transaction if the statement returns its id.
     pub(super) fn read(&self, rows: &[Row]) -> Result<(Inserted, Option<String>)> {
         let xid = |column| rows.first().map(|row| rows::get(row, column)).transpose();
         if !matches!(self.shape, Shape::Any | Shape::Owned) {
@@ -329,12 +340,12 @@ impl<'a> Columns<'a> {
         let mut inserted = Inserted { rows: rows.len() as u64, ..Inserted::default() };
         for row in rows {
             if rows::get(row, 3)? {
-                let (id, place) = (rows::get::<Uuid>(row, 0)?, rows::place(row, 5)?);
+                let (id, location) = (rows::get::<Uuid>(row, 0)?, rows::location(row, 5)?);
                 inserted.owned.push(OwnedInsert {
                     id: JobId::from(id),
                     seq: rows::get(row, 1)?,
                     created_at: rows::get(row, 2)?,
-                    place: if self.keyed.contains(&id) { keyed(place) } else { place },
+                    location: if self.keyed.contains(&id) { keyed(location) } else { location },
                 });
             }
         }

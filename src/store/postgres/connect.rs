@@ -1,4 +1,4 @@
-//! From a URL to connections: one server after the other, each within its bound. See ADR 0050.
+//! Opens connections from a URL: tries one server after the other, each within its time limit. See ADR 0050.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,19 +15,20 @@ use tokio_postgres::{AsyncMessage, Error as PgError, Notification, SimpleQueryMe
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{role_changed, stands_alone};
-use super::options::{Options, Server, Wanted};
+use super::options::{PgOptions, Server, Wanted};
 use super::server::why;
 use super::tls;
 use crate::config::{Backend, DatabaseConfig};
 use crate::error::{Error, Result};
 use crate::store::outage::Outage;
 
-/// How long a server that was silent is tried after all others: the next connection need not wait for it again.
+/// How long a server that did not answer is tried after all others, so that the next connection need not wait for it again.
 const SHUNNED: Duration = Duration::from_secs(10);
-/// A server that goes on refusing writes need not lose its connections with each refusal.
+/// The shortest interval between retirements of a server's connections: a server that keeps refusing writes need not lose them with each
+/// refusal.
 const RETIRED_ONCE_IN: Duration = Duration::from_secs(1);
 
-/// In recovery, and read-only for us.
+/// Asks whether the server is in recovery, and whether it is read-only for this role.
 const ROLE: &str = "select pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')";
 
 /// How to reach a server. Clones share what was learnt about the servers.
@@ -35,26 +36,26 @@ const ROLE: &str = "select pg_catalog.pg_is_in_recovery(), pg_catalog.current_se
 pub(super) struct Target(Arc<Inner>);
 
 struct Inner {
-    options: Options,
+    options: PgOptions,
     tls: MakeRustlsConnect,
-    /// Which servers did not answer, and when.
+    /// The servers that did not answer, and when.
     silent: Mutex<HashMap<usize, Instant>>,
-    /// Whose connections are of no use if they are older than this.
-    retired: Mutex<HashMap<Place, Instant>>,
-    /// Whether there are any, which is seldom.
+    /// Connections to these endpoints are useless if they are older than this.
+    retired: Mutex<HashMap<Endpoint, Instant>>,
+    /// Whether `retired` has entries, which is rare.
     any_retired: AtomicBool,
-    /// Who is told when connections are lost, if anybody; whoever looks after that has a clone of this in turn.
+    /// Gets notified of lost connections. A weak reference, because the outage's probe holds a clone of this target.
     outage: OnceLock<Weak<Outage>>,
 }
 
-/// Where a connection went to.
+/// The server address of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Unix(PathBuf, u16),
     Tcp { address: SocketAddr, name: String },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(folder, port) => write!(f, "{}:{port}", folder.display()),
@@ -67,19 +68,19 @@ impl fmt::Display for Place {
 /// A connection to one server.
 pub(super) struct Conn {
     client: ClientWrapper,
-    pub(super) line: Arc<Line>,
+    pub(super) info: Arc<ConnInfo>,
 }
 
-/// What is known of a connection.
-pub(super) struct Line {
-    pub(super) place: Place,
+/// Facts about a connection.
+pub(super) struct ConnInfo {
+    pub(super) endpoint: Endpoint,
     made: Instant,
-    /// The server said of a commit that it may stand on this server only.
+    /// Whether the server reported that a commit may exist on this server only.
     alone: AtomicBool,
 }
 
-impl Line {
-    /// Whether a commit since the last question may stand on this server only.
+impl ConnInfo {
+    /// Returns whether a commit since the last call may exist on this server only.
     pub(super) fn stands_alone(&self) -> bool {
         self.alone.swap(false, Ordering::Acquire)
     }
@@ -99,11 +100,11 @@ impl std::ops::DerefMut for Conn {
     }
 }
 
-/// Why each of the servers that were tried did not do.
+/// The reason why each of the servers tried was unusable.
 #[derive(Debug)]
 pub(super) struct Failures(pub(super) Vec<(String, Failure)>);
 
-/// Why one did not.
+/// Why one server was unusable.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// No answer within this time.
@@ -111,7 +112,7 @@ pub(super) enum Failure {
     /// Its name has no address.
     Unknown(std::io::Error),
     Driver(PgError),
-    /// It is in another role than is asked for.
+    /// It has another role than the one required.
     Role(Wanted),
 }
 
@@ -120,7 +121,7 @@ impl Target {
         let Backend::Postgres(url) = config.backend()? else {
             return Err(Error::config(format!("{} is not a PostgreSQL URL", config.url)));
         };
-        let options = Options::read(url, config)?;
+        let options = PgOptions::read(url, config)?;
         let tls = tls::connector(&options.tls)?;
         Ok(Self(Arc::new(Inner {
             options,
@@ -136,18 +137,18 @@ impl Target {
         self.0.tls.clone()
     }
 
-    /// What one server may take.
+    /// Returns the time limit for one server.
     pub(super) fn bound(&self) -> Duration {
         self.0.options.bound
     }
 
-    /// From now on this one is told when connections are lost.
+    /// Sets the outage that is notified of lost connections from now on.
     pub(super) fn tell(&self, outage: &Arc<Outage>) {
         // Each target has one store.
         let _ = self.0.outage.set(Arc::downgrade(outage));
     }
 
-    /// Connects to the first server that will do, and runs `session` there. What it notifies of goes to `heard`.
+    /// Connects to the first usable server and runs `session` there. Notifications go to `heard`.
     pub(super) async fn connect(
         &self,
         session: Option<&str>,
@@ -162,9 +163,9 @@ impl Target {
                     continue;
                 }
             };
-            for place in places {
-                let shown = place.to_string();
-                let attempt = timeout(self.bound(), self.attempt(place, session, heard.clone())).await;
+            for endpoint in places {
+                let shown = endpoint.to_string();
+                let attempt = timeout(self.bound(), self.attempt(endpoint, session, heard.clone())).await;
                 self.remember(n, attempt.is_err());
                 match attempt {
                     Ok(Ok(conn)) => {
@@ -181,7 +182,7 @@ impl Target {
         Err(Failures(failures))
     }
 
-    /// As in the URL, or by chance; who was silent a moment ago comes last.
+    /// Returns the servers in the order of the URL, or shuffled. Those that recently did not answer come last.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.0.options.servers.len()).collect();
         if self.0.options.shuffled {
@@ -201,26 +202,26 @@ impl Target {
         }
     }
 
-    /// All addresses of all servers that can be looked up.
-    pub(super) async fn all_places(&self) -> Vec<Place> {
+    /// Returns all addresses of all servers whose names can be resolved.
+    pub(super) async fn all_places(&self) -> Vec<Endpoint> {
         let each = (0..self.0.options.servers.len()).map(|n| self.places(n));
         futures_util::future::join_all(each).await.into_iter().filter_map(Result::ok).flatten().collect()
     }
 
-    /// All addresses of a server.
-    async fn places(&self, n: usize) -> Result<Vec<Place>, (String, Failure)> {
+    /// Returns all addresses of one server.
+    async fn places(&self, n: usize) -> Result<Vec<Endpoint>, (String, Failure)> {
         let (server, port) = &self.0.options.servers[n];
         let (name, address) = match server {
-            Server::Unix(folder) => return Ok(vec![Place::Unix(folder.clone(), *port)]),
+            Server::Unix(folder) => return Ok(vec![Endpoint::Unix(folder.clone(), *port)]),
             Server::Tcp(name, address) => (name, address),
         };
-        let place = |address| Place::Tcp { address, name: name.clone() };
+        let endpoint = |address| Endpoint::Tcp { address, name: name.clone() };
         if let Some(ip) = address {
-            return Ok(vec![place(SocketAddr::new(*ip, *port))]);
+            return Ok(vec![endpoint(SocketAddr::new(*ip, *port))]);
         }
         let failed = |failure| (format!("{name}:{port}"), failure);
         match timeout(self.bound(), tokio::net::lookup_host((name.as_str(), *port))).await {
-            Ok(Ok(found)) => Ok(found.map(place).collect()),
+            Ok(Ok(found)) => Ok(found.map(endpoint).collect()),
             Ok(Err(error)) => Err(failed(Failure::Unknown(error))),
             Err(_) => Err(failed(Failure::Silent(self.bound()))),
         }
@@ -228,20 +229,20 @@ impl Target {
 
     pub(super) async fn attempt(
         &self,
-        place: Place,
+        endpoint: Endpoint,
         session: Option<&str>,
         heard: Option<mpsc::Sender<Notification>>,
     ) -> Result<Conn, Failure> {
-        let Options { driver, wanted, .. } = &self.0.options;
+        let PgOptions { driver, wanted, .. } = &self.0.options;
         let mut config = driver.clone();
-        match &place {
-            Place::Unix(folder, port) => config.host_path(folder).port(*port),
-            Place::Tcp { address, name } => config.host(name).hostaddr(address.ip()).port(address.port()),
+        match &endpoint {
+            Endpoint::Unix(folder, port) => config.host_path(folder).port(*port),
+            Endpoint::Tcp { address, name } => config.host(name).hostaddr(address.ip()).port(address.port()),
         };
         let (client, connection) = config.connect(self.tls()).await.map_err(Failure::Driver)?;
-        let line = Arc::new(Line { place, made: Instant::now(), alone: AtomicBool::new(false) });
-        let driving = tokio::spawn(drive(connection, line.clone(), self.clone(), heard));
-        // Dropped, it ends the connection.
+        let info = Arc::new(ConnInfo { endpoint, made: Instant::now(), alone: AtomicBool::new(false) });
+        let driving = tokio::spawn(drive(connection, info.clone(), self.clone(), heard));
+        // Dropping this ends the connection.
         let client = ClientWrapper::new(client, driving);
         let asked = (*wanted != Wanted::Any).then_some(ROLE);
         let first: Vec<&str> = asked.into_iter().chain(session).collect();
@@ -257,33 +258,32 @@ impl Target {
                 return Err(Failure::Role(*wanted));
             }
         }
-        Ok(Conn { client, line })
+        Ok(Conn { client, info })
     }
 
-    /// From now on older connections to this server are of no use: it has another role, or goes down. Returns whether that is news.
-    pub(super) fn retire(&self, place: &Place) -> bool {
+    /// Marks older connections to this server as useless: its role has changed, or it is shutting down. Returns whether that is news.
+    pub(super) fn retire(&self, endpoint: &Endpoint) -> bool {
         let mut retired = self.0.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        if retired.get(place).is_some_and(|at| at.elapsed() < RETIRED_ONCE_IN) {
+        if retired.get(endpoint).is_some_and(|at| at.elapsed() < RETIRED_ONCE_IN) {
             return false;
         }
-        retired.insert(place.clone(), Instant::now());
+        retired.insert(endpoint.clone(), Instant::now());
         self.0.any_retired.store(true, Ordering::Release);
         true
     }
 
-    pub(super) fn is_retired(&self, line: &Line) -> bool {
+    pub(super) fn is_retired(&self, info: &ConnInfo) -> bool {
         self.0.any_retired.load(Ordering::Acquire) && {
             let retired = self.0.retired.lock().unwrap_or_else(PoisonError::into_inner);
-            retired.get(&line.place).is_some_and(|at| line.made <= *at)
+            retired.get(&info.endpoint).is_some_and(|at| info.made <= *at)
         }
     }
 }
 
-/// Moves what a connection says and hears, until it ends. What the server says in passing comes here before the answer that it precedes
-/// reaches who waits for it.
+/// Drives a connection until it ends. A notice from the server is handled here before the answer that follows it reaches the caller.
 async fn drive<S, T>(
     mut connection: tokio_postgres::Connection<S, T>,
-    line: Arc<Line>,
+    info: Arc<ConnInfo>,
     target: Target,
     heard: Option<mpsc::Sender<Notification>>,
 ) where
@@ -294,11 +294,11 @@ async fn drive<S, T>(
         match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notice(notice))) => {
                 if stands_alone(&notice) {
-                    line.alone.store(true, Ordering::Release);
+                    info.alone.store(true, Ordering::Release);
                 }
             }
             Some(Ok(AsyncMessage::Notification(note))) => {
-                // Who does not keep up has one waiting already that says the same.
+                // If the receiver's queue is full, it already has a notification that says the same.
                 if let Some(heard) = &heard {
                     let _ = heard.try_send(note);
                 }
@@ -306,10 +306,10 @@ async fn drive<S, T>(
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 if role_changed(&error) {
-                    target.retire(&line.place);
+                    target.retire(&info.endpoint);
                 }
                 let why = why(&error);
-                tracing::debug!("the connection to {} ended: {why}", line.place);
+                tracing::debug!("the connection to {} ended: {why}", info.endpoint);
                 if let Some(outage) = target.0.outage.get().and_then(Weak::upgrade) {
                     outage.lost(&why);
                 }

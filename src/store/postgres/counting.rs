@@ -1,4 +1,4 @@
-//! Claims that count the limits they are under: see the migration `usage`.
+//! Claims that count the limits they fall under: see `allowance` in the schema.
 
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ use super::{Shared, rows};
 use crate::error::Result;
 use crate::store::{Allowed, ClaimRequest, Claimed, Counted, Scope};
 
-/// Where the answer has the id of a job that was claimed, and nothing in its last row.
+/// The column with the id of a claimed job. It is null in the answer's last row.
 const ID: usize = 0;
 const ALLOWED: usize = 15;
 
-/// The key that a limit is counted under.
+/// Returns the key that a limit is counted under.
 fn key(counted: &Counted<'_>) -> String {
     format!("{}{}", counted.scope.prefix(), counted.name)
 }
 
-/// What a round waits for that looks at these keys: claims count those of queues and kinds, and no others. The server has room for some thousand locks, and a
-/// round may look at more tenants.
+/// Returns the locks that an admission pass waits for: claims count the keys of queues and kinds, and no others. The server has capacity
+/// for a few thousand locks, and a pass may involve more tenants than that.
 pub(super) fn locks(schema: &str, keys: &[String]) -> Vec<i64> {
     let counted = [Scope::Queue, Scope::Kind].map(Scope::prefix);
     let keys = keys.iter().filter(|key| counted.iter().any(|prefix| key.starts_with(prefix)));
     keys.map(|key| lock(schema, key)).collect()
 }
 
-/// What those who count under a key wait for. Two keys may share one: then they wait for each other.
+/// Returns the lock of a key, which everything that counts under it takes. Two keys may share a lock; then their users wait for each other.
 fn lock(schema: &str, key: &str) -> i64 {
     let mut hash = Sha256::new();
-    // A name of a schema has no NUL.
+    // A schema name contains no NUL.
     hash.update(schema.as_bytes());
     hash.update([0]);
     hash.update(key.as_bytes());
@@ -42,7 +42,7 @@ fn lock(schema: &str, key: &str) -> i64 {
 }
 
 pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> Result<Claimed> {
-    let ranges = Ranges::of(&request.part, None);
+    let ranges = Ranges::of(&request.range, None);
     let after: Vec<i64> = ranges.after.iter().map(|after| after.unwrap_or(i64::MIN)).collect();
     let keys: Vec<String> = request.counted.iter().map(key).collect();
     let locks: Vec<i64> = keys.iter().map(|key| lock(&shared.config.schema, key)).collect();
@@ -79,21 +79,21 @@ pub(super) async fn claim(shared: &Arc<Shared>, request: &ClaimRequest<'_>) -> R
     let is_claimed = |row: &Row| matches!(rows::get::<Option<uuid::Uuid>>(row, ID), Ok(Some(_)));
     let (claimed, told): (Vec<Row>, Vec<Row>) = answer.into_iter().partition(is_claimed);
     let told = rows::single(&told)?;
-    let anew = rows::get::<Option<Vec<i32>>>(told, ALLOWED + 3)?;
+    let recount = rows::get::<Option<Vec<i32>>>(told, ALLOWED + 3)?;
     let micros = rows::get::<Option<i64>>(told, ALLOWED + 1)?;
     let allowed = Allowed {
         jobs: usize::try_from(rows::get::<i64>(told, ALLOWED)?).unwrap_or(0),
         wait: micros.map(|micros| std::time::Duration::from_micros(micros.max(0).unsigned_abs())),
-        opened: rows::get(told, ALLOWED + 2)?,
-        written: anew.is_some(),
-        anew: anew.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
+        unblocked: rows::get(told, ALLOWED + 2)?,
+        written: recount.is_some(),
+        recount: recount.into_iter().flatten().filter_map(|place| usize::try_from(place - 1).ok()).collect(),
         waits: rows::get(told, ALLOWED + 4)?,
         passed_over: rows::get(told, ALLOWED + 5)?,
     };
-    // An UPDATE returns rows in no promised order.
+    // An UPDATE returns rows in no guaranteed order.
     let (jobs, unreadable) = sort_out(&claimed, |_| Ok(request.queue))?;
     super::unreadable::settle_all(shared, Some(request.node), &unreadable).await;
-    Ok(Claimed { jobs, began: None, allowed: Some(allowed) })
+    Ok(Claimed { jobs, reserved_from: None, allowed: Some(allowed) })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Turns what the driver and the pool say into errors for people.
+//! Turns errors of the driver and the pool into messages for people.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,24 +10,24 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 use super::connect::{Failure, Failures};
 use super::options::Wanted;
 use super::pool::PoolError;
-use super::server::Server;
+use super::server::ServerLabel;
 use crate::error::{Error, ErrorKind};
 
-/// What `refuse_node` raises (see `migrations/postgres/0010_liveness.sql`).
+/// The SQLSTATE that `refuse_node` raises (see `migrations/postgres/0001_schema.sql`).
 const NODE_REFUSED: &str = "JW001";
 
-/// What was being done, and where, for the text of an error.
+/// The action and the server that an error message names.
 #[derive(Clone, Copy)]
-pub(super) struct Doing<'a> {
+pub(super) struct ErrorContext<'a> {
     pub(super) what: &'static str,
-    pub(super) place: &'a Server,
+    pub(super) label: &'a ServerLabel,
 }
 
-impl Doing<'_> {
+impl ErrorContext<'_> {
     fn error(self, kind: ErrorKind, why: &str, hint: &str) -> Error {
-        let Self { what, place } = self;
+        let Self { what, label } = self;
         let hint = if hint.is_empty() { String::new() } else { format!("; {hint}") };
-        Error::new(kind, format!("could not {what} on {place}: {why}{hint}"))
+        Error::new(kind, format!("could not {what} on {label}: {why}{hint}"))
     }
 
     pub(super) fn timeout(self, after: std::time::Duration) -> Error {
@@ -36,10 +36,10 @@ impl Doing<'_> {
             &format!("no answer within {after:?}"),
             "whether it took effect is not known (`database.call_timeout` sets the deadline)",
         );
-        if self.place.outage.unanswered() { error.told() } else { error }
+        if self.label.outage.unanswered() { error.already_logged() } else { error }
     }
 
-    /// No answer came to a statement that is a commit.
+    /// The error of a commit that got no answer.
     pub(super) fn commit_unknown(self, lost: Error) -> Error {
         let why = if lost.kind() == ErrorKind::Timeout {
             "no answer came in time (`database.call_timeout`)"
@@ -47,11 +47,11 @@ impl Doing<'_> {
             "the connection was lost before the answer came"
         };
         let error = self.error(ErrorKind::CommitUnknown, why, "it may have taken effect or not");
-        let error = if lost.is_told() { error.told() } else { error };
+        let error = if lost.is_already_logged() { error.already_logged() } else { error };
         error.with_source(lost)
     }
 
-    /// Committed, and the server no longer waits for its synchronous standby: it has given up what was asked for.
+    /// The error of a commit whose wait for the synchronous standby ended early: the requested durability is not guaranteed.
     pub(super) fn stands_alone(self) -> Error {
         self.error(
             ErrorKind::CommitUnknown,
@@ -60,11 +60,11 @@ impl Doing<'_> {
         )
     }
 
-    /// No server would do: each one's reason, if there are several.
+    /// Explains why no server was usable, with each one's reason if there are several.
     pub(super) fn explain_failures(self, failures: Failures) -> Error {
         let many = failures.0.len() > 1;
-        let mut told: Vec<_> = failures.0.into_iter().map(|(place, failure)| (place, judge(failure))).collect();
-        if !many && let Some((_, Told { kind, why, hint, source })) = told.pop() {
+        let mut told: Vec<_> = failures.0.into_iter().map(|(label, failure)| (label, judge(failure))).collect();
+        if !many && let Some((_, Diagnosis { kind, why, hint, source })) = told.pop() {
             let error = self.unreached(self.error(kind, &why, hint), &why);
             return match source {
                 Some(source) => error.with_source(source),
@@ -73,67 +73,67 @@ impl Doing<'_> {
         }
         let first = told.first().map_or(ErrorKind::Unreachable, |(_, told)| told.kind);
         let alike = told.iter().all(|(_, told)| told.kind == first);
-        // If one of them may do later, trying again may help.
+        // If one of them may be usable later, trying again may help.
         let later = told.iter().any(|(_, told)| Error::new(told.kind, "").is_retryable());
         let kind = if alike || !later { first } else { ErrorKind::Unreachable };
-        let reasons: Vec<_> = told.iter().map(|(place, told)| told.at(place)).collect();
+        let reasons: Vec<_> = told.iter().map(|(label, told)| told.at(label)).collect();
         let why = format!("none of the servers would do: {}", reasons.join("; "));
         self.unreached(self.error(kind, &why, ""), &why)
     }
 
-    /// If no server could be reached, that is told once for all.
+    /// Records an outage if no server could be reached. The outage is logged once for all such errors.
     fn unreached(self, error: Error, why: &str) -> Error {
         if error.kind() != ErrorKind::Unreachable {
             return error;
         }
-        self.place.outage.lost(why);
-        error.told()
+        self.label.outage.lost(why);
+        error.already_logged()
     }
 
     pub(super) fn explain(self, error: PgError) -> Error {
         let (kind, why, hint) = classify(&error);
-        // An error is the server's answer that it rolled back. Not so where it goes down, and perhaps after it had committed.
+        // An error is the server's answer that it rolled back, except while it shuts down: then it may have committed before.
         let refused = error.as_db_error().is_some() && kind != ErrorKind::Unreachable;
         let told = self.unreached(self.error(kind, &why, hint), &why).with_source(error);
         if refused { told.keeping_nothing() } else { told }
     }
 
+    /// Explains why there was no connection, so nothing was sent.
     pub(super) fn explain_pool(self, error: PoolError, connections: usize) -> Error {
         match error {
-            PoolError::Backend(failures) => self.explain_failures(failures),
+            PoolError::Backend(failures) => self.explain_failures(failures).keeping_nothing(),
             PoolError::Timeout(TimeoutType::Wait) => {
                 let error = self.error(
                     ErrorKind::Busy,
                     &format!("none of the {connections} connections became free in time"),
                     "raise `database.max_connections`, or keep transactions shorter",
                 );
-                // All of them may wait for a server that does not answer.
-                let error = if self.place.outage.explains() { error.told() } else { error };
-                // Nothing was sent.
+                // All of them may be waiting for a server that does not answer.
+                let error = if self.label.outage.explains() { error.already_logged() } else { error };
                 error.keeping_nothing()
             }
-            other => self.error(ErrorKind::Unreachable, &other.to_string(), ""),
+            other => self.error(ErrorKind::Unreachable, &other.to_string(), "").keeping_nothing(),
         }
     }
 }
 
-/// Why a server did not do, as it is told.
-struct Told {
+/// Why a server was unusable, ready for display.
+struct Diagnosis {
     kind: ErrorKind,
     why: String,
     hint: &'static str,
     source: Option<PgError>,
 }
 
-impl Told {
-    fn at(&self, place: &str) -> String {
+impl Diagnosis {
+    fn at(&self, label: &str) -> String {
         let Self { why, hint, .. } = self;
-        if hint.is_empty() { format!("{place}: {why}") } else { format!("{place}: {why} ({hint})") }
+        if hint.is_empty() { format!("{label}: {why}") } else { format!("{label}: {why} ({hint})") }
     }
 }
 
-fn judge(failure: Failure) -> Told {
-    let told = |kind, why, hint| Told { kind, why, hint, source: None };
+fn judge(failure: Failure) -> Diagnosis {
+    let told = |kind, why, hint| Diagnosis { kind, why, hint, source: None };
     match failure {
         Failure::Silent(bound) => told(
             ErrorKind::Unreachable,
@@ -155,7 +155,7 @@ fn judge(failure: Failure) -> Told {
         }
         Failure::Driver(error) => {
             let (kind, why, hint) = classify(&error);
-            Told { kind, why, hint, source: Some(error) }
+            Diagnosis { kind, why, hint, source: Some(error) }
         }
     }
 }
@@ -163,29 +163,29 @@ fn judge(failure: Failure) -> Told {
 /// For logs.
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (place, failure)) in self.0.iter().enumerate() {
+        for (n, (label, failure)) in self.0.iter().enumerate() {
             let comma = if n > 0 { "; " } else { "" };
             match failure {
-                Failure::Driver(error) => write!(f, "{comma}{place}: {}", classify(error).1)?,
-                Failure::Silent(bound) => write!(f, "{comma}{place}: no answer within {bound:?}")?,
-                Failure::Unknown(error) => write!(f, "{comma}{place}: {error}")?,
-                Failure::Role(wanted) => write!(f, "{comma}{place}: not {}", wanted.as_str())?,
+                Failure::Driver(error) => write!(f, "{comma}{label}: {}", classify(error).1)?,
+                Failure::Silent(bound) => write!(f, "{comma}{label}: no answer within {bound:?}")?,
+                Failure::Unknown(error) => write!(f, "{comma}{label}: {error}")?,
+                Failure::Role(wanted) => write!(f, "{comma}{label}: not {}", wanted.as_str())?,
             }
         }
         Ok(())
     }
 }
 
-/// What the driver reports without an answer of the server.
+/// Classifies an error that the driver reports without an answer from the server.
 fn classify_silence(error: &PgError) -> (ErrorKind, String, &'static str) {
     if error.is_closed() {
         return (ErrorKind::Unreachable, "the connection was lost".into(), "");
     }
     let text = error.to_string();
     let why = error.source().map_or_else(|| text.clone(), |source| format!("{text}: {source}"));
-    // The driver tells its kinds of errors by their texts only.
+    // The driver distinguishes its errors by their texts only.
     if text.starts_with("error serializing") || text.starts_with("error deserializing") {
-        // Our fault, which can't be cured by trying again.
+        // A bug in this library, which trying again can't fix.
         (ErrorKind::Database, why, "")
     } else if text == "invalid configuration" && why.ends_with("password missing") {
         (ErrorKind::Config, "the server asks for a password, and the database URL has none".into(), "add it to the URL")
@@ -215,7 +215,7 @@ fn classify_silence(error: &PgError) -> (ErrorKind, String, &'static str) {
     }
 }
 
-/// What TLS has to object to, however deep it is hidden.
+/// Finds the TLS error among the causes, however deeply it is nested.
 fn tls_failure(error: &PgError) -> Option<&rustls::Error> {
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -239,7 +239,7 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
     let code = db.code();
     let why = format!("{} (SQLSTATE {})", db.message(), code.code());
     let (kind, hint) = match code {
-        // It takes all connections with it, and a commit may have reached the disk before.
+        // A crash ends all connections, and a commit may have reached the disk before it.
         _ if db.parsed_severity() == Some(Severity::Panic) => (ErrorKind::Unreachable, "the server crashed"),
         c if *c == SqlState::QUERY_CANCELED => {
             (ErrorKind::Timeout, "the server's statement_timeout cancelled it; nothing of it was kept")
@@ -274,7 +274,7 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if *c == SqlState::INSUFFICIENT_PRIVILEGE => {
             (ErrorKind::Database, "grant the role what docs/operations.md lists")
         }
-        // PgBouncer's own words, in English always.
+        // PgBouncer's own message, which is always in English.
         c if *c == SqlState::PROTOCOL_VIOLATION && db.message().contains("statement pooling mode") => (
             ErrorKind::Config,
             "the pooler in between pools statements, which tears transactions apart: set its `pool_mode` to `transaction` (with \
@@ -283,7 +283,7 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
         c if c.code().starts_with("57P") || c.code().starts_with("08") => {
             (ErrorKind::Unreachable, "the server is going down or starting up")
         }
-        // An answer: nothing of it was kept.
+        // This is an answer: nothing of the statement was kept.
         c if *c == SqlState::DISK_FULL => {
             (ErrorKind::Busy, "the server's disk is full; nothing of it was kept: free space there")
         }
@@ -293,24 +293,25 @@ fn classify_answer(db: &DbError) -> (ErrorKind, String, &'static str) {
     (kind, why, hint)
 }
 
-/// What kind an error of the driver is.
+/// Returns the kind of a driver error.
 pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
-    // What the server said is a cause of the driver's error, and may be all that shows of it.
+    // The server's answer is a cause of the driver's error, and may be the only visible one.
     let said = error.downcast_ref::<DbError>().map(|said| classify_answer(said).0);
     said.or_else(|| error.downcast_ref::<PgError>().map(|error| classify(error).0))
 }
 
-/// Whether the connection itself is gone, so that another one may do better at once.
+/// Returns whether the connection itself is gone, so that another one may succeed at once.
 pub(super) fn lost_connection(error: &Error) -> bool {
     error.kind() == ErrorKind::Unreachable
 }
 
-/// No answer came: it may have taken effect. A server that cancels a statement by its own deadline has answered.
+/// Returns whether no answer came, so that the statement may have taken effect. A server that cancels a statement at its own deadline has
+/// answered.
 pub(super) fn unanswered(error: &Error) -> bool {
     lost_connection(error) || error.kind() == ErrorKind::Timeout && error.source().is_none()
 }
 
-/// Whether the server takes no writes any more, or goes down.
+/// Returns whether the server accepts no more writes, or is shutting down.
 pub(super) fn role_changed(error: &PgError) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::READ_ONLY_SQL_TRANSACTION
@@ -319,14 +320,15 @@ pub(super) fn role_changed(error: &PgError) -> bool {
     })
 }
 
-/// Whether the server says that it no longer waits for a standby. The text depends on its language, where it comes from does not.
+/// Returns whether the server reports that it no longer waits for a standby. The text depends on the server's language; the source location
+/// does not.
 pub(super) fn stands_alone(notice: &DbError) -> bool {
     notice.parsed_severity() == Some(Severity::Warning)
         && (notice.routine() == Some("SyncRepWaitForLSN")
             || notice.file().is_some_and(|file| file.ends_with("syncrep.c")))
 }
 
-/// Whether a cached statement no longer fits, which happens after a change of the schema or through a pooler.
+/// Returns whether a cached statement no longer fits, which happens after a schema change or through a pooler.
 pub(super) fn stale_statement(error: &PgError) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::INVALID_SQL_STATEMENT_NAME

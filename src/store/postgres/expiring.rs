@@ -1,4 +1,4 @@
-//! Jobs whose time to live is over: see `store::expiring`.
+//! Expires jobs whose time to live is over: see `store::expiring`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Jobs in the hands of external workers.
+//! Jobs that are handed out to external workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::claim::{Columns, columns, first_of_each, ids_of, queued, take_round, verdict, waiting_in};
+use super::claim::{SettlementColumns, columns, first_of_each, ids_of, queued, take_chunk, verdict, waiting_in};
 use super::nodes::handlers_ended;
 use super::range::Ranges;
 use super::types::JsonParam;
@@ -16,8 +16,8 @@ use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DEFAULT_MAX_ATTEMPTS, Fence, HandOutNumber, Job, JobId, Payload, REPLY_QUEUE};
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::weight::Room;
-use crate::store::{Completed, Extension, ExternalDone, Released, ReportKey, ScanPart, Settlement};
+use crate::store::statement_size::ByteBudget;
+use crate::store::{Completed, Extension, ExternalDone, Released, ReportKey, ScanRange, Settlement};
 
 pub(super) async fn hand_out(
     shared: &Arc<Shared>,
@@ -30,7 +30,7 @@ pub(super) async fn hand_out(
     let (limit, lease, token) = (rows::count(limit), rows::micros(lease), token.get());
     let params: [&(dyn ToSql + Sync); 4] = [&queue, &limit, &lease, &token];
     let take = || shared.engine_once(tried, &shared.sql.hand_out, &params);
-    let everywhere = Ranges::of(&ScanPart::All, None);
+    let everywhere = Ranges::of(&ScanRange::All, None);
     let waiting = waiting_in(shared, queue, &everywhere, None, true, limit);
     let rows = match take().await {
         Err(error) if clear_away(shared, &error, EXTERNAL_NODE, waiting).await => take().await?,
@@ -54,7 +54,7 @@ pub(super) async fn take_back(shared: &Arc<Shared>, fences: &[Fence]) -> Result<
     Ok(rows.len() as u64)
 }
 
-/// Who reports what is not taken any more has ended: if the job was cancelled, what it held is free.
+/// Handles rejected reports. A worker whose report is no longer accepted has ended, so a cancelled job's permits and keys are released.
 async fn refused(shared: &Arc<Shared>, fences: impl Iterator<Item = Fence>, accepted: usize) -> Result<()> {
     let fences: Vec<Fence> = fences.collect();
     if accepted < fences.len() {
@@ -68,27 +68,27 @@ pub(super) async fn complete(shared: &Arc<Shared>, done: &[ExternalDone]) -> Res
     let mut left: Vec<&ExternalDone> = done.iter().collect();
     while !left.is_empty() {
         let mut round = first_of_each(&mut left, |one| one.fence.id);
-        let mut room = Room::default();
+        let mut room = ByteBudget::default();
         let fit =
             round.iter().take_while(|one| room.takes(one.result.as_ref().map_or(0, |result| result.as_bytes().len())));
         let fit = fit.count();
-        // The rest of it comes before what is left: the first that is said of a job counts.
+        // The rest goes before what is left, because the first report on a job counts.
         left.splice(..0, round.split_off(fit));
-        for row in complete_round(shared, &round).await? {
+        for row in complete_chunk(shared, &round).await? {
             completed.ids.push(JobId::from(rows::get::<Uuid>(&row, 0)?));
             completed.replies |= rows::get::<bool>(&row, 1)?;
-            completed.opens |= rows::get::<bool>(&row, 2)?;
+            completed.unblocks |= rows::get::<bool>(&row, 2)?;
         }
     }
     refused(shared, done.iter().map(|one| one.fence), completed.ids.len()).await?;
-    completed.opens |= completed.ids.len() < done.len();
+    completed.unblocks |= completed.ids.len() < done.len();
     Ok(completed)
 }
 
-async fn complete_round(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<Row>> {
+async fn complete_chunk(shared: &Arc<Shared>, round: &[&ExternalDone]) -> Result<Vec<Row>> {
     let fences: Vec<Fence> = round.iter().map(|one| one.fence).collect();
     let (ids, versions) = columns(&fences);
-    // Each might have to be answered; which ones, only the rows know.
+    // Each job might need a reply; only the rows say which ones do.
     let replies: Vec<Uuid> = round.iter().map(|_| JobId::new().into()).collect();
     let mut payloads = Vec::with_capacity(round.len());
     let mut bodies = Vec::with_capacity(round.len());
@@ -117,8 +117,8 @@ pub(super) async fn settle(shared: &Arc<Shared>, settlements: &[Settlement]) -> 
     let mut accepted = Vec::with_capacity(settlements.len());
     let mut left: Vec<&Settlement> = settlements.iter().collect();
     while !left.is_empty() {
-        let round = take_round(&mut left);
-        let Columns { ids, versions, errors, details } = Columns::new(&round);
+        let round = take_chunk(&mut left);
+        let SettlementColumns { ids, versions, errors, details } = SettlementColumns::new(&round);
         let (verdicts, delays): (Vec<&str>, Vec<i64>) = round.iter().map(|s| verdict(&s.verdict)).unzip();
         let rows = shared
             .engine(

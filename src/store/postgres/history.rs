@@ -1,4 +1,4 @@
-//! What is remembered of jobs that ended, and their results.
+//! The history of ended jobs, and their results.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The flush.
+//! Inserts the messages of a flush.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::Shared;
-use super::batch::Batch;
-use super::columns::{Columns, Texts};
-use super::error::{Doing, unanswered};
+use super::columns::{MessageColumns, Texts};
+use super::engine_transaction::EngineTransaction;
+use super::error::{ErrorContext, unanswered};
 use super::unique::{Keys, given};
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::unique::Taken;
 use crate::store::{Inserted, Preclaim};
 
-/// What an insert in a transaction of its own is called.
+/// Names an insert in its own transaction in error messages.
 const FLUSH_ALONE: &str = "insert job messages";
 
-/// Inserts in a transaction of its own.
+/// Inserts in its own transaction.
 pub(super) async fn insert(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
@@ -28,50 +28,50 @@ pub(super) async fn insert(
         return Ok(Inserted::default());
     }
     let texts = Texts::new(messages);
-    if messages.iter().any(|message| message.terms.unique.is_some()) {
+    if messages.iter().any(|message| message.options.unique.is_some()) {
         return insert_unique(shared, messages, &texts, owned).await;
     }
-    let parts = Columns::of_each(messages, &texts, owned, &HashSet::new());
+    let parts = MessageColumns::of_each(messages, &texts, owned, &HashSet::new());
     if let [columns] = parts.as_slice() {
         let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
         return Ok(columns.read(&rows)?.0);
     }
-    finish(shared, Batch::begin(shared, FLUSH_ALONE).await?, &parts).await
+    finish(shared, EngineTransaction::begin(shared, FLUSH_ALONE).await?, &parts).await
 }
 
-/// The given ids of what is written by several statements, which have to be decided at once before the first of them; `None`: there are
-/// none, or one statement decides.
-pub(super) fn in_parts(parts: &[Columns<'_>]) -> Option<Vec<Uuid>> {
+/// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
+/// if no ids were given, or if a single statement handles them all.
+pub(super) fn in_parts(parts: &[MessageColumns<'_>]) -> Option<Vec<Uuid>> {
     if parts.len() < 2 {
         return None;
     }
-    let ids: Vec<Uuid> = parts.iter().flat_map(Columns::given).collect();
+    let ids: Vec<Uuid> = parts.iter().flat_map(MessageColumns::given).collect();
     (!ids.is_empty()).then_some(ids)
 }
 
-/// Writes all parts, and commits.
-async fn finish(shared: &Arc<Shared>, batch: Batch, parts: &[Columns<'_>]) -> Result<Inserted> {
+/// Runs all statements, and commits.
+async fn finish(shared: &Arc<Shared>, batch: EngineTransaction, parts: &[MessageColumns<'_>]) -> Result<Inserted> {
     let mut inserted = Inserted::default();
     if let Some(ids) = in_parts(parts) {
-        batch.query(&shared.sql.decide_ids, &[&ids]).await?;
+        batch.query(&shared.sql.lock_ids, &[&ids]).await?;
     }
     for columns in parts {
         let rows = batch.query(columns.statement(&shared.sql), &columns.params()).await?;
         inserted.add(columns.read(&rows)?.0);
     }
-    let doing = Doing { what: FLUSH_ALONE, place: &shared.place };
-    batch.commit().await.map_err(|error| if unanswered(&error) { doing.commit_unknown(error) } else { error })?;
+    let context = ErrorContext { what: FLUSH_ALONE, label: &shared.label };
+    batch.commit().await.map_err(|error| if unanswered(&error) { context.commit_unknown(error) } else { error })?;
     Ok(inserted)
 }
 
-/// With a question for keys in front.
+/// Inserts after asking for unique keys.
 async fn insert_unique(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     texts: &Texts,
     owned: Option<&Preclaim>,
 ) -> Result<Inserted> {
-    let batch = Batch::begin(shared, FLUSH_ALONE).await?;
+    let batch = EngineTransaction::begin(shared, FLUSH_ALONE).await?;
     let known = match given(messages) {
         Some(ids) => batch.query(&shared.sql.known_ids, &[&ids]).await?,
         None => Vec::new(),
@@ -88,6 +88,6 @@ async fn insert_unique(
             return Err(conflict);
         }
     };
-    let parts = Columns::of_each(messages, texts, owned, &taken.skip);
-    Ok(Inserted { kept: taken.kept, ..finish(shared, batch, &parts).await? })
+    let parts = MessageColumns::of_each(messages, texts, owned, &taken.skip);
+    Ok(Inserted { duplicates: taken.duplicates, ..finish(shared, batch, &parts).await? })
 }

@@ -1,4 +1,4 @@
-//! An open transaction without its end: lent by a context, or enlisted.
+//! An open transaction that the borrower may not end: lent by a context, or enlisted.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,10 +9,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::client::query;
-use super::columns::{Columns, Texts};
+use super::columns::{MessageColumns, Texts};
+use super::commit_status::Evidence;
 use super::connect::Conn;
-use super::error::Doing;
-use super::fate::Evidence;
+use super::error::ErrorContext;
 use super::insert::in_parts;
 use super::statements::Statement;
 use super::unique::{Keys, given};
@@ -22,18 +22,19 @@ use crate::job::JobMessage;
 use crate::store::unique::Taken;
 use crate::store::{Inserted, JobWriter, Preclaim};
 
-/// An open PostgreSQL transaction that a [message service](crate::MessageService) may write into. It dereferences to the driver's client, as
-/// [`PgTransaction`](crate::PgTransaction) does: `execute`, `query`, `copy_in`. Leave `COMMIT` and `ROLLBACK` to who began it; `SAVEPOINT` is fine.
+/// An open PostgreSQL transaction that a [message service](crate::MessageService) may write into. It dereferences to the driver's client,
+/// as [`PgTransaction`](crate::PgTransaction) does: `execute`, `query`, `copy_in`. Leave `COMMIT` and `ROLLBACK` to the code that began it;
+/// `SAVEPOINT` is fine.
 pub struct PgTransactionRef<'t> {
     shared: &'t Arc<Shared>,
     owner: Owner<'t>,
 }
 
-/// Who began it.
+/// The code that began the transaction.
 enum Owner<'t> {
-    /// A context: its connection keeps statements prepared, and its commit is proven by what is written.
+    /// A context, whose connection keeps statements prepared and whose commit is proven by the rows it writes.
     Context { connection: &'t Conn, evidence: &'t mut Evidence },
-    /// The caller of `enlist`, on a connection of its own.
+    /// The caller of `enlist`, on its own connection.
     Caller(&'t Client),
 }
 
@@ -46,33 +47,33 @@ impl<'t> PgTransactionRef<'t> {
         Self { shared: &store.0, owner: Owner::Caller(transaction.client()) }
     }
 
-    /// Sets, releases or goes back to a savepoint.
+    /// Sets, releases or rolls back to a savepoint.
     pub(crate) async fn savepoint(&self, sql: &str) -> Result<()> {
-        let doing = Doing { what: "flush job messages", place: &self.shared.place };
+        let context = ErrorContext { what: "flush job messages", label: &self.shared.label };
         timeout(self.shared.call_timeout, self.batch_execute(sql))
             .await
-            .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|error| doing.explain(error))
+            .map_err(|_| context.timeout(self.shared.call_timeout))?
+            .map_err(|error| context.explain(error))
     }
 
     async fn run(&self, what: &'static str, statement: &Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let shared = self.shared;
-        let doing = Doing { what, place: &shared.place };
+        let context = ErrorContext { what, label: &shared.label };
         let answer = match &self.owner {
             Owner::Context { connection, .. } => {
                 timeout(shared.call_timeout, query(connection, shared.pgbouncer, statement, params)).await
             }
             Owner::Caller(client) => {
-                // Unnamed: the caller's connection has no cache of ours, and may go through a pooler.
+                // Unnamed: the caller's connection has no statement cache of this store, and may go through a pooler.
                 let typed: Vec<_> = params.iter().copied().zip(statement.types.iter().cloned()).collect();
                 timeout(shared.call_timeout, client.query_typed(&statement.sql, &typed)).await
             }
         };
-        answer.map_err(|_| doing.timeout(shared.call_timeout))?.map_err(|error| {
+        answer.map_err(|_| context.timeout(shared.call_timeout))?.map_err(|error| {
             if let Owner::Context { connection, .. } = &self.owner {
                 shared.heed(connection, &error);
             }
-            doing.explain(error)
+            context.explain(error)
         })
     }
 }
@@ -90,7 +91,7 @@ impl Deref for PgTransactionRef<'_> {
 
 impl fmt::Debug for PgTransactionRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PgTransactionRef({})", self.shared.place)
+        write!(f, "PgTransactionRef({})", self.shared.label)
     }
 }
 
@@ -106,16 +107,16 @@ impl JobWriter for PgTransactionRef<'_> {
         if let Some(keys) = Keys::new(messages, &known)? {
             taken = keys.read(&self.run("ask for keys", &sql.take_unique, &keys.params()).await?)?;
         }
-        let parts = Columns::of_each(messages, &texts, owned, &taken.skip);
+        let parts = MessageColumns::of_each(messages, &texts, owned, &taken.skip);
         let mut inserted = Inserted::default();
         if parts.is_empty() {
-            return Ok(Inserted { kept: taken.kept, ..inserted });
+            return Ok(Inserted { duplicates: taken.duplicates, ..inserted });
         }
         if let Some(ids) = in_parts(&parts) {
-            self.run("decide about given ids", &sql.decide_ids, &[&ids]).await?;
+            self.run("decide about given ids", &sql.lock_ids, &[&ids]).await?;
         }
         for columns in parts {
-            // Of the caller's commit nobody here has to prove anything.
+            // The caller's commit needs no proof here.
             let columns = if matches!(self.owner, Owner::Context { .. }) { columns.named() } else { columns };
             let rows = self.run("flush job messages", columns.statement(sql), &columns.params()).await?;
             let (more, xid) = columns.read(&rows)?;
@@ -127,13 +128,13 @@ impl JobWriter for PgTransactionRef<'_> {
             }
         }
         if let Owner::Context { evidence, .. } = &mut self.owner {
-            // One that had its id given may have been there before.
+            // A job whose id was given may have existed before.
             let written = messages.iter().enumerate().filter(|(position, _)| !taken.skip.contains(position));
             let fresh = written.map(|(_, message)| message).find(|message| !message.id_given);
             if let Some(fresh) = fresh {
                 evidence.job = Some(fresh.id.into());
             }
         }
-        Ok(Inserted { kept: taken.kept, ..inserted })
+        Ok(Inserted { duplicates: taken.duplicates, ..inserted })
     }
 }

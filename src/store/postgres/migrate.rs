@@ -1,76 +1,65 @@
-//! Brings the schema up to this build.
+//! Migrates the schema to the version of this build.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tokio_postgres::Error as PgError;
+use tokio_postgres::error::SqlState;
 
-use super::error::Doing;
+use super::error::ErrorContext;
 use super::statements::render;
 use super::{Shared, rows};
-use crate::error::Result;
+use crate::backoff::Reconnect;
+use crate::error::{Error, Result};
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "init", sql: include_str!("../../../migrations/postgres/0001_init.sql") },
-    Migration { version: 2, name: "broker", sql: include_str!("../../../migrations/postgres/0002_broker.sql") },
-    Migration { version: 3, name: "gates", sql: include_str!("../../../migrations/postgres/0003_gates.sql") },
-    Migration { version: 4, name: "schedules", sql: include_str!("../../../migrations/postgres/0004_schedules.sql") },
-    Migration { version: 5, name: "history", sql: include_str!("../../../migrations/postgres/0005_history.sql") },
-    Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/postgres/0006_steering.sql") },
-    Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/postgres/0007_unique.sql") },
-    Migration { version: 8, name: "send", sql: include_str!("../../../migrations/postgres/0008_send.sql") },
-    Migration { version: 9, name: "fronts", sql: include_str!("../../../migrations/postgres/0009_fronts.sql") },
-    Migration { version: 10, name: "liveness", sql: include_str!("../../../migrations/postgres/0010_liveness.sql") },
-    Migration { version: 11, name: "identity", sql: include_str!("../../../migrations/postgres/0011_identity.sql") },
-    Migration { version: 12, name: "endings", sql: include_str!("../../../migrations/postgres/0012_endings.sql") },
-    Migration { version: 13, name: "rights", sql: include_str!("../../../migrations/postgres/0013_rights.sql") },
-    Migration {
-        version: 14,
-        name: "forgetting",
-        sql: include_str!("../../../migrations/postgres/0014_forgetting.sql"),
-    },
-    Migration {
-        version: 15,
-        name: "report key",
-        sql: include_str!("../../../migrations/postgres/0015_report_key.sql"),
-    },
-    Migration { version: 16, name: "numbers", sql: include_str!("../../../migrations/postgres/0016_numbers.sql") },
-    Migration { version: 17, name: "freed", sql: include_str!("../../../migrations/postgres/0017_freed.sql") },
-    Migration { version: 18, name: "gate", sql: include_str!("../../../migrations/postgres/0018_gate.sql") },
-    Migration { version: 19, name: "unique", sql: include_str!("../../../migrations/postgres/0019_unique.sql") },
-    Migration { version: 20, name: "usage", sql: include_str!("../../../migrations/postgres/0020_usage.sql") },
-    Migration { version: 21, name: "ways", sql: include_str!("../../../migrations/postgres/0021_ways.sql") },
-];
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "schema",
+    min_compatible: 1,
+    sql: include_str!("../../../migrations/postgres/0001_schema.sql"),
+    backfill: None,
+}];
 
-/// How long all changes together may take, waiting for another process that migrates included: a change may have to rewrite a
-/// large table.
+/// How long all changes together may take, including the wait for another process that migrates. A change may have to rewrite a large
+/// table.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Where what was applied is written down.
+/// How long a change waits for a lock before it lets everybody else go first. Requests for the same table queue up behind one that waits, so
+/// this bounds how long a migration holds up sends and claims.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Longest pause before a change tries again to get a lock.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The table that records applied migrations.
 const LEDGER: &str = "\
 create schema if not exists {schema};
 create table if not exists {schema}.migration (
     version    integer primary key,
     name       text not null,
     checksum   text not null,
+    -- The oldest schema version whose builds run on this one.
+    min_compatible integer not null,
     applied_at timestamptz not null default clock_timestamp()
 );";
 
-const APPLIED: &str = "select version, name, checksum, applied_at from {schema}.migration order by version";
+const APPLIED: &str =
+    "select version, name, checksum, applied_at, min_compatible from {schema}.migration order by version";
 
-/// One lock a schema name, taken for the length of a transaction so that no cancelled caller can leave it behind on a pooled
-/// connection. `hashtextextended` spreads names over the key space; the prefix keeps away from other users of such locks.
+/// One lock per schema name, held for one transaction, so that no cancelled caller can leave it behind on a pooled connection.
+/// `hashtextextended` spreads names over the key space; the prefix avoids collisions with other users of advisory locks.
 ///
-/// Waiting for such a lock does not refresh what the session remembers of the catalogs, so `create schema if not exists`
-/// could still believe that there is none. Locking a table does refresh it: hence the look at `pg_namespace`.
+/// Waiting for an advisory lock does not refresh the session's catalog cache, so `create schema if not exists` could still miss a new
+/// schema. Locking a table does refresh the cache: hence the query on `pg_namespace`.
 const LOCK: &str = "\
 select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
 select from pg_catalog.pg_namespace limit 0";
 
-/// The same steps as a script.
+/// Returns the same steps as a script.
 pub(super) fn script(schema: &str) -> String {
     let mut script = String::from("begin;\n");
     for text in [LOCK, LEDGER] {
@@ -79,23 +68,29 @@ pub(super) fn script(schema: &str) -> String {
     for migration in MIGRATIONS {
         let _ = writeln!(
             script,
-            "\n-- migration {} ({})\n{}\ninsert into {} (version, name, checksum) values ({}, '{}', '{}');",
+            "\n-- migration {} ({})\n{}\n{};",
             migration.version,
             migration.name,
             render(migration.sql, schema),
-            render("{schema}.migration", schema),
-            migration.version,
-            migration.name,
-            migration.checksum()
+            recorded(migration, schema)
         );
     }
     script.push_str("commit;\n");
     script
 }
 
-pub(super) async fn status(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>> {
-    let doing = Doing { what: "read the schema version", place: &shared.place };
-    let client = shared.client(&shared.engine, doing).await?;
+fn recorded(migration: &Migration, schema: &str) -> String {
+    let Migration { version, name, min_compatible, .. } = migration;
+    format!(
+        "insert into {} (version, name, checksum, min_compatible) values ({version}, '{name}', '{}', {min_compatible})",
+        render("{schema}.migration", schema),
+        migration.checksum()
+    )
+}
+
+pub(super) async fn status(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<Vec<MigrationStatus>> {
+    let context = ErrorContext { what: "read the schema version", label: &shared.label };
+    let client = shared.client(&shared.engine, context).await?;
     let read = async {
         let exists = client
             .query_typed(
@@ -110,9 +105,9 @@ pub(super) async fn status(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>>
     };
     let rows = timeout(shared.call_timeout, read)
         .await
-        .map_err(|_| doing.timeout(shared.call_timeout))?
-        .map_err(|e| doing.explain(e))?;
-    migration::compare(MIGRATIONS, &applied(&rows)?, &shared.place)
+        .map_err(|_| context.timeout(shared.call_timeout))?
+        .map_err(|e| context.explain(e))?;
+    migration::compare(migrations, &applied(&rows)?, &shared.label)
 }
 
 fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
@@ -123,59 +118,90 @@ fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
                 name: rows::get(row, 1)?,
                 checksum: rows::get(row, 2)?,
                 at: rows::get(row, 3)?,
+                min_compatible: rows::get(row, 4)?,
             })
         })
         .collect()
 }
 
-pub(super) async fn migrate(shared: &Arc<Shared>) -> Result<Vec<MigrationStatus>> {
+pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<Vec<MigrationStatus>> {
     // A role that may not create schemas can still start on one that is complete.
-    let before = status(shared).await?;
-    migration::refuse_newer(&before, &shared.place)?;
+    let before = status(shared, migrations).await?;
+    migration::refuse_newer(&before, &shared.label)?;
     if before.iter().all(|step| step.applied_at.is_some()) {
         return Ok(before);
     }
-    apply(shared).await?;
-    status(shared).await
+    let context = ErrorContext { what: "migrate the schema", label: &shared.label };
+    timeout(PATIENCE, apply_all(shared, migrations)).await.map_err(|_| context.timeout(PATIENCE))??;
+    status(shared, migrations).await
 }
 
-/// One transaction for all that is missing: either the schema this build needs is there, or nothing changed.
-async fn apply(shared: &Arc<Shared>) -> Result<()> {
-    let doing = Doing { what: "migrate the schema", place: &shared.place };
-    let schema = &shared.config.schema;
-    let mut client = shared.client(&shared.engine, doing).await?;
-    let work = async {
-        let transaction = client.transaction().await.map_err(|e| doing.explain(e))?;
-        let run = |sql: String| {
-            let transaction = &transaction;
-            async move { transaction.batch_execute(&sql).await.map_err(|e| doing.explain(e)) }
-        };
-        run(format!("set local statement_timeout = {}", PATIENCE.as_millis())).await?;
-        run(render(LOCK, schema)).await?;
-        run(render(LEDGER, schema)).await?;
-        let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(|e| doing.explain(e))?;
-        let now = migration::compare(MIGRATIONS, &applied(&found)?, &shared.place)?;
-        migration::refuse_newer(&now, &shared.place)?;
-        for migration in
-            MIGRATIONS.iter().filter(|m| now.iter().any(|s| s.version == m.version && s.applied_at.is_none()))
-        {
-            tracing::info!(version = migration.version, name = migration.name, schema, "applying a schema change");
-            run(render(migration.sql, schema)).await?;
-            run(format!(
-                "insert into \"{schema}\".migration (version, name, checksum) values ({}, '{}', '{}')",
-                migration.version,
-                migration.name,
-                migration.checksum()
-            ))
-            .await?;
+async fn apply_all(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<()> {
+    let mut pauses = Reconnect::new(LONGEST_PAUSE);
+    loop {
+        match apply_next(shared, migrations).await? {
+            Progress::Complete => return Ok(()),
+            Progress::Applied => pauses.reset(),
+            Progress::Locked(error) => {
+                let pause = pauses.next_delay();
+                tracing::info!(%error, ?pause, "a table is in use; the schema change waits without holding anybody up");
+                tokio::time::sleep(pause).await;
+            }
         }
-        // Whether it really committed is read back by the caller.
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the migration table is read afterwards, which proves the commit"
-        )]
-        transaction.commit().await.map_err(|e| doing.explain(e))
+    }
+}
+
+/// What a try to apply the next change came to.
+enum Progress {
+    Complete,
+    Applied,
+    /// Another transaction holds a lock that it needs.
+    Locked(Error),
+}
+
+/// Applies the first change that is missing. Its schema change, and that it was applied, are one transaction, unless rows are to be filled in
+/// between.
+async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<Progress> {
+    let context = ErrorContext { what: "migrate the schema", label: &shared.label };
+    let schema = &shared.config.schema;
+    let explain = |error: PgError| context.explain(error);
+    let mut client = shared.client(&shared.engine, context).await?;
+    let transaction = client.transaction().await.map_err(explain)?;
+    transaction
+        .batch_execute(&format!("set local statement_timeout = {}", PATIENCE.as_millis()))
+        .await
+        .map_err(explain)?;
+    transaction.batch_execute(&render(LOCK, schema)).await.map_err(explain)?;
+    transaction.batch_execute(&render(LEDGER, schema)).await.map_err(explain)?;
+    let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(explain)?;
+    let now = migration::compare(migrations, &applied(&found)?, &shared.label)?;
+    migration::refuse_newer(&now, &shared.label)?;
+    let missing = now.iter().find(|step| step.applied_at.is_none());
+    let Some(step) = missing.and_then(|step| migrations.iter().find(|known| known.version == step.version)) else {
+        return Ok(Progress::Complete);
     };
-    timeout(PATIENCE, work).await.map_err(|_| doing.timeout(PATIENCE))??;
-    if client.line.stands_alone() { Err(doing.stands_alone()) } else { Ok(()) }
+    tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
+    transaction
+        .batch_execute(&format!("set local lock_timeout = {}", LOCK_TIMEOUT.as_millis()))
+        .await
+        .map_err(explain)?;
+    match transaction.batch_execute(&render(step.sql, schema)).await {
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            return Ok(Progress::Locked(explain(error)));
+        }
+        changed => changed.map_err(explain)?,
+    }
+    if step.backfill.is_none() {
+        transaction.batch_execute(&recorded(step, schema)).await.map_err(explain)?;
+    }
+    // Whether it really committed is read back by the next try, or by the caller.
+    #[expect(clippy::disallowed_methods, reason = "the migration table is read afterwards, which proves the commit")]
+    transaction.commit().await.map_err(explain)?;
+    if let Some(backfill) = step.backfill {
+        let backfill = render(backfill, schema);
+        while client.execute(&backfill, &[]).await.map_err(explain)? > 0 {}
+        let record = format!("{} on conflict do nothing", recorded(step, schema));
+        client.batch_execute(&record).await.map_err(explain)?;
+    }
+    if client.info.stands_alone() { Err(context.stands_alone()) } else { Ok(Progress::Applied) }
 }

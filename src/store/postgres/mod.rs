@@ -1,38 +1,39 @@
 //! The PostgreSQL store.
 //!
-//! Two pools: one for contexts, whose connections users write through, and a small one for the engine, so that handlers which
-//! use up the first never stop a heartbeat. A third kind of connection, outside both, listens for hints.
+//! It has two pools: one for contexts, through whose connections users write, and a small one for the engine. Handlers that use up the
+//! first never stop a heartbeat. A third kind of connection, outside both pools, listens for hints.
 //!
-//! Every call is one statement (see `sql/`), prepared once a connection, or unnamed when a transaction pooler stands in
-//! between, and has a deadline on both sides: ours, and the server's `statement_timeout`.
+//! Every call is one statement (see `sql/`). It is prepared once per connection, or unnamed behind a transaction pooler. It has a deadline
+//! on both sides: the client's, and the server's `statement_timeout`.
 
 mod admin;
 mod admission;
-mod backlog;
-mod batch;
 mod cancel;
 mod claim;
 mod client;
 mod clock;
 mod columns;
+mod commit_status;
 mod connect;
 mod counting;
+mod engine_transaction;
 mod error;
 mod expiring;
 mod external;
-mod fate;
-mod front;
-mod hand_on;
+mod group_claim;
 mod hints;
 mod history;
 mod insert;
+mod job_operations;
 mod lent;
+mod maintenance;
 mod migrate;
 mod nodes;
 mod options;
 mod pool;
 mod primaries;
 mod progress;
+mod queue_capacity;
 mod range;
 mod receive;
 mod retry;
@@ -40,15 +41,14 @@ mod rows;
 mod rules;
 mod schedules;
 mod server;
+mod shared_cursor;
 mod statements;
-mod steering;
 pub(crate) mod testing;
 mod tls;
 mod transaction;
 mod types;
 mod unique;
 mod unreadable;
-mod upkeep;
 mod walk;
 
 use std::fmt;
@@ -60,30 +60,30 @@ use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
-use self::error::Doing;
+use self::error::ErrorContext;
 pub(crate) use self::error::driver_kind;
 pub use self::lent::PgTransactionRef;
 use self::pool::{Object, Pool};
 pub use self::primaries::Primary;
-use self::server::Server;
+use self::server::ServerLabel;
 use self::statements::Statements;
 pub use self::transaction::PgTransaction;
 use super::migration::MigrationStatus;
 use super::outage::Outage;
 use super::{
-    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, GroupTurn, HandedOn, Hint, HintStream,
-    Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeInfo, Page, Preclaim, Promoted, Pulse, Received,
-    Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, Completed, DeadLetterGroups, Extension, ExternalDone, GroupClaim, GroupsClaimed, Hint,
+    HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeHeartbeat, NodeInfo, Page, Preclaim,
+    Promoted, Received, Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
-/// A PostgreSQL database (13 or newer) that keeps jobs. Cheap to clone; clones share their connections.
+/// A PostgreSQL database (13 or newer) that stores jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Postgres(Arc<Shared>);
 
-/// What all parts of the store share.
+/// The state that all modules of the store share.
 struct Shared {
     target: Target,
     /// For contexts.
@@ -94,28 +94,28 @@ struct Shared {
     config: DatabaseConfig,
     call_timeout: Duration,
     pgbouncer: bool,
-    depths: backlog::Remembered,
-    /// Where the next search for what dead nodes own begins.
-    walked: walk::Progress,
-    /// What and where, for errors and logs.
-    place: Server,
+    depths: queue_capacity::DepthCache,
+    /// Where the next search for jobs of dead nodes starts.
+    walked: walk::WalkPosition,
+    /// Names the database and server in errors and logs.
+    label: ServerLabel,
 }
 
 impl Postgres {
-    /// Connects, and makes sure that the server answers.
+    /// Connects, and checks that the server answers.
     ///
     /// # Errors
-    /// When the configuration can't be used or none of the servers can be reached, each within its `connect_timeout`.
+    /// If the configuration can't be used, or if none of the servers can be reached within its `connect_timeout`.
     pub async fn connect(config: &DatabaseConfig) -> Result<Self> {
         config.validate()?;
         let target = Target::new(config)?;
-        let server = Server::new(config, &target);
+        let server = ServerLabel::new(config, &target);
         let connected = Self::connect_to(config, target, &server).await?;
         server.outage.watch();
         Ok(connected)
     }
 
-    async fn connect_to(config: &DatabaseConfig, target: Target, server: &Server) -> Result<Self> {
+    async fn connect_to(config: &DatabaseConfig, target: Target, server: &ServerLabel) -> Result<Self> {
         let shared = Arc::new(Shared {
             user: target.pool(config, config.max_connections, None)?,
             engine: target.pool(config, pool::ENGINE_CONNECTIONS, pool::engine_session(config))?,
@@ -123,53 +123,53 @@ impl Postgres {
             sql: Statements::new(&config.schema, config.history.keep),
             call_timeout: config.call_timeout,
             pgbouncer: config.pgbouncer,
-            depths: backlog::Remembered::default(),
-            walked: walk::Progress::default(),
-            place: server.clone(),
+            depths: queue_capacity::DepthCache::default(),
+            walked: walk::WalkPosition::default(),
+            label: server.clone(),
             config: config.clone(),
         });
-        let doing = Doing { what: "open a connection", place: &shared.place };
-        let client = shared.client(&shared.engine, doing).await?;
+        let context = ErrorContext { what: "open a connection", label: &shared.label };
+        let client = shared.client(&shared.engine, context).await?;
         if config.pgbouncer {
-            keeps_transactions(&client, config, doing).await?;
+            keeps_transactions(&client, config, context).await?;
         }
         drop(client);
         Ok(Self(shared))
     }
 
-    /// The servers behind this URL that take writes. More than one is a fault that nobody else notices: what is sent on the one, who works on
-    /// the other never sees.
+    /// Finds the servers behind this URL that accept writes. More than one is a fault that nothing else detects: jobs sent to one server
+    /// are never seen by nodes that work on the other.
     ///
     /// # Errors
-    /// When the configuration can't be used. Servers that do not answer are left out.
+    /// If the configuration can't be used. Servers that do not answer are left out.
     pub async fn primaries(config: &DatabaseConfig) -> Result<Vec<Primary>> {
         primaries::find(config).await
     }
 
-    /// The schema changes of this build, as SQL that a DBA can run by hand.
+    /// Returns the schema changes of this build as SQL that a DBA can run by hand.
     pub fn migrations(schema: &str) -> String {
         migrate::script(schema)
     }
 }
 
-/// Whether the pooler lets a transaction be more than one statement. One that does not may be found out much later otherwise, by the first
-/// who needs it.
-async fn keeps_transactions(client: &Object, config: &DatabaseConfig, doing: Doing<'_>) -> Result<()> {
+/// Checks that the pooler allows transactions of more than one statement. Otherwise that fault may surface much later, when something first
+/// needs such a transaction.
+async fn keeps_transactions(client: &Object, config: &DatabaseConfig, context: ErrorContext<'_>) -> Result<()> {
     let ask = async {
-        // Two questions: in one, a pooler sees one statement.
+        // Two requests: a pooler sees a combined one as a single statement.
         client.batch_execute("begin").await?;
         client.batch_execute("rollback").await
     };
     let answer = tokio::time::timeout(config.call_timeout, ask).await;
-    answer.map_err(|_| doing.timeout(config.call_timeout))?.map_err(|error| doing.explain(error))
+    answer.map_err(|_| context.timeout(config.call_timeout))?.map_err(|error| context.explain(error))
 }
 
-/// A statement with its parts and the schema filled in.
+/// Returns a statement with its fragments and the schema filled in.
 pub(super) fn rendered(sql: &str, schema: &str) -> String {
     statements::render(sql, schema)
 }
 
-/// All statements, as they are sent: name, text, and the types of the parameters.
+/// Returns all statements as they are sent: name, text, and parameter types.
 pub(super) fn all_statements(schema: &str, keep: crate::config::Keep) -> Vec<(String, String, Vec<String>)> {
     let statements = Statements::new(schema, keep);
     let all = statements.all().map(|(name, statement)| {
@@ -181,7 +181,7 @@ pub(super) fn all_statements(schema: &str, keep: crate::config::Keep) -> Vec<(St
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Postgres({}, schema {})", self.0.place, self.0.config.schema)
+        write!(f, "Postgres({}, schema {})", self.0.label, self.0.config.schema)
     }
 }
 
@@ -200,24 +200,24 @@ impl Store for Postgres {
 #[async_trait]
 impl JobStore for Postgres {
     fn describe(&self) -> String {
-        format!("{} (schema {})", self.0.place, self.0.config.schema)
+        format!("{} (schema {})", self.0.label, self.0.config.schema)
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
         let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
-        Ok(Arc::new(Self::connect_to(&config, self.0.target.clone(), &self.0.place).await?))
+        Ok(Arc::new(Self::connect_to(&config, self.0.target.clone(), &self.0.label).await?))
     }
 
     fn outage(&self) -> Option<&Arc<Outage>> {
-        Some(&self.0.place.outage)
+        Some(&self.0.label.outage)
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::migrate(&self.0).await
+        migrate::migrate(&self.0, migrate::MIGRATIONS).await
     }
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::status(&self.0).await
+        migrate::status(&self.0, migrate::MIGRATIONS).await
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
@@ -240,15 +240,15 @@ impl JobStore for Postgres {
         claim::complete(&self.0, node, fences).await
     }
 
-    async fn hand_on(
+    async fn complete_and_claim_next(
         &self,
         node: NodeId,
         claim: ClaimNumber,
         ended: &[Fence],
-        turns: &[GroupTurn],
+        turns: &[GroupClaim],
         kinds: &[String],
-    ) -> Result<HandedOn> {
-        hand_on::hand_on(&self.0, node, claim, ended, turns, kinds).await
+    ) -> Result<GroupsClaimed> {
+        group_claim::complete_and_claim_next(&self.0, node, claim, ended, turns, kinds).await
     }
 
     async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
@@ -303,11 +303,11 @@ impl JobStore for Postgres {
         nodes::retire(&self.0, node).await
     }
 
-    async fn pulses(&self) -> Result<Vec<Pulse>> {
-        nodes::pulses(&self.0).await
+    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
+        nodes::node_heartbeats(&self.0).await
     }
 
-    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
         nodes::declare_dead(&self.0, silent).await
     }
 
@@ -333,9 +333,9 @@ impl JobStore for Postgres {
         claim::claim_delivered(&self.0, node, claim, deliveries, kinds).await
     }
 
-    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
-        let rows = self.0.engine("end the head start of deliveries", &self.0.sql.unhold, &[&ids]).await?;
+        let rows = self.0.engine("end the head start of deliveries", &self.0.sql.unhide, &[&ids]).await?;
         rows.iter().map(|row| rows::get(row, 0)).collect()
     }
 
@@ -395,7 +395,7 @@ impl JobStore for Postgres {
         admin::show(&self.0, id).await
     }
 
-    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        retry::dead_groups(&self.0, filter, limit).await
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        retry::dead_letter_groups(&self.0, filter, limit).await
     }
 }

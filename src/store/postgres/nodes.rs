@@ -1,4 +1,4 @@
-//! Nodes: their heartbeats, and what they leave behind.
+//! Nodes: their heartbeats, and the jobs that they leave behind.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -11,7 +11,7 @@ use super::claim::columns;
 use super::{Shared, rows, walk};
 use crate::error::{ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, JobId, NodeId, draw_node};
-use crate::store::{NodeInfo, Pulse, Released};
+use crate::store::{NodeHeartbeat, NodeInfo, Released};
 
 pub(super) async fn register(shared: &Arc<Shared>, node: &NodeInfo) -> Result<NodeId> {
     let lease = i64::try_from(node.lease.as_micros()).unwrap_or(i64::MAX);
@@ -24,15 +24,15 @@ pub(super) async fn register(shared: &Arc<Shared>, node: &NodeInfo) -> Result<No
     }
 }
 
-pub(super) async fn pulses(shared: &Arc<Shared>) -> Result<Vec<Pulse>> {
-    let answer = shared.engine("look at the heartbeats of all nodes", &shared.sql.pulses, &[]).await?;
+pub(super) async fn node_heartbeats(shared: &Arc<Shared>) -> Result<Vec<NodeHeartbeat>> {
+    let answer = shared.engine("look at the heartbeats of all nodes", &shared.sql.node_heartbeats, &[]).await?;
     answer
         .iter()
         .map(|row| {
             let lease: i64 = rows::get(row, 2)?;
-            Ok(Pulse {
+            Ok(NodeHeartbeat {
                 node: NodeId(rows::get(row, 0)?),
-                beat: rows::get(row, 1)?,
+                heartbeats: rows::get(row, 1)?,
                 lease: Duration::from_micros(lease.max(0).unsigned_abs()),
                 ended: false,
                 dead: rows::get(row, 3)?,
@@ -41,22 +41,23 @@ pub(super) async fn pulses(shared: &Arc<Shared>) -> Result<Vec<Pulse>> {
         .collect()
 }
 
-pub(super) async fn declare_dead(shared: &Arc<Shared>, silent: &[Pulse]) -> Result<Vec<NodeId>> {
-    let (ids, beats): (Vec<i64>, Vec<i64>) = silent.iter().map(|pulse| (pulse.node.0, pulse.beat)).unzip();
-    let answer = shared.engine("declare nodes dead", &shared.sql.declare_dead, &[&ids, &beats]).await?;
+pub(super) async fn declare_dead(shared: &Arc<Shared>, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
+    let (ids, heartbeats): (Vec<i64>, Vec<i64>) = silent.iter().map(|seen| (seen.node.0, seen.heartbeats)).unzip();
+    let answer = shared.engine("declare nodes dead", &shared.sql.declare_dead, &[&ids, &heartbeats]).await?;
     answer.iter().map(|row| rows::get(row, 0).map(NodeId)).collect()
 }
 
 pub(super) async fn retire(shared: &Arc<Shared>, node: NodeId) -> Result<u64> {
     shared.engine("retire the node", &shared.sql.retire_node, &[&node.0]).await?;
-    // Claims and commits of this node may be under way whose answers nobody waits for any more. What begins after this finds it dead.
+    // Claims and commits of this node may still be running though no one waits for their answers. Any that begin after this find the node
+    // dead.
     let waited = shared.engine_once("wait for claims under way", &shared.sql.wait_for_node, &[&node.0]).await;
     let released = release_unknown(shared, node, &[], None).await?;
     match waited {
         Ok(_) => {
             shared.engine("forget the retired node", &shared.sql.forget_nodes, &[&vec![node.0]]).await?;
         }
-        // It stays on the list of the dead, and monitors release what comes late.
+        // It stays on the list of dead nodes, and monitors release the jobs that arrive late.
         Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => tracing::warn!(
             %node,
             "a transaction that hands jobs to this node is open for longer than database.call_timeout; monitors release what it leaves"
@@ -72,8 +73,8 @@ pub(super) async fn release_lost(
     quarantine: Option<NonZeroU32>,
 ) -> Result<Released> {
     let deaths = quarantine.map(|n| i64::from(n.get()));
-    // Before the walk: from here on they own nothing that it could miss.
-    let quiet = ids(&shared.engine("look for nodes to forget", &shared.sql.quiet_nodes, &[]).await?)?;
+    // Read before the walk: from here on these nodes own nothing that the walk could miss.
+    let quiet = ids(&shared.engine("look for nodes to forget", &shared.sql.idle_nodes, &[]).await?)?;
     let mut all = Released::default();
     for range in walk::ranges(shared).await? {
         let left = limit - usize::try_from(all.total()).unwrap_or(usize::MAX).min(limit);
@@ -88,12 +89,12 @@ pub(super) async fn release_lost(
         }
     }
     forget(shared, quiet).await?;
-    // Last: a cancellation that found its node alive was committed before that was forgotten.
-    all.ended = shared.engine("free what lost handlers held", &shared.sql.lost_endings, &[]).await?.len() as u64;
+    // Comes last: a cancellation that found its node alive was committed before the node was forgotten.
+    all.ended = shared.engine("free what lost handlers held", &shared.sql.lost_terminating, &[]).await?.len() as u64;
     Ok(all)
 }
 
-/// Forgets dead nodes that own nothing any more. Rows that somebody held were passed over before, so they are looked for again.
+/// Forgets dead nodes that own nothing any more. The first walk skipped rows locked by other transactions, so a second one looks for them.
 async fn forget(shared: &Arc<Shared>, mut quiet: Vec<i64>) -> Result<()> {
     if quiet.is_empty() {
         return Ok(());
@@ -107,7 +108,7 @@ async fn forget(shared: &Arc<Shared>, mut quiet: Vec<i64>) -> Result<()> {
     shared.engine("forget dead nodes", &shared.sql.forget_nodes, &[&quiet]).await.map(drop)
 }
 
-/// The numbers in the first column.
+/// Returns the numbers in the first column.
 pub(super) fn ids(answer: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
     answer.iter().map(|row| rows::get(row, 0)).collect()
 }
@@ -126,9 +127,9 @@ pub(super) async fn release_unknown(
         let answer = shared.engine("release what got lost on the way", &shared.sql.release_unknown, &params).await?;
         released += answer.len() as u64;
     }
-    // After the walk, which waited for cancellations of what it met.
+    // Runs after the walk, which waited for the cancellations of the rows it met.
     let params: [&(dyn ToSql + Sync); 4] = [&node.0, &known, &versions, &before];
-    shared.engine("free what unknown handlers held", &shared.sql.unknown_endings, &params).await?;
+    shared.engine("free what unknown handlers held", &shared.sql.unknown_terminating, &params).await?;
     Ok(released)
 }
 
@@ -141,11 +142,11 @@ pub(super) async fn release_claimed(
     let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
     let params: [&(dyn ToSql + Sync); 3] = [&node.0, &claim.as_int4(), &ids];
     let answer = shared.engine("release what got lost on the way", &shared.sql.release_claimed, &params).await?;
-    shared.engine("free what unknown handlers held", &shared.sql.claimed_endings, &params).await?;
+    shared.engine("free what unknown handlers held", &shared.sql.claimed_terminating, &params).await?;
     Ok(answer.len() as u64)
 }
 
-/// `None`: of external workers.
+/// Releases what handlers held whose jobs were cancelled. `node` is `None` for external workers.
 pub(super) async fn handlers_ended(shared: &Arc<Shared>, node: Option<NodeId>, fences: &[Fence]) -> Result<u64> {
     if fences.is_empty() {
         return Ok(0);

@@ -1,5 +1,5 @@
-//! The options of a database URL, with the meaning that libpq gives them. One that is not supported is refused by its name: to pass over
-//! it could mean less protection than was asked for.
+//! The options of a database URL, with libpq's meaning. An unsupported option is rejected by name: ignoring it could mean less protection
+//! than was asked for.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use crate::config::DatabaseConfig;
 use crate::config::url::{Host as UrlHost, ServerUrl};
 use crate::error::{Error, Result};
 
-/// Where a server may be.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     /// The folder of its socket.
     Unix(PathBuf),
-    /// A name, and its address if it is not to be looked up.
+    /// A name, and its address if the name is not to be resolved.
     Tcp(String, Option<IpAddr>),
 }
 
-/// Which server will do: `target_session_attrs`.
+/// The role that a server must have: `target_session_attrs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Any,
@@ -42,7 +42,7 @@ impl Wanted {
         }
     }
 
-    /// Whether a server in this state will do.
+    /// Returns whether a server in this state is acceptable.
     pub(super) fn accepts(self, in_recovery: bool, read_only: bool) -> bool {
         match self {
             Self::Any => true,
@@ -54,27 +54,27 @@ impl Wanted {
     }
 }
 
-/// All of it.
+/// All options of a URL.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct PgOptions {
     /// In the order in which they are tried.
     pub(super) servers: Vec<(Server, u16)>,
     /// Everything but the servers.
     pub(super) driver: tokio_postgres::Config,
     pub(super) tls: TlsOptions,
     pub(super) wanted: Wanted,
-    /// Tries them in a random order.
+    /// Whether the servers are tried in a random order.
     pub(super) shuffled: bool,
-    /// What one server may take to let us in.
+    /// The time limit for connecting to one server.
     pub(super) bound: Duration,
 }
 
 const DEFAULT_PORT: u16 = 5432;
 
-impl Options {
+impl PgOptions {
     pub(super) fn read(text: &str, config: &DatabaseConfig) -> Result<Self> {
         let url = if text.contains("://") { ServerUrl::parse(text) } else { ServerUrl::parse_words(text) };
-        // The reason quotes no part of it.
+        // The reason quotes no part of the URL.
         let url = url.and_then(ServerUrl::settle_postgres).map_err(|why| {
             Error::config(format!(
                 "the database URL can't be read: {why}; use `postgres://user:password@host:5432/database?sslmode=…`"
@@ -112,7 +112,7 @@ impl Options {
             }
             "options" => drop(self.driver.options(value)),
             "connect_timeout" => {
-                // libpq waits for ever with 0, which nothing does here.
+                // With 0, libpq waits forever; nothing does here.
                 if let Some(limit) = seconds(key, value)? {
                     self.bound = limit;
                 }
@@ -128,7 +128,7 @@ impl Options {
                     self.driver.keepalives_interval(interval);
                 }
             }
-            // The second is what the driver calls it.
+            // The second name is the driver's.
             "keepalives_count" | "keepalives_retries" => drop(self.driver.keepalives_retries(number(key, value)?)),
             "tcp_user_timeout" => {
                 if let limit @ 1.. = number(key, value)? {
@@ -162,7 +162,7 @@ impl Options {
                 _ => return refuse("use `disable`, `prefer` or `require`"),
             })),
             "sslmode" => *mode = Some(Mode::read(value)?),
-            // As libpq takes it, for URLs that were written for JDBC.
+            // Accepted as in libpq, for URLs written for JDBC.
             "ssl" if value == "true" => *mode = Some(Mode::Require),
             "sslnegotiation" => drop(self.driver.ssl_negotiation(match value {
                 "postgres" => SslNegotiation::Postgres,
@@ -184,7 +184,7 @@ impl Options {
                 "TLSv1.2" => self.tls.versions.retain(|version| *version == &rustls::version::TLS12),
                 _ => return refuse("use `TLSv1.2` or `TLSv1.3`: older ones are never used"),
             },
-            // What they ask for is so anyway.
+            // These ask for the default behaviour.
             "gssencmode" if matches!(value, "disable" | "prefer") => {}
             "sslcompression" if value == "0" => {}
             "sslsni" if value == "1" => {}
@@ -210,7 +210,7 @@ impl Options {
                 return Err(refusal("sslmode", "with `sslrootcert=system` only `verify-full` protects: use that"));
             }
             (Some(mode), _) => mode,
-            // Encrypting a conversation of a machine with itself only costs time.
+            // Encrypting traffic within one machine only costs time.
             (None, _) if self.is_local() && !asked => Mode::Disable,
             (None, _) => Mode::Prefer,
         };
@@ -220,7 +220,7 @@ impl Options {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
         });
         self.tls.verify = match mode {
-            // As in libpq: who names the authority wants it to be checked.
+            // As in libpq: naming the authority implies that it is checked.
             Mode::Require if self.tls.roots.is_some() => Verify::Chain,
             Mode::Disable | Mode::Prefer | Mode::Require => Verify::Nothing,
             Mode::VerifyCa => Verify::Chain,
@@ -291,7 +291,7 @@ fn servers(url: &ServerUrl) -> Result<Vec<(Server, u16)>> {
     Ok(servers)
 }
 
-/// Who we are, and how a dead peer is noticed: by probes when nothing is under way, by what is not acknowledged otherwise.
+/// Sets the credentials and how a dead peer is detected: by probes while idle, and by unacknowledged data otherwise.
 fn driver(url: &ServerUrl) -> tokio_postgres::Config {
     let mut driver = tokio_postgres::Config::new();
     driver
@@ -312,7 +312,7 @@ fn driver(url: &ServerUrl) -> tokio_postgres::Config {
     driver
 }
 
-/// What to do instead.
+/// Returns what to use instead of an unsupported option.
 fn advice(key: &str) -> &'static str {
     match key {
         "passfile" => {
@@ -338,7 +338,7 @@ fn advice(key: &str) -> &'static str {
 }
 
 fn refusal(key: &str, what: &str) -> Error {
-    // A key may be a part of a password that was not encoded.
+    // A key may be a fragment of a password that was not encoded.
     let known =
         !key.is_empty() && key.len() < 30 && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'1');
     let key = if known { format!("`{key}`") } else { "an option".to_owned() };
@@ -353,9 +353,9 @@ fn number(key: &str, value: &str) -> Result<u32> {
     value.trim().parse().map_err(|_| refusal(key, "use a whole number"))
 }
 
-/// `None` for 0, which leaves it to somebody else.
+/// Returns `None` for 0, which means the default of the driver or system.
 fn seconds(key: &str, value: &str) -> Result<Option<Duration>> {
-    // libpq takes negative numbers for 0.
+    // libpq treats negative numbers as 0.
     if value.trim().starts_with('-') {
         return Ok(None);
     }
@@ -366,8 +366,8 @@ fn seconds(key: &str, value: &str) -> Result<Option<Duration>> {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<Options> {
-        Options::read(url, &DatabaseConfig::default())
+    fn read(url: &str) -> Result<PgOptions> {
+        PgOptions::read(url, &DatabaseConfig::default())
     }
 
     #[test]
@@ -407,7 +407,7 @@ mod tests {
         assert!(read("postgres:///d").unwrap_err().to_string().contains("names no host"));
     }
 
-    /// Each by its name, with what to do instead.
+    /// Checks that each is named, with advice on what to use instead.
     #[test]
     fn what_is_not_supported_is_named() {
         for (option, said) in [

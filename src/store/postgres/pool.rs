@@ -1,4 +1,4 @@
-//! Pools of connections, which drop what leads to a server that has changed its role.
+//! Pools of connections, which drop connections to a server whose role has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,23 +12,23 @@ use super::error::role_changed;
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 
-/// Connections the engine has for itself, so that handlers which use up the pool never stop a heartbeat or a release.
+/// How many connections the engine has to itself, so that handlers which use up the other pool never stop a heartbeat or a release.
 pub(super) const ENGINE_CONNECTIONS: usize = 3;
 
 pub(super) type Pool = managed::Pool<Manager>;
 pub(super) type Object = managed::Object<Manager>;
 pub(super) type PoolError = managed::PoolError<Failures>;
 
-/// Makes connections for a pool.
+/// Creates connections for a pool.
 pub(super) struct Manager {
     target: Target,
     session: Option<String>,
-    /// How often the statements that connections have prepared were given up.
+    /// How often the prepared statements of all connections were invalidated.
     edition: AtomicU64,
 }
 
 impl Manager {
-    /// What is prepared now is prepared anew: in the pool, not on connections that somebody has.
+    /// Makes the connections in the pool prepare their statements again when they are next used. Connections in use are not affected.
     pub(super) fn forget_statements(&self) {
         self.edition.fetch_add(1, Ordering::AcqRel);
     }
@@ -59,7 +59,7 @@ impl managed::Manager for Manager {
     type Error = Failures;
 
     async fn create(&self) -> Result<Pooled, Failures> {
-        // It is large, and would be a part of every call's future.
+        // This future is large, and would be part of every call's future.
         let conn = Box::pin(self.target.connect(self.session.as_deref(), None)).await?;
         Ok(Pooled { conn, edition: self.edition.load(Ordering::Acquire) })
     }
@@ -68,7 +68,7 @@ impl managed::Manager for Manager {
         if pooled.is_closed() {
             return Err(RecycleError::message("it was lost"));
         }
-        if self.target.is_retired(&pooled.line) {
+        if self.target.is_retired(&pooled.info) {
             return Err(RecycleError::message("its server has changed its role"));
         }
         let edition = self.edition.load(Ordering::Acquire);
@@ -86,7 +86,7 @@ impl Target {
         managed::Pool::builder(manager)
             .max_size(size)
             .runtime(Runtime::Tokio1)
-            // Making one bounds itself: each server has its share.
+            // Connecting has its own limit: one bound per server.
             .timeouts(Timeouts { wait: Some(config.call_timeout), create: None, recycle: None })
             .build()
             .map_err(|e| Error::config(format!("the connection pool can't be built: {e}")))
@@ -94,35 +94,35 @@ impl Target {
 }
 
 impl Shared {
-    /// To its pool, unless nobody would take it from there.
+    /// Returns a connection to its pool, unless it is retired.
     pub(super) fn give_back(&self, object: Object) {
-        if self.target.is_retired(&object.line) {
+        if self.target.is_retired(&object.info) {
             drop(Object::take(object));
         }
     }
 
-    /// Hears what a server said: if it has changed its role, or goes down, no idle connection to it is kept.
+    /// Reacts to a server error: if the server's role has changed or it is shutting down, drops all idle connections to it.
     pub(super) fn heed(&self, conn: &Conn, error: &tokio_postgres::Error) {
-        if !role_changed(error) || !self.target.retire(&conn.line.place) {
+        if !role_changed(error) || !self.target.retire(&conn.info.endpoint) {
             return;
         }
         for pool in [&self.user, &self.engine] {
-            pool.retain(|pooled, _| !self.target.is_retired(&pooled.line));
+            pool.retain(|pooled, _| !self.target.is_retired(&pooled.info));
         }
     }
 }
 
-/// How long the server lets a statement of the engine run: a little less than we wait for it, so that its answer arrives, which says that
-/// nothing was kept. Without an answer that is not known.
+/// Returns how long the server lets an engine statement run. This is a little shorter than the client's deadline, so that the server's
+/// answer arrives, which says that nothing was kept. Without an answer that is unknown.
 fn statement_timeout(config: &DatabaseConfig) -> Duration {
     config.call_timeout.saturating_sub((config.call_timeout / 10).min(Duration::from_secs(1)))
 }
 
-/// What the engine's connections are set to. Its statements must use their indexes whatever the statistics say: on a queue
-/// that was empty when last analysed, a sequential scan looks cheap and walks everything that died since. And a server's doubts about
-/// a commit must come through.
+/// Returns the settings of the engine's connections. Their statements must use indexes whatever the statistics say: on a queue that was
+/// empty when last analysed, a sequential scan looks cheap but reads every row that died since. Warnings must also get through, because
+/// they report a server's doubts about a commit.
 pub(super) fn engine_session(config: &DatabaseConfig) -> Option<String> {
-    // A pooler hands sessions around; what was set there would leak to others.
+    // A pooler shares sessions, so settings made there would leak to other clients.
     (!config.pgbouncer).then(|| {
         format!(
             "set statement_timeout = {}; set enable_seqscan = off; set enable_bitmapscan = off; set jit = off; \

@@ -1,4 +1,4 @@
-//! How far running jobs have got.
+//! The progress of running jobs.
 
 use async_trait::async_trait;
 

@@ -1,27 +1,27 @@
-//! The parts of a queue that a claim looks at.
+//! The ranges of a queue that a claim scans.
 
-use crate::store::{ScanFront, ScanMark, ScanPart};
+use crate::store::{ScanCursor, ScanRange, SharedCursor};
 
-/// Before every row: no rank is lower, because priorities end at -32,767 and 32,767.
-const START: ScanMark = ScanMark { rank: i16::MIN, seq: i64::MIN };
+/// Sorts before every row: no rank is lower, because priorities range from -32,767 to 32,767.
+const START: ScanCursor = ScanCursor { rank: i16::MIN, seq: i64::MIN };
 
-/// Parts of the order (rank, seq), as one array a column. Each begins after a place, and ends with one.
+/// Ranges of the order (rank, seq), as one array per column. A start is exclusive, an end inclusive.
 #[derive(Default)]
 pub(super) struct Ranges {
     pub(super) ranks: Vec<i16>,
-    /// `None`: the front that processes share.
+    /// `None` stands for the shared cursor.
     pub(super) after: Vec<Option<i64>>,
     pub(super) last_ranks: Vec<i16>,
     pub(super) last_seqs: Vec<i64>,
 }
 
 impl Ranges {
-    /// `front` is the one that the part names, if it is to be used.
-    pub(super) fn of(part: &ScanPart<'_>, front: Option<ScanFront>) -> Self {
-        match part {
-            ScanPart::All => Self::after(&[], None),
-            ScanPart::After { marks, .. } => Self::after(marks, front),
-            ScanPart::UpTo(last) => {
+    /// Converts a scan range. `shared_cursor` is the one that the range names, if it is to be used.
+    pub(super) fn of(range: &ScanRange<'_>, shared_cursor: Option<SharedCursor>) -> Self {
+        match range {
+            ScanRange::All => Self::after(&[], None),
+            ScanRange::After { cursors, .. } => Self::after(cursors, shared_cursor),
+            ScanRange::UpTo(last) => {
                 let mut ranges = Self::default();
                 ranges.push(START.rank, Some(START.seq), (last.rank, last.seq));
                 ranges
@@ -29,15 +29,15 @@ impl Ranges {
         }
     }
 
-    /// All but what lies before the mark of its rank, or before the front. `marks` are in the order of their ranks.
-    fn after(marks: &[ScanMark], front: Option<ScanFront>) -> Self {
-        let starts = std::iter::once(&START).chain(marks);
-        let ends = marks.iter().map(|next| next.rank.saturating_sub(1)).chain(std::iter::once(i16::MAX));
+    /// Covers everything except rows before the cursor of their rank, or before the shared cursor. `cursors` are ordered by rank.
+    fn after(cursors: &[ScanCursor], shared_cursor: Option<SharedCursor>) -> Self {
+        let starts = std::iter::once(&START).chain(cursors);
+        let ends = cursors.iter().map(|next| next.rank.saturating_sub(1)).chain(std::iter::once(i16::MAX));
         let mut ranges = Self::default();
         for (start, last) in starts.zip(ends) {
-            match front.filter(|front| front.rank == start.rank) {
-                Some(front) => {
-                    if let Some(until) = front.ours_until.filter(|until| *until > start.seq) {
+            match shared_cursor.filter(|shared_cursor| shared_cursor.rank == start.rank) {
+                Some(shared_cursor) => {
+                    if let Some(until) = shared_cursor.reserved_until.filter(|until| *until > start.seq) {
                         ranges.push(start.rank, Some(start.seq), (start.rank, until));
                     }
                     ranges.push(start.rank, None, (last, i64::MAX));
@@ -62,9 +62,9 @@ mod tests {
 
     const END: i64 = i64::MAX;
 
-    fn ranges(marks: &[(i16, i64)], front: Option<ScanFront>) -> Vec<(i16, Option<i64>, i16, i64)> {
-        let marks: Vec<_> = marks.iter().map(|(rank, seq)| ScanMark { rank: *rank, seq: *seq }).collect();
-        columns(Ranges::of(&ScanPart::After { marks: &marks, front }, front))
+    fn ranges(cursors: &[(i16, i64)], shared_cursor: Option<SharedCursor>) -> Vec<(i16, Option<i64>, i16, i64)> {
+        let cursors: Vec<_> = cursors.iter().map(|(rank, seq)| ScanCursor { rank: *rank, seq: *seq }).collect();
+        columns(Ranges::of(&ScanRange::After { cursors: &cursors, shared_cursor }, shared_cursor))
     }
 
     fn columns(ranges: Ranges) -> Vec<(i16, Option<i64>, i16, i64)> {
@@ -77,13 +77,13 @@ mod tests {
     fn everything_without_marks() {
         let everything = [(i16::MIN, Some(i64::MIN), i16::MAX, END)];
         assert_eq!(ranges(&[], None), everything);
-        assert_eq!(columns(Ranges::of(&ScanPart::All, None)), everything);
+        assert_eq!(columns(Ranges::of(&ScanRange::All, None)), everything);
     }
 
     #[test]
     fn nothing_beyond_the_last_place() {
-        let part = ScanPart::UpTo(ScanMark { rank: -3, seq: 7 });
-        assert_eq!(columns(Ranges::of(&part, None)), [(i16::MIN, Some(i64::MIN), -3, 7)]);
+        let range = ScanRange::UpTo(ScanCursor { rank: -3, seq: 7 });
+        assert_eq!(columns(Ranges::of(&range, None)), [(i16::MIN, Some(i64::MIN), -3, 7)]);
     }
 
     #[test]
@@ -100,12 +100,19 @@ mod tests {
 
     #[test]
     fn the_front_comes_after_what_was_set_aside() {
-        let front = |ours_until| Some(ScanFront { rank: 0, span: 10, ours_until });
+        let shared_cursor = |reserved_until| Some(SharedCursor { rank: 0, span: 10, reserved_until });
         let first = (i16::MIN, Some(i64::MIN), -1, END);
-        assert_eq!(ranges(&[(0, 40)], front(None)), [first, (0, None, i16::MAX, END)]);
-        assert_eq!(ranges(&[(0, 40)], front(Some(45))), [first, (0, Some(40), 0, 45), (0, None, i16::MAX, END)]);
-        assert_eq!(ranges(&[(0, 40)], front(Some(40))), [first, (0, None, i16::MAX, END)], "all of it was taken");
-        // Without a mark of its rank there is nothing to begin at.
-        assert_eq!(ranges(&[(3, 40)], front(None)).iter().filter(|range| range.1.is_none()).count(), 0);
+        assert_eq!(ranges(&[(0, 40)], shared_cursor(None)), [first, (0, None, i16::MAX, END)]);
+        assert_eq!(
+            ranges(&[(0, 40)], shared_cursor(Some(45))),
+            [first, (0, Some(40), 0, 45), (0, None, i16::MAX, END)]
+        );
+        assert_eq!(
+            ranges(&[(0, 40)], shared_cursor(Some(40))),
+            [first, (0, None, i16::MAX, END)],
+            "all of it was taken"
+        );
+        // Without a cursor of its rank the shared cursor has no starting point.
+        assert_eq!(ranges(&[(3, 40)], shared_cursor(None)).iter().filter(|range| range.1.is_none()).count(), 0);
     }
 }

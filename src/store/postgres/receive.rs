@@ -1,7 +1,7 @@
-//! What foreign producers submit.
+//! Jobs that third-party producers submit.
 //!
-//! As a rule one statement: it remembers the ids and stores the jobs of those it had not seen. Only if it had seen some, a second
-//! one asks which messages they were.
+//! Usually one statement suffices: it records the ids and stores the jobs whose ids are new. Only if some ids were known, a second
+//! statement looks up which messages they belong to.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -12,12 +12,12 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::client::Params;
-use super::columns::{Columns, Texts};
+use super::columns::{MessageColumns, Texts};
 use super::transaction::PgTransaction;
 use super::{Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, Submission};
-use crate::store::broker::{Record, judge};
+use crate::store::broker::{SubmissionRecord, judge};
 use crate::store::{Received, UnitOfWork};
 
 pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<Vec<Received>> {
@@ -35,26 +35,26 @@ pub(super) async fn receive(shared: &Arc<Shared>, submissions: &[Submission]) ->
         let rows = shared.engine("look up submissions", &shared.sql.submission_digests, &[&seen]).await?;
         for row in &rows {
             let digest: &[u8] = rows::get(row, 1)?;
-            let record = Record { stored: false, digest: digest.try_into().unwrap_or_default() };
+            let record = SubmissionRecord { stored: false, digest: digest.try_into().unwrap_or_default() };
             records.insert(JobId::from(rows::get::<Uuid>(row, 0)?), record);
         }
     }
     judge(submissions, &records).ok_or_else(|| {
         Error::new(
             ErrorKind::Busy,
-            format!("can't receive submissions on {}: one was forgotten while it came again; try again", shared.place),
+            format!("can't receive submissions on {}: one was forgotten while it came again; try again", shared.label),
         )
     })
 }
 
-/// Stores the first submission of each id. Returns what is on record for those that were not seen before.
-async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<HashMap<JobId, Record>> {
+/// Stores the first submission of each id. Returns the records of those that were new.
+async fn store_first(shared: &Arc<Shared>, submissions: &[Submission]) -> Result<HashMap<JobId, SubmissionRecord>> {
     let mut firsts: HashMap<JobId, [u8; 32]> = HashMap::with_capacity(submissions.len());
     let (mut plain, mut unique): (Vec<JobMessage>, Vec<JobMessage>) = (Vec::new(), Vec::new());
     for Submission { message, digest } in submissions {
         if let Entry::Vacant(free) = firsts.entry(message.id) {
             free.insert(*digest);
-            if message.terms.unique.is_some() { &mut unique } else { &mut plain }.push(message.clone());
+            if message.options.unique.is_some() { &mut unique } else { &mut plain }.push(message.clone());
         }
     }
     let mut records = HashMap::with_capacity(firsts.len());
@@ -71,37 +71,37 @@ fn digests<'a>(messages: &[JobMessage], firsts: &'a HashMap<JobId, [u8; 32]>) ->
     messages.iter().map(|message| firsts[&message.id].as_slice()).collect()
 }
 
-/// Those that ask for no key, by one statement; by several if it were too much for one. Each commits: the ids of one statement are locked
-/// in their order, those of several would not be.
+/// Stores messages that ask for no key: with one statement, or several if one would be too large. Each commits separately. One statement
+/// locks its ids in order, but several in one transaction would not, and could deadlock.
 async fn store_plain(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
-) -> Result<Vec<(JobId, Record)>> {
+) -> Result<Vec<(JobId, SubmissionRecord)>> {
     let texts = Texts::new(messages);
     let mut records = Vec::with_capacity(messages.len());
-    for columns in Columns::of_each(messages, &texts, None, &HashSet::new()) {
+    for columns in MessageColumns::of_each(messages, &texts, None, &HashSet::new()) {
         let digests: Vec<&[u8]> = columns.ids().iter().map(|id| firsts[&JobId::from(*id)].as_slice()).collect();
         let mut params: Vec<&(dyn ToSql + Sync)> = columns.general();
         params.push(&digests);
-        params.push(columns.terms());
-        // May be repeated: what it has stored already is then known.
+        params.push(columns.options());
+        // May be repeated: rows already stored then count as known.
         for row in &shared.engine("store submissions", &shared.sql.receive, &params).await? {
             let id = JobId::from(rows::get::<Uuid>(row, 0)?);
             let digest = firsts.get(&id).copied().unwrap_or_default();
-            records.push((id, Record { stored: rows::get(row, 1)?, digest }));
+            records.push((id, SubmissionRecord { stored: rows::get(row, 1)?, digest }));
         }
     }
     Ok(records)
 }
 
-/// Those that ask for a key, in one transaction: remembered, then the keys, then the jobs of those that got theirs. What somebody holds
-/// keeps the job out, and the submission counts as known.
+/// Stores messages that ask for a key, in one transaction: records the submissions, takes the keys, then inserts the jobs that got theirs.
+/// A key held by another job keeps the job out, and the submission counts as known.
 async fn store_unique(
     shared: &Arc<Shared>,
     messages: &[JobMessage],
     firsts: &HashMap<JobId, [u8; 32]>,
-) -> Result<Vec<(JobId, Record)>> {
+) -> Result<Vec<(JobId, SubmissionRecord)>> {
     let mut transaction = PgTransaction::begin_engine(shared).await?;
     let ids: Vec<Uuid> = messages.iter().map(|message| message.id.into()).collect();
     let params: Params<'_> = &[&ids, &digests(messages, firsts)];
@@ -112,9 +112,10 @@ async fn store_unique(
         transaction.rollback().await?;
         return Ok(Vec::new());
     }
-    let kept: HashSet<JobId> = transaction.insert(&messages, None).await?.kept.into_iter().map(|(id, _)| id).collect();
+    let duplicates: HashSet<JobId> =
+        transaction.insert(&messages, None).await?.duplicates.into_iter().map(|(id, _)| id).collect();
     transaction.commit().await?;
-    let record = |id: JobId| Record { stored: !kept.contains(&id), digest: firsts[&id] };
+    let record = |id: JobId| SubmissionRecord { stored: !duplicates.contains(&id), digest: firsts[&id] };
     Ok(messages.iter().map(|message| (message.id, record(message.id))).collect())
 }
 

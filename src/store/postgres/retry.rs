@@ -1,21 +1,21 @@
-//! Dead letters: what they died of, and how they run again.
+//! Dead letters: why they died, and how they are retried.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::admin::{Filter, steered};
-use super::batch::Batch;
+use super::admin::{Filter, affected};
+use super::engine_transaction::EngineTransaction;
 use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::groups::{Grouping, SCANNED};
-use crate::store::steering::Part;
-use crate::store::{DeadGroup, DeadGroups, JobFilter, RetryOptions, Steered};
+use crate::store::dead_letter_groups::{Grouping, SCANNED};
+use crate::store::job_operations::Chunk;
+use crate::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, RetryOptions};
 
-/// What a retry would touch.
-pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &RetryOptions) -> Result<Steered> {
+/// Counts the jobs that a retry would affect.
+pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &RetryOptions) -> Result<AffectedJobs> {
     let filter = Filter::from(filter);
     let states = ["dead", "timer"].as_slice();
     let rows = match limit(options) {
@@ -24,32 +24,42 @@ pub(super) async fn count(shared: &Arc<Shared>, filter: &JobFilter, options: &Re
             shared.engine_filtered("count jobs", &shared.sql.count_some, &filter.params(&[&states, &limit])).await?
         }
     };
-    steered(&rows)
+    affected(&rows)
 }
 
-/// Makes them run again: at once, or one after the other.
-pub(super) async fn run(shared: &Arc<Shared>, batch: &Batch, part: &Part, spread: Duration) -> Result<Steered> {
+/// Retries the jobs: all at once, or spread over time.
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    batch: &EngineTransaction,
+    part: &Chunk,
+    spread: Duration,
+) -> Result<AffectedJobs> {
     let (filter, sql) = (Filter::from(&part.filter), &shared.sql);
     if spread.is_zero() {
-        return steered(&batch.query(&sql.retry, &filter.params(&[])).await?);
+        return affected(&batch.query(&sql.retry, &filter.params(&[])).await?);
     }
     let (spread, before, all) = (rows::micros(spread), rows::count(part.before), rows::count(part.all.max(1)));
-    steered(&batch.query(&sql.retry_spread, &filter.params(&[&spread, &before, &all])).await?)
+    affected(&batch.query(&sql.retry_spread, &filter.params(&[&spread, &before, &all])).await?)
 }
 
-/// How many at most.
+/// Returns the highest number of jobs to retry.
 pub(super) fn limit(options: &RetryOptions) -> Option<i64> {
     options.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX))
 }
 
-pub(super) async fn dead_groups(shared: &Arc<Shared>, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+pub(super) async fn dead_letter_groups(
+    shared: &Arc<Shared>,
+    filter: &JobFilter,
+    limit: usize,
+) -> Result<DeadLetterGroups> {
     let filter = Filter::from(filter);
     let scanned = rows::count(SCANNED);
-    let rows =
-        shared.engine_filtered("group dead letters", &shared.sql.dead_groups, &filter.params(&[&scanned])).await?;
+    let rows = shared
+        .engine_filtered("group dead letters", &shared.sql.dead_letter_groups, &filter.params(&[&scanned]))
+        .await?;
     let mut grouping = Grouping::default();
     for row in &rows {
-        grouping.add(DeadGroup {
+        grouping.add(DeadLetterGroup {
             kind: rows::get(row, 0)?,
             queue: rows::get(row, 1)?,
             error: rows::get(row, 2)?,

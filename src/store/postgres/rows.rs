@@ -1,4 +1,4 @@
-//! From rows to values. A column that can't be read is an error and never a panic: the schema may not be ours.
+//! Converts rows to values. A column that can't be read is an error, never a panic: the schema may belong to another version.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio_postgres::types::FromSql;
 
 use super::types::{JsonText, Tid};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Payload, RowPlace, Terms};
+use crate::job::{JobOptions, Payload, RowLocation};
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|e| {
@@ -24,13 +24,13 @@ pub(super) fn single(rows: &[Row]) -> Result<&Row> {
     rows.first().ok_or_else(|| Error::new(ErrorKind::Database, "the server returned no row where one was expected"))
 }
 
-/// A limit or an attempt as the database counts.
+/// Converts a limit or a number of attempts to the database's integer type.
 pub(super) fn count(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A duration as the statements take it. None is longer than a thousand years, so that `now + duration` can't leave the range of
-/// a timestamp.
+/// Converts a duration to microseconds, as the statements take it. The result is at most a thousand years, so that `now + duration` can't
+/// leave the range of a timestamp.
 pub(super) fn micros(duration: Duration) -> i64 {
     const LONGEST: i64 = 1000 * 366 * 24 * 3600 * 1_000_000;
     i64::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
@@ -40,12 +40,12 @@ pub(super) fn attempts(n: i32) -> u32 {
     u32::try_from(n).unwrap_or(0)
 }
 
-/// A `ctid` column; null: unknown.
-pub(super) fn place(row: &Row, column: usize) -> Result<RowPlace> {
-    Ok(get::<Option<Tid>>(row, column)?.map(RowPlace::from).unwrap_or_default())
+/// Reads a `ctid` column; null means unknown.
+pub(super) fn location(row: &Row, column: usize) -> Result<RowLocation> {
+    Ok(get::<Option<Tid>>(row, column)?.map(RowLocation::from).unwrap_or_default())
 }
 
-/// The payload, from the three columns that start at `column`: payload, body, `content_type`.
+/// Reads the payload from the three columns that start at `column`: payload, body, `content_type`.
 pub(super) fn payload(row: &Row, column: usize) -> Result<Payload> {
     let json: Option<JsonText<'_>> = get(row, column)?;
     if let Some(JsonText(text)) = json {
@@ -61,13 +61,13 @@ pub(super) fn payload(row: &Row, column: usize) -> Result<Payload> {
     })
 }
 
-/// A JSON text as it is.
+/// Keeps a JSON text as it is.
 pub(super) fn raw(text: &str) -> Result<Box<serde_json::value::RawValue>> {
     serde_json::value::RawValue::from_string(text.to_owned())
         .map_err(|e| Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(e))
 }
 
-/// A `jsonb` column as a payload.
+/// Reads a `jsonb` column as a payload.
 pub(super) fn json_payload(row: &Row, column: usize) -> Result<Payload> {
     let JsonText(text) = get(row, column)?;
     raw(text).map(Payload::Json)
@@ -77,20 +77,21 @@ pub(super) fn headers(row: &Row, column: usize) -> Result<BTreeMap<String, Strin
     json(row, column)
 }
 
-/// The terms of a job. Not the default where they can't be read: a job without its group would run beside what it must not.
-pub(super) fn terms(row: &Row, column: usize) -> Result<Terms> {
+/// Reads the options of a job. Unreadable options are an error and not the default: a job without its group would run beside others that it
+/// must not overlap.
+pub(super) fn options(row: &Row, column: usize) -> Result<JobOptions> {
     let text: Option<JsonText<'_>> = get(row, column)?;
-    text.map_or_else(|| Ok(Terms::default()), |JsonText(text)| Terms::from_json(text))
+    text.map_or_else(|| Ok(JobOptions::default()), |JsonText(text)| JobOptions::from_json(text))
 }
 
-/// The same, as far as admission goes by it.
-pub(super) fn gates(row: &Row, column: usize) -> Result<Terms> {
+/// Reads the options that admission needs.
+pub(super) fn blocking_options(row: &Row, column: usize) -> Result<JobOptions> {
     let text: Option<JsonText<'_>> = get(row, column)?;
-    Ok(text.map_or_else(Terms::default, |JsonText(text)| Terms::of_gates(text)))
+    Ok(text.map_or_else(JobOptions::default, |JsonText(text)| JobOptions::for_admission(text)))
 }
 
-/// A `jsonb` column as a value; null gives the default. What does not fit is the default too: a row written by hand must not
-/// stop a whole batch.
+/// Reads a `jsonb` column as a value; null gives the default. So does a value of another shape: a row written by hand must not stop a whole
+/// batch.
 pub(super) fn json<T: serde::de::DeserializeOwned + Default>(row: &Row, column: usize) -> Result<T> {
     let text: Option<JsonText<'_>> = get(row, column)?;
     Ok(text

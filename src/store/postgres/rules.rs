@@ -5,26 +5,26 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
-use super::batch::Batch;
 use super::client::Params;
+use super::engine_transaction::EngineTransaction;
 use super::nodes::ids;
 use super::statements::Statement;
 use super::types::{JsonParam, JsonText};
 use super::{Postgres, rows};
 use crate::error::{Error, Result};
-use crate::store::rules::{edited, named, tell};
-use crate::store::{Hint, JobStore, Rate, RowFault, Rule, RuleEdit, Rules, Scope};
+use crate::store::rules::{edited, log_faults, named};
+use crate::store::{Hint, JobStore, Rate, Rule, RuleEdit, Rules, Scope, UnreadableRow};
 
-/// How soon a node is looked at again that had claims under way: they take a few milliseconds.
+/// How soon a node with claims in flight is checked again: claims take a few milliseconds.
 const UNDER_WAY: Duration = Duration::from_millis(10);
 
 #[async_trait]
 impl Rules for Postgres {
     async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         let shared = &self.0;
-        // A round under way may have read the rules as they were, and be about to park jobs behind a gate that this would open: they
-        // take turns. So do two who change the same rule.
-        let batch = Batch::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
+        // A concurrent admission pass may have read the old rules and be about to park jobs on a key that this change unblocks, so the two
+        // exclude each other. So do two changes of the same rule.
+        let batch = EngineTransaction::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
         let before = named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name);
         let limits = |rule: &Rule| (rule.running, rule.rate, rule.shares.clone());
         let limited = limits(&before);
@@ -34,7 +34,7 @@ impl Rules for Postgres {
         batch.commit().await?;
         self.forget_depths();
         if limits(&rule) != limited || rule.running.is_some() {
-            self.adopt(&rule, dropped).await?;
+            self.permit_running(&rule, dropped).await?;
         }
         if let Err(error) = self.notify(&[Hint::Any]).await {
             tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
@@ -46,13 +46,13 @@ impl Rules for Postgres {
         read(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)
     }
 
-    async fn rule_faults(&self) -> Result<Vec<RowFault>> {
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
         Ok(read_all(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)?.1)
     }
 }
 
-/// Writes a rule, or removes one that asks for nothing.
-async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>) -> Result<()> {
+/// Writes a rule, or removes one that sets nothing.
+async fn put(statement: &Statement, batch: &EngineTransaction, rule: &Rule, by: Option<&str>) -> Result<()> {
     let scope = rule.scope.as_str();
     let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let period = rule.rate.map(|rate| rows::micros(rate.period));
@@ -65,7 +65,7 @@ async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>
         .transpose()
         .map_err(|error| Error::invalid("the shares of a rule can't be written as JSON").with_source(error))?;
     let prefix = rule.scope.prefix();
-    let gate = format!("{prefix}{}", rule.name);
+    let blocked_on = format!("{prefix}{}", rule.name);
     let what = serde_json::json!(rule).to_string();
     let params: Params<'_> = &[
         &scope,
@@ -78,7 +78,7 @@ async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>
         &depth,
         &shares.as_deref().map(JsonParam),
         &rule.is_empty(),
-        &gate,
+        &blocked_on,
         &prefix,
         &by,
         &JsonParam(&what),
@@ -87,9 +87,9 @@ async fn put(statement: &Statement, batch: &Batch, rule: &Rule, by: Option<&str>
 }
 
 impl Postgres {
-    /// Gives jobs that run already their places. The rule is committed before, so claims that begin from now on keep to it. `all`: not only under
-    /// this rule, because what claims had counted is not counted any more.
-    async fn adopt(&self, rule: &Rule, all: bool) -> Result<()> {
+    /// Gives permits to jobs that already run. The rule is committed before, so claims that begin from now on obey it. `all` covers every
+    /// rule and not only this one, because the counts of claims are no longer used.
+    async fn permit_running(&self, rule: &Rule, all: bool) -> Result<()> {
         let shared = &self.0;
         let (scope, name) = (rule.scope, rule.name.as_str());
         if !self.claims_under_way_ended().await? {
@@ -100,27 +100,28 @@ impl Postgres {
                  counted under the new rule"
             );
         }
-        let batch = Batch::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
-        // A claim that was under way may have counted by the rules of before.
+        let batch =
+            EngineTransaction::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
+        // A claim in flight may have counted by the old rules.
         let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty() || all;
         for other in read(&batch.query(&shared.sql.rules, &[]).await?)? {
             let is_it = other.scope == scope && other.name == name;
             if other.running.is_some() && (is_it || all) {
                 let params: Params<'_> = &[&other.scope.as_str(), &other.name, &other.scope.prefix()];
-                batch.query(&shared.sql.adopt, params).await?;
+                batch.query(&shared.sql.permit_running, params).await?;
             }
         }
         batch.commit().await
     }
 
-    /// Waits until no claim is under way that began before this, at most for `call_timeout`. Nobody is kept waiting for it: each node is only
-    /// tried, until it was found with nothing under way.
+    /// Waits until all claims that began before this call have ended, at most for `call_timeout`. No claim has to wait: each node's lock is
+    /// only tried, until the node was found idle once.
     async fn claims_under_way_ended(&self) -> Result<bool> {
         let shared = &self.0;
         let deadline = Instant::now() + shared.call_timeout;
-        let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.adopt_nodes, &[]).await?)?;
+        let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
         while !busy.is_empty() {
-            let quiet = shared.engine("wait for claims under way", &shared.sql.quiet_of, &[&busy]).await?;
+            let quiet = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&busy]).await?;
             let quiet = ids(&quiet)?;
             busy.retain(|node| !quiet.contains(node));
             if busy.is_empty() {
@@ -135,15 +136,16 @@ impl Postgres {
     }
 }
 
-/// Rules from their rows.
+/// Reads rules from their rows.
 pub(super) fn read(rows: &[Row]) -> Result<Vec<Rule>> {
     let (rules, faults) = read_all(rows)?;
-    tell(&faults);
+    log_faults(&faults);
     Ok(rules)
 }
 
-/// With what can't be read of them. That must not stop all others, and least of all let more start than it allows.
-fn read_all(rows: &[Row]) -> Result<(Vec<Rule>, Vec<RowFault>)> {
+/// Reads rules, and reports the values that can't be read. Those must not disable the other limits, or let more jobs start than a rule
+/// allows.
+fn read_all(rows: &[Row]) -> Result<(Vec<Rule>, Vec<UnreadableRow>)> {
     let mut faults = Vec::new();
     let duration = |micros: i64| Duration::from_micros(micros.max(0).unsigned_abs());
     let rules = rows
@@ -161,7 +163,7 @@ fn read_all(rows: &[Row]) -> Result<(Vec<Rule>, Vec<RowFault>)> {
             rule.shares = rows::get::<Option<JsonText<'_>>>(row, 8)?.and_then(|JsonText(text)| {
                 let read = serde_json::from_str(text).map_err(|error| {
                     let name = format!("{} {}", rule.scope, rule.name);
-                    faults.push(RowFault { name, why: format!("its shares: {error}") });
+                    faults.push(UnreadableRow { name, why: format!("its shares: {error}") });
                 });
                 read.ok()
             });

@@ -10,17 +10,17 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::batch::Batch;
 use super::client::Params;
 use super::columns::Texts;
+use super::engine_transaction::EngineTransaction;
 use super::statements::Statement;
 use super::transaction::PgTransaction;
 use super::types::JsonParam;
 use super::{Postgres, Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
-use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which, tell};
-use crate::store::{Note, RowFault, UnitOfWork};
+use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, Schedules, log_faults};
+use crate::store::{AuditNote, UnitOfWork, UnreadableRow};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -30,35 +30,35 @@ impl Schedules for Postgres {
         Ok(next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())))
     }
 
-    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+    async fn read_schedules(&self, which: ScheduleQuery<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
         let (shared, sql) = (&self.0, &self.0.sql);
         let what = "read schedules";
         let rows = match which {
-            Which::Named(names) => shared.engine(what, &sql.schedule_named, &[&names]).await?,
-            Which::Page { after, limit } => {
+            ScheduleQuery::Named(names) => shared.engine(what, &sql.schedule_named, &[&names]).await?,
+            ScheduleQuery::Page { after, limit } => {
                 shared.engine(what, &sql.schedule_page, &[&after.unwrap_or_default(), &rows::count(limit)]).await?
             }
-            Which::Due(limit) => shared.engine(what, &sql.schedule_due, &[&rows::count(limit)]).await?,
+            ScheduleQuery::Due(limit) => shared.engine(what, &sql.schedule_due, &[&rows::count(limit)]).await?,
         };
         let now = rows::get(rows::single(&rows)?, 0)?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
-            // None at all: the row is there for the clock.
+            // There is no schedule: the row only carries the server's clock.
             let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
             match info(row, &name) {
                 Ok(info) => found.push(info),
-                Err(error) => tell(&RowFault { name, why: error.to_string() }, rows::get(row, 2)?),
+                Err(error) => log_faults(&UnreadableRow { name, why: error.to_string() }, rows::get(row, 2)?),
             }
         }
         Ok((now, found))
     }
 
-    async fn schedule_faults(&self) -> Result<Vec<RowFault>> {
+    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
         let rows = self.0.engine("read schedules", &self.0.sql.schedule_page, &[&"", &i64::MAX]).await?;
         let mut faults = Vec::new();
         for row in &rows {
             let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
-            faults.extend(info(row, &name).err().map(|error| RowFault { name, why: error.to_string() }));
+            faults.extend(info(row, &name).err().map(|error| UnreadableRow { name, why: error.to_string() }));
         }
         Ok(faults)
     }
@@ -67,7 +67,7 @@ impl Schedules for Postgres {
         &self,
         schedule: &ScheduleInfo,
         seen: Option<i64>,
-        note: Option<&Note<'_>>,
+        note: Option<&AuditNote<'_>>,
     ) -> Result<bool> {
         let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
         let ScheduleSpec { name, schedule, message, misfire, overlap, until, times } = spec;
@@ -80,7 +80,7 @@ impl Schedules for Postgres {
             Payload::Bytes { content_type, body } => (None, Some(body), Some(content_type)),
         };
         let texts = Texts::of(message);
-        let [headers, terms] = texts.each_ref().map(|text| text.as_deref().map(JsonParam));
+        let [headers, options] = texts.each_ref().map(|text| text.as_deref().map(JsonParam));
         let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             name,
             &text,
@@ -100,7 +100,7 @@ impl Schedules for Postgres {
             &body,
             &content_type,
             &headers,
-            &terms,
+            &options,
         ];
         let (what, statement) = match &seen {
             None => ("put a schedule", &self.0.sql.schedule_insert),
@@ -113,7 +113,7 @@ impl Schedules for Postgres {
         Ok(self.noted(what, statement, &params, note).await? > 0)
     }
 
-    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64> {
+    async fn delete_schedules(&self, names: &[String], note: Option<&AuditNote<'_>>) -> Result<u64> {
         let (what, statement) = ("delete schedules", &self.0.sql.schedule_delete);
         match note {
             None => Ok(self.0.engine_once(what, statement, &[&names]).await?.len() as u64),
@@ -121,11 +121,11 @@ impl Schedules for Postgres {
         }
     }
 
-    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64> {
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut AuditNote<'_>) -> Result<u64> {
         let mut transaction = PgTransaction::begin_engine(&self.0).await?;
         let inserted = transaction.insert(jobs, None).await?;
         let sent = note.sent + inserted.rows;
-        let (sql, counts) = (&self.0.sql, Note { sent, ..note.clone() }.counts().to_string());
+        let (sql, counts) = (&self.0.sql, AuditNote { sent, ..note.clone() }.counts().to_string());
         let what = note.what.to_string();
         let entry = match note.entry {
             Some(id) => {
@@ -139,33 +139,34 @@ impl Schedules for Postgres {
             }
         };
         transaction.commit().await?;
-        // Only now is it there.
+        // The entry exists only after the commit.
         (note.entry, note.sent) = (Some(entry), sent);
         Ok(inserted.rows)
     }
 
-    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
         let mut transaction = PgTransaction::begin_engine(&self.0).await?;
-        let fates = fire(&self.0, &mut transaction, firings).await?;
-        if fates.iter().all(|fate| *fate == Fate::Lost) {
+        let outcomes = fire(&self.0, &mut transaction, firings).await?;
+        if outcomes.iter().all(|outcome| *outcome == FireOutcome::Lost) {
             transaction.rollback().await?;
         } else {
             transaction.commit().await?;
         }
-        Ok(fates)
+        Ok(outcomes)
     }
 }
 
 impl Postgres {
-    /// Runs a statement that answers with the rows it changed, and notes it in the same transaction if there are any. Returns how many.
+    /// Runs a statement that returns the rows it changed. If there are any, adds an audit entry in the same transaction. Returns their
+    /// number.
     async fn noted(
         &self,
         what: &'static str,
         statement: &Statement,
         params: Params<'_>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<u64> {
-        let batch = Batch::begin(&self.0, what).await?;
+        let batch = EngineTransaction::begin(&self.0, what).await?;
         let changed = batch.query(statement, params).await?.len() as u64;
         if changed == 0 {
             batch.roll_back().await?;
@@ -179,7 +180,7 @@ impl Postgres {
     }
 }
 
-async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[Firing]) -> Result<Vec<Fate>> {
+async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
     let names: Vec<&str> = firings.iter().map(|firing| firing.name.as_str()).collect();
     let seen: Vec<i64> = firings.iter().map(|firing| firing.seen).collect();
     let due: Vec<Timestamp> = firings.iter().map(|firing| firing.due).collect();
@@ -190,19 +191,19 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
     for row in &locked {
         alive.insert(rows::get(row, 0)?, rows::get(row, 1)?);
     }
-    let fates: Vec<Fate> = names
+    let outcomes: Vec<FireOutcome> = names
         .iter()
         .map(|name| match alive.get(name) {
-            None => Fate::Lost,
-            Some(true) => Fate::LeftOut,
-            Some(false) => Fate::Sent,
+            None => FireOutcome::Lost,
+            Some(true) => FireOutcome::Skipped,
+            Some(false) => FireOutcome::Sent,
         })
         .collect();
     let mut moved = Moved::default();
     let mut messages: Vec<JobMessage> = Vec::new();
-    for (firing, fate) in firings.iter().zip(&fates).filter(|(_, fate)| **fate != Fate::Lost) {
-        moved.push(firing, *fate == Fate::Sent);
-        if *fate == Fate::Sent {
+    for (firing, outcome) in firings.iter().zip(&outcomes).filter(|(_, outcome)| **outcome != FireOutcome::Lost) {
+        moved.push(firing, *outcome == FireOutcome::Sent);
+        if *outcome == FireOutcome::Sent {
             messages.extend(firing.jobs.iter().cloned());
         }
     }
@@ -213,7 +214,7 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
     let rows = transaction
         .run("move schedules on", &shared.sql.schedule_fired, &[names, seen, nexts, lasts, jobs, sent])
         .await?;
-    // They were locked; anything else would send jobs of schedules that stay due.
+    // The schedules were locked. Any other count would send jobs of schedules that remain due.
     if rows.len() != names.len() {
         return Err(Error::new(
             ErrorKind::Aborted,
@@ -221,14 +222,14 @@ async fn fire(shared: &Arc<Shared>, transaction: &mut PgTransaction, firings: &[
                 "{} of {} due schedules could not be moved on in {}; nothing was sent",
                 names.len() - rows.len(),
                 names.len(),
-                shared.place
+                shared.label
             ),
         ));
     }
-    Ok(fates)
+    Ok(outcomes)
 }
 
-/// How schedules stand after a firing, as one array a column.
+/// The state of schedules after a firing, as one array per column.
 #[derive(Default)]
 struct Moved<'a> {
     names: Vec<&'a str>,
@@ -250,7 +251,7 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// A row, but for the clock in front.
+/// Reads a row, except for the clock in its first column.
 fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
     let anchor = rows::get(row, 9)?;
     let schedule = Schedule::in_zone(rows::get(row, 3)?, rows::get(row, 4)?)?.counted_from(anchor);
@@ -264,8 +265,8 @@ fn info(row: &Row, name: &str) -> Result<ScheduleInfo> {
         due: Due::Now,
         payload: rows::payload(row, 19)?,
         headers: rows::headers(row, 22)?,
-        terms: rows::terms(row, 23)?,
-        hold: Duration::ZERO,
+        options: rows::options(row, 23)?,
+        hidden_for: Duration::ZERO,
     };
     Ok(ScheduleInfo {
         spec: ScheduleSpec {

@@ -1,4 +1,4 @@
-//! The server, as errors and logs name it, and how it stands.
+//! The server's name in errors and logs, and its outage state.
 
 use std::error::Error as _;
 use std::fmt;
@@ -12,15 +12,15 @@ use super::connect::Target;
 use crate::config::DatabaseConfig;
 use crate::store::outage::{Outage, Probe};
 
-/// What and where, without its password.
+/// The server's URL without its password, for display.
 #[derive(Clone, Debug)]
-pub(super) struct Server {
+pub(super) struct ServerLabel {
     text: String,
     pub(super) outage: Arc<Outage>,
 }
 
-impl Server {
-    /// Of a store, whose outages are told from [`Outage::watch`] on.
+impl ServerLabel {
+    /// Creates the label of a store. Its outages are logged once [`Outage::watch`] was called.
     pub(super) fn new(config: &DatabaseConfig, target: &Target) -> Self {
         let text = config.url.redacted();
         let (asked, patience) = (target.clone(), config.call_timeout);
@@ -28,7 +28,7 @@ impl Server {
             let target = asked.clone();
             Box::pin(async move {
                 let conn = target.connect(None, None).await.map_err(|failures| failures.to_string())?;
-                // A pooler lets in whoever comes; only a statement gets to the server.
+                // A pooler accepts any client; only a statement reaches the server.
                 let answer = timeout(patience, conn.simple_query("select 1")).await;
                 answer.map_err(|_| format!("no answer within {patience:?}"))?.map(drop).map_err(|error| why(&error))
             })
@@ -38,20 +38,20 @@ impl Server {
         Self { text, outage }
     }
 
-    /// For a connection or two: nobody tells how it stands.
+    /// Creates a label for short-lived connections, whose outages are not logged.
     pub(super) fn unwatched(config: &DatabaseConfig) -> Self {
         let text = config.url.redacted();
         Self { outage: Outage::new(text.clone(), None), text }
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Deref for Server {
+impl Deref for ServerLabel {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -59,7 +59,7 @@ impl Deref for Server {
     }
 }
 
-/// In the server's words if it said any: the driver's own are "db error".
+/// Returns the server's message if there is one: the driver's own is "db error".
 pub(super) fn why(error: &PgError) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(said), _) => format!("{} (SQLSTATE {})", said.message(), said.code().code()),

@@ -1,10 +1,10 @@
-//! The catalogue of statements: their text with the schema filled in, and the types of their parameters, so that no
-//! round trip is spent on asking for them.
+//! The catalogue of statements. Each has its text, with the schema filled in, and its parameter types, which saves a round trip to ask for
+//! them.
 
 use tokio_postgres::types::Type;
 
 use crate::config::Keep;
-use crate::store::Ending;
+use crate::store::HistoryOutcome;
 use crate::store::settle::ERRORS_KEPT;
 
 /// One statement.
@@ -14,30 +14,30 @@ pub(crate) struct Statement {
     pub(super) types: &'static [Type],
 }
 
-/// Parts that several statements share.
-const MAY_START: &str = include_str!("sql/part/may_start.sql");
-const UNCOVERED: &str = include_str!("sql/part/uncovered.sql");
-const COUNTED: &str = include_str!("sql/part/counted.sql");
-const COVERS: &str = include_str!("sql/part/covers.sql");
-const QUEUE_OPEN: &str = include_str!("sql/part/queue_open.sql");
-const RENEWED: &str = include_str!("sql/part/renewed.sql");
-const STATE: &str = include_str!("sql/part/state.sql");
+/// Fragments that several statements share.
+const MAY_START: &str = include_str!("sql/fragment/may_start.sql");
+const UNCOVERED: &str = include_str!("sql/fragment/uncovered.sql");
+const COUNTED: &str = include_str!("sql/fragment/counted.sql");
+const COVERS: &str = include_str!("sql/fragment/covers.sql");
+const QUEUE_OPEN: &str = include_str!("sql/fragment/queue_open.sql");
+const RENEWED: &str = include_str!("sql/fragment/renewed.sql");
+const STATE: &str = include_str!("sql/fragment/state.sql");
 
-/// What a [`JobFilter`](crate::store::JobFilter) asks of every row; its states (`$2`) are asked for by each statement itself.
+/// The conditions of a [`JobFilter`](crate::store::JobFilter) on every row. Each statement applies the states (`$2`) itself.
 const OWN_FILTER: &str = include_str!("sql/filter.sql");
-/// Of the dead, also when they died.
+/// The same for dead letters, with the time of death.
 const DEAD_FILTER: &str = "{own_filter}\n      and ($8::timestamptz is null or dead_at >= $8)\n      and ($9::timestamptz is null or dead_at < $9)";
-/// Who lives did not die in any time.
+/// The same for jobs that are alive, which match no range of death times.
 const LIVE_FILTER: &str = "{own_filter}\n      and $8::timestamptz is null\n      and $9::timestamptz is null";
 
-/// Fills in the shared parts; the schema: `{schema}` as a quoted identifier, `{channel}` as the name of the notification channel; and
-/// how many errors a job keeps.
+/// Fills in the shared fragments, the schema (`{schema}` as a quoted identifier), the notification channel (`{channel}`), and how many
+/// errors a job keeps.
 pub(super) fn render(sql: &str, schema: &str) -> String {
     render_keeping(sql, schema, Keep::Off)
 }
 
-/// The same with what writes history: lines that begin with `--{all}` are there if all is kept, those with `--{failed}` if anything
-/// is. So what is not asked for is not in the statement.
+/// Like `render`, with the clauses that write history. Lines that begin with `--{all}` are included if all history is kept, those with
+/// `--{failed}` if any is. A statement contains no clause that is not needed.
 fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
     let lines = sql.lines().filter_map(|line| match line.strip_prefix("--{all}") {
         Some(line) => (keep == Keep::All).then_some(line),
@@ -47,9 +47,9 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         },
     });
     let sql = lines.collect::<Vec<_>>().join("\n");
-    let kept = Ending::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
+    let kept = HistoryOutcome::ALL.into_iter().filter(|ending| keep == Keep::All || ending.is_failure());
     let sql = sql.replace("{kept}", &kept.map(|ending| format!("'{ending}'")).collect::<Vec<_>>().join(", "));
-    // A part stands within a line, where its comments are not lines of their own.
+    // A fragment is inserted within a line, where a comment would hide what follows.
     let parts = [MAY_START, UNCOVERED, COUNTED, RENEWED, STATE, COVERS, QUEUE_OPEN].map(without_comments);
     let [may_start, uncovered, counted, renewed, state, covers, queue_open] = parts;
     let mut sql = sql
@@ -72,8 +72,8 @@ fn render_keeping(sql: &str, schema: &str, keep: Keep) -> String {
         .replace("{errors_kept}", &ERRORS_KEPT.to_string())
 }
 
-/// With its name in front, and without the comments of its file: so the server's views and logs, which may cut it off, say which one it is,
-/// and what is sent, or looked up for each call, is no longer than it must be.
+/// Adds the statement's name and strips comments. The name comes first because the server's views and logs may cut the text off. Without
+/// comments the text is shorter to send and to look up on each call.
 fn named(name: &str, sql: &str) -> String {
     format!("/* jobwright {name} */\n{}", without_comments(sql))
 }
@@ -82,7 +82,7 @@ fn without_comments(sql: &str) -> String {
     sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
-/// The notification channel of a schema.
+/// Returns the notification channel of a schema.
 pub(super) fn channel(schema: &str) -> String {
     format!("{schema}_wake")
 }
@@ -108,7 +108,7 @@ macro_rules! statements {
                 }
             }
 
-            /// All of them, with their names.
+            /// Iterates over all statements and their names.
             pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Statement)> {
                 [$((stringify!($name), &self.$name)),*].into_iter()
             }
@@ -119,19 +119,20 @@ macro_rules! statements {
 statements! {
     insert_one: [UUID, TEXT, TEXT, INT2, INT4, JSONB, BYTEA, TEXT, JSONB],
     insert_one_named: [UUID, TEXT, TEXT, INT2, INT4, JSONB, BYTEA, TEXT, JSONB],
+    insert_one_hidden: [UUID, TEXT, TEXT, INT2, INT4, JSONB, BYTEA, TEXT, JSONB, INT8],
     insert_alike: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT2, INT4],
     insert_ready: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY],
-    insert_held: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
+    insert_hidden: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                   INT8_ARRAY],
     insert_any: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                  INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY],
     insert_owned: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                    INT8_ARRAY, TIMESTAMPTZ_ARRAY, BOOL_ARRAY, INT8, BOOL_ARRAY, INT8_ARRAY, JSONB_ARRAY, INT4],
-    insert_terms: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
+    insert_options: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4_ARRAY, TEXT_ARRAY, BYTEA_ARRAY, TEXT_ARRAY, JSONB_ARRAY,
                    TEXT_ARRAY],
-    insert_alike_terms: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT2, INT4],
+    insert_alike_options: [UUID_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT, TEXT, INT2, INT4],
     known_ids: [UUID_ARRAY],
-    decide_ids: [UUID_ARRAY],
+    lock_ids: [UUID_ARRAY],
     take_unique: [BYTEA_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
     full_queues: [TEXT_ARRAY, INT8_ARRAY],
     history: [UUID, TEXT, TEXT, TEXT_ARRAY, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, INT8, INT8],
@@ -154,15 +155,15 @@ statements! {
     waiting: [TEXT, INT2_ARRAY, INT8_ARRAY, INT2_ARRAY, INT8_ARRAY, TEXT_ARRAY, BOOL, INT8],
     readable: [UUID_ARRAY, INT8],
     delivered: [UUID_ARRAY, INT8_ARRAY],
-    bury_unreadable: [UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT8_ARRAY],
-    set_aside: [UUID, INT8, INT8],
-    unhold: [UUID_ARRAY],
+    dead_letter_unreadable: [UUID_ARRAY, INT8_ARRAY, TEXT_ARRAY, INT8, INT8_ARRAY],
+    park_unreadable: [UUID, INT8, INT8],
+    unhide: [UUID_ARRAY],
     complete: [INT8, UUID_ARRAY, INT8_ARRAY],
     complete_at: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
     complete_holding: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY],
     complete_keyed: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, BOOL],
     remove_and_lease: [INT8, UUID, INT8, TEXT, UUID, INT4],
-    hand_on: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, TEXT_ARRAY, INT4, TEXT_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT4_ARRAY,
+    complete_and_claim_next: [INT8, UUID_ARRAY, INT8_ARRAY, TID_ARRAY, TEXT_ARRAY, INT4, TEXT_ARRAY, UUID_ARRAY, UUID_ARRAY, TEXT_ARRAY, INT4_ARRAY,
               INT2_ARRAY, INT8_ARRAY],
     remove: [INT8, UUID, INT8],
     remove_all: [INT8, UUID_ARRAY, INT8_ARRAY],
@@ -174,10 +175,10 @@ statements! {
     travel: [INT8],
     register_node: [TEXT, TEXT, INT8, INT8, INT8],
     heartbeat: [INT8],
-    pulses: [],
+    node_heartbeats: [],
     declare_dead: [INT8_ARRAY, INT8_ARRAY],
-    quiet_nodes: [],
-    quiet_of: [INT8_ARRAY],
+    idle_nodes: [],
+    idle_of: [INT8_ARRAY],
     wait_for_node: [INT8],
     job_pages: [],
     owners: [INT8_ARRAY, TID, TID],
@@ -185,9 +186,9 @@ statements! {
     release_unknown: [INT8, UUID_ARRAY, INT8_ARRAY, INT4, TID, TID],
     release_claimed: [INT8, INT4, UUID_ARRAY],
     handlers_ended: [INT8, UUID_ARRAY, INT8_ARRAY],
-    unknown_endings: [INT8, UUID_ARRAY, INT8_ARRAY, INT4],
-    claimed_endings: [INT8, INT4, UUID_ARRAY],
-    lost_endings: [],
+    unknown_terminating: [INT8, UUID_ARRAY, INT8_ARRAY, INT4],
+    claimed_terminating: [INT8, INT4, UUID_ARRAY],
+    lost_terminating: [],
     forget_nodes: [INT8_ARRAY],
     retire_node: [INT8],
     server: [],
@@ -206,15 +207,15 @@ statements! {
     submission_digests: [UUID_ARRAY],
     remember_submissions: [UUID_ARRAY, BYTEA_ARRAY],
     prune_submissions: [INT8, INT8],
-    upkeep: [INT8],
-    right_openings: [],
-    right_rates: [],
-    right_leases: [INT8],
-    right_lives: [INT8],
-    right_timer_lives: [INT8],
-    right_retries: [INT8],
-    right_uniques: [INT8],
-    ahead: [INT8],
+    maintenance_due: [INT8],
+    repair_unblocks: [],
+    repair_rates: [],
+    repair_leases: [INT8],
+    repair_lives: [INT8],
+    repair_timer_lives: [INT8],
+    repair_retries: [INT8],
+    repair_uniques: [INT8],
+    clock_skew: [INT8],
     admit_check: [],
     admit_lock: [],
     admit_candidates: [INT8, TEXT_ARRAY, TEXT_ARRAY, INT8, INT8, BOOL],
@@ -224,12 +225,12 @@ statements! {
     aging_queues: [],
     age: [TEXT, INT8, INT8, TEXT],
     prune_rate_log: [INT8],
-    slot_faults: [],
-    overdue_openings: [],
+    permit_faults: [],
+    overdue_unblocks: [],
     rules: [],
     put_rule: [TEXT, TEXT, BOOL, INT4, INT4, INT8, INT8, INT8, JSONB, BOOL, TEXT, TEXT, TEXT, JSONB],
-    adopt_nodes: [],
-    adopt: [TEXT, TEXT, TEXT],
+    live_nodes: [],
+    permit_running: [TEXT, TEXT, TEXT],
     notify: [TEXT, TEXT_ARRAY],
     status_queues: [],
     status_nodes: [],
@@ -240,7 +241,7 @@ statements! {
     count_some: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, TEXT_ARRAY, INT8],
     retry: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB],
     retry_spread: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT8, INT8, INT8],
-    dead_groups: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT8],
+    dead_letter_groups: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT8],
     choose: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, TEXT_ARRAY, INT8],
     list_ids: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT8, INT8],
     suspend: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB],
@@ -248,8 +249,8 @@ statements! {
     run_now: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB],
     change_idle: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT2, TIMESTAMPTZ, INT8, TEXT, INT4],
     change_waiting: [UUID_ARRAY, TEXT_ARRAY, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, TIMESTAMPTZ, JSONB, INT2, INT4],
-    gone: [INT8, UUID_ARRAY, INT8_ARRAY],
-    condemn: [INT8],
+    stale_claims: [INT8, UUID_ARRAY, INT8_ARRAY],
+    evict: [INT8],
     audit: [INT8, TEXT, TEXT, INT8],
     audit_write: [TEXT, TEXT, JSONB, JSONB],
     audit_count: [INT8, JSONB],

@@ -1,35 +1,40 @@
-//! What the test kit needs from a server.
+//! Server access for the test kit.
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Postgres;
 use super::connect::Target;
-use super::error::Doing;
-use super::server::Server;
+use super::error::ErrorContext;
+use super::server::ServerLabel;
+use super::{Postgres, migrate};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
+use crate::store::{Migration, MigrationStatus};
 
-/// How long making or dropping a schema may take, while others do the same.
+/// The time limit for creating or dropping a schema while others do the same.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Postgres {
+    pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {
+        migrate::migrate(&self.0, &[migrate::MIGRATIONS, more].concat()).await
+    }
+
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.0.engine("move timers", &self.0.sql.travel, &[&by]).await.map(drop)
     }
 }
 
-/// Runs SQL on a connection of its own, and returns the first column of what it answers.
+/// Runs SQL on a separate connection, and returns the first column of the answer.
 pub(crate) async fn execute(config: &DatabaseConfig, what: &'static str, sql: &str) -> Result<Vec<String>> {
-    let place = Server::unwatched(config);
-    let doing = Doing { what, place: &place };
+    let label = ServerLabel::unwatched(config);
+    let context = ErrorContext { what, label: &label };
     let target = Target::new(config)?;
     let connecting = Box::pin(target.connect(None, None));
-    let client = connecting.await.map_err(|failures| doing.explain_failures(failures))?;
-    let answer = timeout(PATIENCE, client.simple_query(sql)).await.map_err(|_| doing.timeout(PATIENCE))?;
-    let answer = answer.map_err(|e| doing.explain(e))?;
+    let client = connecting.await.map_err(|failures| context.explain_failures(failures))?;
+    let answer = timeout(PATIENCE, client.simple_query(sql)).await.map_err(|_| context.timeout(PATIENCE))?;
+    let answer = answer.map_err(|e| context.explain(e))?;
     let first = |part| match part {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

@@ -1,4 +1,4 @@
-//! TLS with rustls and ring, with the meaning that libpq gives to `sslmode`.
+//! TLS with rustls and ring, with libpq's meaning of `sslmode`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::tls;
 /// How much of the server's certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Encrypted, but whoever answers is believed (`prefer`, and `require` without `sslrootcert`).
+    /// Nothing: the connection is encrypted, but any server is trusted (`prefer`, and `require` without `sslrootcert`).
     Nothing,
     /// The chain, but not the name (`verify-ca`, and `require` with `sslrootcert`).
     Chain,
@@ -22,21 +22,21 @@ pub(super) enum Verify {
     Full,
 }
 
-/// Whose certificates are believed.
+/// The authorities whose certificates are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// Those this machine trusts.
+    /// The system's trust store.
     System,
-    /// Those of a file.
+    /// The certificates in a file.
     File(PathBuf),
 }
 
-/// What a URL says about TLS.
+/// The TLS settings of a URL.
 #[derive(Debug)]
 pub(super) struct TlsOptions {
     pub(super) verify: Verify,
     pub(super) roots: Option<Roots>,
-    /// Ours, and its key: files in PEM form.
+    /// The client certificate and its key: files in PEM form.
     pub(super) certificate: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,

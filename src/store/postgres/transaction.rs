@@ -1,4 +1,4 @@
-//! The transaction a context hands to its user.
+//! The transaction that a context gives to its user.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,34 +12,33 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::client::query;
+use super::commit_status::{Evidence, resolve};
 use super::connect::Conn;
-use super::error::{Doing, lost_connection};
-use super::fate::{Evidence, resolve};
+use super::error::{ErrorContext, lost_connection};
 use super::lent::PgTransactionRef;
 use super::pool::{Object, Pool};
 use super::types::JsonParam;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimNumber, Fence, NodeId};
 use crate::store::admission::group_key;
-use crate::store::{GroupTurn, NewResult, Removed, UnitOfWork};
+use crate::store::{GroupClaim, NewResult, Removed, UnitOfWork};
 
-/// A commit with a question in front of it: whether there is a transaction that began before this statement. As one simple
-/// query, because then all of it has the same statement timestamp, and a question that fails keeps the commit from being run.
+/// A commit with a check in front: whether there is a transaction that began before this statement. Both are one simple query, so that they
+/// share one statement timestamp, and a failing check keeps the commit from running.
 const COMMIT: &str = "select transaction_timestamp() <> statement_timestamp(); commit";
 
-/// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a
-/// [`tokio_postgres::Client`] through a shared reference works here: `execute`, `query`, `copy_in`, pipelining. Statements
-/// prepared once for each connection are those of [`prepare_cached`](Self::prepare_cached).
+/// An open PostgreSQL transaction. It dereferences to the driver's client, so everything that works on a [`tokio_postgres::Client`] through
+/// a shared reference works here: `execute`, `query`, `copy_in`, pipelining. Use [`prepare_cached`](Self::prepare_cached) for statements
+/// that are prepared once per connection.
 ///
-/// Committing is the context's business, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK`
-/// by hand (`SAVEPOINT` is fine). A statement that fails aborts the transaction, and the context's commit will say so.
-/// Dropped, it rolls back.
+/// The context commits, because its messages belong to the same commit: do not run `COMMIT` or `ROLLBACK` by hand (`SAVEPOINT` is fine). A
+/// statement that fails aborts the transaction, and the context's commit reports that. Dropping the transaction rolls it back.
 pub struct PgTransaction {
     /// `None` only after the end.
     object: Option<Object>,
     shared: Arc<Shared>,
     begun: std::time::Instant,
-    /// For the case that the answer to its COMMIT gets lost.
+    /// Needed if the answer to COMMIT gets lost.
     evidence: Evidence,
     /// COMMIT was sent.
     committing: bool,
@@ -50,33 +49,33 @@ impl PgTransaction {
         Self::open(shared, &shared.user, "begin").await
     }
 
-    /// One of the engine's own, which must not wait for handlers that use up the connections of contexts. It holds locks that other
-    /// nodes pass over, so the server ends it should this process be stopped in the middle.
+    /// Begins an engine transaction, which must not wait for handlers that use up the connections of contexts. It holds locks on rows that
+    /// other nodes skip, so the server ends it if this process is stopped in the middle.
     pub(super) async fn begin_engine(shared: &Arc<Shared>) -> Result<Self> {
         Self::open(shared, &shared.engine, "begin; set local idle_in_transaction_session_timeout = 15000").await
     }
 
     async fn open(shared: &Arc<Shared>, pool: &Pool, begin: &str) -> Result<Self> {
-        let doing = Doing { what: "begin a transaction", place: &shared.place };
-        // Connections may have died in the pool; each is found out by its first statement.
+        let context = ErrorContext { what: "begin a transaction", label: &shared.label };
+        // Pooled connections may have died; the first statement shows it.
         let mut spares = pool.status().max_size;
         loop {
-            let object = shared.client(pool, doing).await?;
+            let object = shared.client(pool, context).await?;
             let begun = std::time::Instant::now();
-            let evidence = Evidence { place: Some(object.line.place.clone()), ..Evidence::default() };
+            let evidence = Evidence { endpoint: Some(object.info.endpoint.clone()), ..Evidence::default() };
             let open = Self { object: Some(object), shared: shared.clone(), begun, evidence, committing: false };
             let client = open.client()?;
             match timeout(shared.call_timeout, client.batch_execute(begin)).await {
                 Ok(Ok(())) => return Ok(open),
                 Ok(Err(error)) => {
                     shared.heed(client, &error);
-                    let error = doing.explain(error);
+                    let error = context.explain(error);
                     if !lost_connection(&error) || spares == 0 {
                         return Err(error);
                     }
                     spares -= 1;
                 }
-                Err(_) => return Err(doing.timeout(shared.call_timeout)),
+                Err(_) => return Err(context.timeout(shared.call_timeout)),
             }
         }
     }
@@ -88,12 +87,12 @@ impl PgTransaction {
         }
     }
 
-    /// What the server said to it, for people; and the pools hear of it.
-    fn explain(&self, doing: Doing<'_>, error: tokio_postgres::Error) -> Error {
+    /// Explains a server error, and informs the pools.
+    fn explain(&self, context: ErrorContext<'_>, error: tokio_postgres::Error) -> Error {
         if let Ok(client) = self.client() {
             self.shared.heed(client, &error);
         }
-        doing.explain(error)
+        context.explain(error)
     }
 
     pub(super) async fn run(
@@ -102,21 +101,21 @@ impl PgTransaction {
         statement: &super::statements::Statement,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>> {
-        let doing = Doing { what, place: &self.shared.place };
+        let context = ErrorContext { what, label: &self.shared.label };
         timeout(self.shared.call_timeout, query(self.client()?, self.shared.pgbouncer, statement, params))
             .await
-            .map_err(|_| doing.timeout(self.shared.call_timeout))?
-            .map_err(|e| self.explain(doing, e))
+            .map_err(|_| context.timeout(self.shared.call_timeout))?
+            .map_err(|e| self.explain(context, e))
     }
 }
 
 impl PgTransaction {
-    /// A statement that this connection keeps prepared, for whoever uses it next.
+    /// Prepares a statement that this connection keeps for its next users.
     pub async fn prepare_cached(&self, query: &str) -> std::result::Result<Statement, tokio_postgres::Error> {
         self.connection().prepare_cached(query).await
     }
 
-    /// The same, with the types of its parameters.
+    /// Like [`prepare_cached`](Self::prepare_cached), with the types of the parameters.
     pub async fn prepare_typed_cached(
         &self,
         query: &str,
@@ -125,8 +124,10 @@ impl PgTransaction {
         self.connection().prepare_typed_cached(query, types).await
     }
 
+    /// Returns the connection.
+    ///
     /// # Panics
-    /// Never: the connection is only given up by what consumes the transaction.
+    /// Never: only methods that consume the transaction give up the connection.
     fn connection(&self) -> &Conn {
         match &self.object {
             Some(object) => object,
@@ -145,7 +146,7 @@ impl Deref for PgTransaction {
 
 impl fmt::Debug for PgTransaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PgTransaction({})", self.shared.place)
+        write!(f, "PgTransaction({})", self.shared.label)
     }
 }
 
@@ -170,10 +171,10 @@ impl UnitOfWork for PgTransaction {
         &mut self,
         node: NodeId,
         fence: Fence,
-        turn: &GroupTurn,
+        claim_next: &GroupClaim,
         claim: ClaimNumber,
     ) -> Result<Removed> {
-        let (key, lease) = (group_key(&turn.group), Uuid::from(turn.lease));
+        let (key, lease) = (group_key(&claim_next.group), Uuid::from(claim_next.lease));
         let params: [&(dyn ToSql + Sync); 6] =
             [&node.0, fence.id.as_uuid(), &fence.version, &key, &lease, &claim.as_int4()];
         let tried = "remove the finished job and go on with its group";
@@ -200,11 +201,11 @@ impl UnitOfWork for PgTransaction {
         Ok(())
     }
 
-    /// `COMMIT` of an aborted transaction is answered with `ROLLBACK`, which the driver reports as success. So a probe goes in
-    /// front of it, in the same round trip: in an aborted transaction it fails. It also sees whether a statement inside the
-    /// transaction ended it: outside of one, a statement is as old as its transaction.
+    /// The server answers `COMMIT` of an aborted transaction with `ROLLBACK`, which the driver reports as success. So a check goes first,
+    /// in the same round trip: in an aborted transaction it fails. It also detects whether a statement inside the transaction ended it:
+    /// outside of one, a statement is as old as its transaction.
     async fn commit(mut self) -> Result<()> {
-        let doing = Doing { what: "commit", place: &self.shared.place };
+        let context = ErrorContext { what: "commit", label: &self.shared.label };
         let evidence = std::mem::take(&mut self.evidence);
         let client = self.client()?;
         if client.is_closed() {
@@ -212,7 +213,7 @@ impl UnitOfWork for PgTransaction {
                 ErrorKind::Aborted,
                 format!(
                     "the connection to {} was lost before the commit was sent; nothing was kept",
-                    self.shared.place
+                    self.shared.label
                 ),
             ));
         }
@@ -221,36 +222,36 @@ impl UnitOfWork for PgTransaction {
         let committed = timeout(self.shared.call_timeout, client.simple_query(COMMIT)).await;
         let error = match committed {
             Ok(Ok(answer)) => {
-                let alone = client.line.stands_alone();
-                // Over: the connection goes back to its pool.
+                let alone = client.info.stands_alone();
+                // The transaction is over, so the connection goes back to its pool.
                 if let Some(object) = self.object.take() {
                     self.shared.give_back(object);
                 }
                 let open =
                     answer.iter().any(|part| matches!(part, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")));
                 if open {
-                    return if alone { Err(doing.stands_alone()) } else { Ok(()) };
+                    return if alone { Err(context.stands_alone()) } else { Ok(()) };
                 }
                 return Err(Error::new(
                     ErrorKind::Aborted,
                     format!(
                         "the transaction on {} was over before its commit: a statement inside it ended it (COMMIT or ROLLBACK)",
-                        self.shared.place
+                        self.shared.label
                     ),
                 ));
             }
-            Ok(Err(error)) => self.explain(doing, error),
-            Err(_) => doing.timeout(self.shared.call_timeout),
+            Ok(Err(error)) => self.explain(context, error),
+            Err(_) => context.timeout(self.shared.call_timeout),
         };
         match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Timeout => {
-                // Its answer got lost, so the connection is of no use.
+                // The answer got lost, so the connection is useless.
                 if let Some(object) = self.object.take() {
                     drop(Object::take(object));
                 }
                 resolve(&self.shared, evidence, self.begun, error).await
             }
-            // Answered: nothing is being committed any more.
+            // The server answered, so no commit is in progress any more.
             _ => {
                 self.committing = false;
                 Err(error)
@@ -259,7 +260,7 @@ impl UnitOfWork for PgTransaction {
     }
 
     async fn rollback(mut self) -> Result<()> {
-        let doing = Doing { what: "roll back", place: &self.shared.place };
+        let context = ErrorContext { what: "roll back", label: &self.shared.label };
         match timeout(self.shared.call_timeout, self.client()?.batch_execute("rollback")).await {
             Ok(Ok(())) => {
                 if let Some(object) = self.object.take() {
@@ -267,16 +268,16 @@ impl UnitOfWork for PgTransaction {
                 }
                 Ok(())
             }
-            Ok(Err(error)) => Err(self.explain(doing, error)),
-            Err(_) => Err(doing.timeout(self.shared.call_timeout)),
+            Ok(Err(error)) => Err(self.explain(context, error)),
+            Err(_) => Err(context.timeout(self.shared.call_timeout)),
         }
     }
 }
 
 impl Drop for PgTransaction {
-    /// Rolls back in the background and gives the connection back. If a statement is still under way (its future was
-    /// dropped), the connection is given up instead: nobody should wait behind it. So it is at once if it may be committing, which is
-    /// never cancelled.
+    /// Rolls back in the background and gives the connection back. If a statement is still in flight (its future was dropped), the
+    /// connection is closed instead, because no one should wait behind that statement. A connection that may be committing is closed at
+    /// once, and its statement is never cancelled.
     fn drop(&mut self) {
         let Some(object) = self.object.take() else {
             return;

@@ -1,18 +1,18 @@
-//! Conversions that the driver does not bring.
+//! Conversions that the driver lacks.
 
 use std::error::Error as StdError;
 
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
-use crate::job::RowPlace;
+use crate::job::RowLocation;
 
 type BoxError = Box<dyn StdError + Sync + Send>;
 
-/// The version byte in front of the text of a binary `jsonb`.
+/// The version byte before the text of a binary `jsonb`.
 const JSONB_VERSION: u8 = 1;
 
-/// A JSON text on its way to a parameter of type `jsonb`, or `text` that the statement casts, without parsing it again.
+/// A JSON text for a parameter of type `jsonb`, or of type `text` that the statement casts. It is not parsed again.
 #[derive(Debug)]
 pub(super) struct JsonParam<'a>(pub(super) &'a str);
 
@@ -32,7 +32,7 @@ impl ToSql for JsonParam<'_> {
     to_sql_checked!();
 }
 
-/// The same, owned.
+/// The owned form of [`JsonParam`].
 #[derive(Debug)]
 pub(super) struct JsonString(pub(super) String);
 
@@ -64,53 +64,54 @@ impl<'a> FromSql<'a> for JsonText<'a> {
     }
 }
 
-/// Where a row lies: its page, and its number there, which is never zero. Both in one number, the page above 16 bits.
+/// The location of a row: its page, and its number there, which is never zero. One number holds both, with the page above the lower 16
+/// bits.
 #[derive(Debug)]
 pub(super) struct Tid(u64);
 
 const TID_BYTES: usize = 6;
 
 impl Tid {
-    /// Before the first row of a page.
+    /// Returns a location before the first row of a page.
     pub(super) fn first_of(page: u64) -> Self {
         Self(page << u16::BITS)
     }
 }
 
-impl From<Tid> for RowPlace {
+impl From<Tid> for RowLocation {
     fn from(tid: Tid) -> Self {
         Self::new(tid.0)
     }
 }
 
-/// What a [`RowPlace`] of this store means.
-pub(super) fn tid(place: RowPlace) -> Option<Tid> {
-    place.get().map(|place| Tid(place & !(HOLDING | KEYED)))
+/// Reads the `ctid` in a [`RowLocation`] of this store.
+pub(super) fn tid(location: RowLocation) -> Option<Tid> {
+    location.get().map(|location| Tid(location & !(HOLDING | KEYED)))
 }
 
-/// Above the place: the job in it was claimed with what it holds, which is freed with that of others ([`holds`]).
+/// A flag above the location: the claimed job holds permits by its id alone, and completing it must release them ([`holds`]).
 const HOLDING: u64 = 1 << (u64::BITS - 1);
-/// Also above it: the job asked for a unique key, which is given back with those of others ([`has_key`]).
+/// Another flag: the job asked for a unique key, and completing it must give that back ([`has_key`]).
 const KEYED: u64 = 1 << (u64::BITS - 2);
 
-/// The place of a job that holds something by its id alone.
-pub(super) fn holding(place: RowPlace) -> RowPlace {
-    place.get().map_or(place, |place| RowPlace::new(place | HOLDING))
+/// Sets the flag of a job that holds permits by its id alone.
+pub(super) fn holding(location: RowLocation) -> RowLocation {
+    location.get().map_or(location, |location| RowLocation::new(location | HOLDING))
 }
 
-/// Whether it was marked so.
-pub(super) fn holds(place: RowPlace) -> bool {
-    place.get().is_some_and(|place| place & HOLDING != 0)
+/// Returns whether the `HOLDING` flag is set.
+pub(super) fn holds(location: RowLocation) -> bool {
+    location.get().is_some_and(|location| location & HOLDING != 0)
 }
 
-/// The place of a job with a unique key.
-pub(super) fn keyed(place: RowPlace) -> RowPlace {
-    place.get().map_or(place, |place| RowPlace::new(place | KEYED))
+/// Sets the flag of a job with a unique key.
+pub(super) fn keyed(location: RowLocation) -> RowLocation {
+    location.get().map_or(location, |location| RowLocation::new(location | KEYED))
 }
 
-/// Whether it was marked so.
-pub(super) fn has_key(place: RowPlace) -> bool {
-    place.get().is_some_and(|place| place & KEYED != 0)
+/// Returns whether the `KEYED` flag is set.
+pub(super) fn has_key(location: RowLocation) -> bool {
+    location.get().is_some_and(|location| location & KEYED != 0)
 }
 
 impl FromSql<'_> for Tid {

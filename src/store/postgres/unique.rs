@@ -1,4 +1,4 @@
-//! Keys of unique jobs, asked for before the jobs are inserted, in the same transaction.
+//! Takes the keys of unique jobs before the jobs are inserted, in the same transaction.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -9,13 +9,13 @@ use crate::error::Result;
 use crate::job::{JobId, JobMessage, UniqueConflict};
 use crate::store::unique::{Asked, Taken, conflict};
 
-/// The parameter of `known_ids`, which is asked before the keys are; `None`: no id was chosen by its sender.
+/// Returns the parameter of `known_ids`, which runs before the keys are taken. Returns `None` if no sender chose an id.
 pub(super) fn given(messages: &[JobMessage]) -> Option<Vec<Uuid>> {
     let ids = crate::store::unique::given(messages);
     (!ids.is_empty()).then(|| ids.into_iter().map(Uuid::from).collect())
 }
 
-/// The question, as one array a column.
+/// The requested keys, as one array per column.
 pub(super) struct Keys<'a> {
     asked: Asked<'a>,
     hashes: Vec<Vec<u8>>,
@@ -26,27 +26,27 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// `None`: no message asks for a key. `known` is the answer to [`given`].
+    /// Returns `None` if no message asks for a key. `known` is the answer to [`given`].
     pub(super) fn new(messages: &'a [JobMessage], known: &[Row]) -> Result<Option<Self>> {
         let known = known.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<_>>()?;
         let Some(asked) = Asked::new(messages, &known)? else { return Ok(None) };
-        let terms = || asked.firsts.iter().map(|(_, _, term)| *term);
+        let options = || asked.firsts.iter().map(|(_, _, options)| *options);
         Ok(Some(Self {
-            hashes: terms().map(|term| bytes(&term.key)).collect(),
+            hashes: options().map(|options| bytes(&options.key)).collect(),
             ids: asked.firsts.iter().map(|(_, message, _)| *message.id.as_uuid()).collect(),
-            holds: terms().map(|term| term.hold.as_str()).collect(),
-            periods: terms().map(|term| term.period).collect(),
-            conflicts: terms().map(|term| on_conflict(term.conflict)).collect(),
+            holds: options().map(|options| options.hold.as_str()).collect(),
+            periods: options().map(|options| options.period).collect(),
+            conflicts: options().map(|options| on_conflict(options.conflict)).collect(),
             asked,
         }))
     }
 
-    /// The parameters of `take_unique`.
+    /// Returns the parameters of `take_unique`.
     pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 5] {
         [&self.hashes, &self.ids, &self.holds, &self.periods, &self.conflicts]
     }
 
-    /// What its answer means.
+    /// Interprets the answer of `take_unique`.
     pub(super) fn read(&self, answer: &[Row]) -> Result<Taken> {
         let mut holders = vec![None; self.asked.firsts.len()];
         for row in answer {
@@ -62,7 +62,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// From hex; the term was made by this crate.
+/// Decodes hex, which this crate has written itself.
 fn bytes(hex: &str) -> Vec<u8> {
     let digit = |hex: u8| char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     hex.as_bytes().chunks_exact(2).filter_map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()

@@ -1,9 +1,9 @@
-//! Rows that can't be read, such as a document whose numbers are a gigabyte when they are written out: each becomes a dead letter, and its
+//! Rows that can't be read, such as a document whose numbers take a gigabyte when written out. Each becomes a dead letter, so that its
 //! queue goes on.
 //!
-//! What this program can't make sense of has been taken by then, and is settled as any job. Where the server can't send a row, or not in
-//! time, the claim fails as a whole and took nothing: then the rows that it would have found are tried, in halves, and the claim is made once
-//! more without those at fault.
+//! A row that this program can't interpret was already claimed, and is settled like any job. If the server can't send a row, or not in
+//! time, the whole claim fails and takes nothing. Then the rows that it would have found are tested by bisection, and the claim is repeated
+//! without the faulty ones.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -21,17 +21,18 @@ use crate::job::{Fence, Job, JobId, NodeId};
 use crate::store::unreadable::{BEGINNING, reason};
 use crate::store::{Settlement, Verdict};
 
-/// How long the search goes on once something is gone. The node begins no claim of other queues while one waits to be told which are under way.
+/// How long the search goes on once a row is removed. A check of the claims in flight may be waiting for this one, and until then the node
+/// begins no claim of other queues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Why the server can't send what a row holds; `None`: it is about something else.
+/// Returns why the server can't send a row, or `None` if the error has another cause.
 pub(super) fn refusal(error: &Error) -> Option<String> {
     let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
     let code = db.code();
     is_of_a_row(code).then(|| format!("{BEGINNING}{} (SQLSTATE {})", db.message(), code.code()))
 }
 
-/// A server that is short of memory says nothing about a row: it says so of any, for a while.
+/// Returns whether an error concerns one row. A shortage of memory does not: the server may report it for any row, for a while.
 fn is_of_a_row(code: &SqlState) -> bool {
     *code == SqlState::DATA_CORRUPTED || code.code().starts_with("54") || code.code().starts_with("22")
 }
@@ -40,7 +41,7 @@ fn is_of_a_row(code: &SqlState) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     fence: Fence,
-    /// Its own, unlike the id and the version, which a job that is sent anew may have again.
+    /// Unique to the row. A job that is sent again may have the same id and version.
     seq: i64,
 }
 
@@ -51,8 +52,8 @@ impl Found {
     }
 }
 
-/// Whether a claim may have failed for what a row holds. What the server can send may still be more than it, or we, can bear: such a claim
-/// ends for lack of memory or time. That says nothing about a row, so only one that is found too large is moved then.
+/// Returns whether a claim may have failed because of one row. A row that the server can send may still be too much for the memory or time
+/// of either side. Such an error does not name a row, so only rows found too large are removed then.
 fn may_be_of_a_row(error: &Error) -> bool {
     let short_of_memory = || {
         let db = error.source()?.downcast_ref::<PgError>()?.as_db_error()?;
@@ -61,11 +62,11 @@ fn may_be_of_a_row(error: &Error) -> bool {
     error.kind() == ErrorKind::Timeout || refusal(error).is_some() || short_of_memory() == Some(true)
 }
 
-/// After a claim that failed: finds those of the rows that can't be sent, and moves them out of the way. `true`: some are gone and the claim
-/// took nothing, so claim again. After a timeout it may have taken some, unheard: whoever asked is told of the timeout, and looks for them.
+/// Finds the rows that made a claim fail, and removes them. `true` means that some were removed and the claim took nothing, so the caller
+/// should claim again. After a timeout the claim may have taken jobs without an answer, so the caller gets the timeout and looks for them.
 ///
-/// Each goes as soon as it is found, and what is not found in time is left to the next claim that fails: whoever waits for this one waits no
-/// longer than [`PATIENCE`] once it has helped.
+/// Each row is removed as soon as it is found. Rows not found in time are left to the next failing claim: once a row was removed, the
+/// caller waits no longer than [`PATIENCE`].
 pub(super) async fn clear_away(
     shared: &Arc<Shared>,
     error: &Error,
@@ -90,12 +91,12 @@ struct Search<'a> {
     shared: &'a Arc<Shared>,
     node: NodeId,
     began: Instant,
-    /// When the first was gone.
+    /// When the first row was removed.
     helped: Option<Instant>,
 }
 
 impl Search<'_> {
-    /// Tries rows in halves, best first, down to the single ones that fail.
+    /// Tests rows by bisection, best first, down to the single ones that fail.
     async fn run(&mut self, found: &[Found]) -> Result<()> {
         let mut left = vec![found];
         while let Some(part) = left.pop() {
@@ -106,11 +107,11 @@ impl Search<'_> {
             let (tried, largest) = ("look for jobs that can't be read", largest_taken(self.shared));
             let tried = self.shared.engine(tried, &self.shared.sql.readable, &[&ids, &largest]).await;
             match (tried, part) {
-                (Ok(too_large), _) => self.bury_all(part, &too_large).await?,
+                (Ok(too_large), _) => self.dead_letter_all(part, &too_large).await?,
                 (Err(error), part) => match (refusal(&error), part) {
                     (None, _) => return Err(error),
                     (Some(_), []) => {}
-                    (Some(why), [one]) => self.bury(*one, &why).await?,
+                    (Some(why), [one]) => self.dead_letter(*one, &why).await?,
                     (Some(_), several) => {
                         let (one, other) = several.split_at(several.len() / 2);
                         left.extend([other, one]);
@@ -125,39 +126,44 @@ impl Search<'_> {
         self.began.elapsed() > self.shared.call_timeout || self.helped.is_some_and(|at| at.elapsed() > PATIENCE)
     }
 
-    async fn bury_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {
+    async fn dead_letter_all(&mut self, part: &[Found], too_large: &[Row]) -> Result<()> {
         for row in too_large {
             let (id, bytes) = (JobId::from(rows::get::<Uuid>(row, 0)?), rows::get::<i64>(row, 1)?);
             let Some(one) = part.iter().find(|found| found.fence.id == id) else { continue };
             if self.is_over() {
                 break;
             }
-            self.bury(*one, &format!("{BEGINNING}it has {bytes} bytes or more once it is written out")).await?;
+            self.dead_letter(*one, &format!("{BEGINNING}it has {bytes} bytes or more once it is written out")).await?;
         }
         Ok(())
     }
 
-    async fn bury(&mut self, one: Found, why: &str) -> Result<()> {
-        if bury(self.shared, self.node, one, why).await? {
+    async fn dead_letter(&mut self, one: Found, why: &str) -> Result<()> {
+        if dead_letter(self.shared, self.node, one, why).await? {
             self.helped.get_or_insert_with(Instant::now);
         }
         Ok(())
     }
 }
 
-/// What is larger, in bytes once it is written out, is no job. Far from what may be sent: JSON grows when a database keeps it.
+/// Returns the largest size of a row, in bytes when written out, that counts as a job. This is far above the sendable size, because JSON
+/// grows when a database stores it.
 fn largest_taken(shared: &Shared) -> i64 {
     const AT_LEAST: usize = 64 << 20;
     rows::count(shared.config.max_payload.saturating_mul(4).max(AT_LEAST))
 }
 
-/// Out of the way, in one way or another. `false`: somebody else was faster.
-async fn bury(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
+/// Makes a row a dead letter, or parks it. Returns `false` if another process was faster.
+async fn dead_letter(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, why: &str) -> Result<bool> {
     let id = fence.id;
     let (ids, versions) = columns(&[fence]);
     let tried = "bury a job that can't be read";
     let error = match shared
-        .engine(tried, &shared.sql.bury_unreadable, &[&ids, &versions, &[why].as_slice(), &node.0, &[seq].as_slice()])
+        .engine(
+            tried,
+            &shared.sql.dead_letter_unreadable,
+            &[&ids, &versions, &[why].as_slice(), &node.0, &[seq].as_slice()],
+        )
         .await
     {
         Ok(gone) => {
@@ -169,7 +175,7 @@ async fn bury(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, w
         Err(error) if error.is_retryable() => return Err(error),
         Err(error) => error,
     };
-    let rows = shared.engine(tried, &shared.sql.set_aside, &[id.as_uuid(), &fence.version, &seq]).await?;
+    let rows = shared.engine(tried, &shared.sql.park_unreadable, &[id.as_uuid(), &fence.version, &seq]).await?;
     if !rows.is_empty() {
         tracing::error!(
             %id, %error,
@@ -179,7 +185,7 @@ async fn bury(shared: &Arc<Shared>, node: NodeId, Found { fence, seq }: Found, w
     Ok(!rows.is_empty())
 }
 
-/// Reads what was taken: jobs, and what is none.
+/// Splits claimed rows into jobs and unreadable ones.
 pub(super) fn sort_out<'a>(
     rows: &'a [Row],
     queue: impl Fn(&'a Row) -> Result<&'a str>,
@@ -200,7 +206,8 @@ pub(super) fn sort_out<'a>(
     Ok((jobs, others))
 }
 
-/// Makes dead letters of them. If that fails, they are given back as whatever a node owns and does not know, or when their lease is over.
+/// Makes unreadable rows dead letters. If that fails, they are released like any row that a node owns but does not know, or when their
+/// lease expires.
 pub(super) async fn settle_all(shared: &Arc<Shared>, node: Option<NodeId>, others: &[Settlement]) {
     if others.is_empty() {
         return;

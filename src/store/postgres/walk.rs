@@ -1,6 +1,6 @@
-//! Walks over all jobs, a range of pages at a time: nothing else finds what a node owns, because an index on the owner would cost every claim
-//! its HOT update. Each range is a statement of its own, so a table of any size is walked within the deadline of a call, and a walk can stop
-//! between two of them.
+//! Walks over all jobs, a range of pages at a time. There is no other way to find the jobs of a node, because an index on the owner would
+//! cost every claim its HOT update. Each range is a separate statement. So a table of any size is walked within the deadline of each call,
+//! and a walk can stop between two ranges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use super::types::Tid;
 use super::{Shared, rows};
 use crate::error::Result;
 
-/// Pages that one statement reads: 128 MiB, which a slow disk brings within a second.
+/// How many pages one statement reads: 128 MiB, which a slow disk reads within a second.
 const RANGE: u64 = 16_384;
 /// Beyond every page that a table can have.
 const END: u64 = u32::MAX as u64;
 
-/// Where the next walk begins: in the range where the last one had enough.
+/// Where the next walk begins: the range in which the last one stopped early.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicU64);
+pub(super) struct WalkPosition(AtomicU64);
 
-impl Progress {
+impl WalkPosition {
     pub(super) fn stopped_in(&self, range: &Pages) {
         self.0.store(range.first, Ordering::Relaxed);
     }
@@ -32,18 +32,18 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// From where on rows lie in it.
+    /// Returns the location before the first row of the range.
     pub(super) fn from(&self) -> Tid {
         Tid::first_of(self.first)
     }
 
-    /// Before where they do.
+    /// Returns the location after its last row.
     pub(super) fn to(&self) -> Tid {
         Tid::first_of(self.end)
     }
 }
 
-/// The ranges of a walk over all jobs that are there now, and, in the last of them, all that come meanwhile.
+/// Returns the ranges of a walk over all current jobs. The last range also covers all pages that are added meanwhile.
 pub(super) async fn ranges(shared: &Arc<Shared>) -> Result<Vec<Pages>> {
     let answer = shared.engine("ask how many pages the jobs take", &shared.sql.job_pages, &[]).await?;
     let pages: i64 = rows::get(rows::single(&answer)?, 0)?;

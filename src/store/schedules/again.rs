@@ -1,20 +1,20 @@
-//! Schedules whose next occurrence was computed by a clock that was ahead.
+//! Repair of schedules whose next occurrence was computed while the clock was ahead.
 
 use jiff::Timestamp;
 
-use super::{ScheduleInfo, Which};
+use super::{ScheduleInfo, ScheduleQuery};
 use crate::error::Result;
 use crate::job::Misfire;
 use crate::store::JobStore;
 
-/// Schedules read at once.
+/// How many schedules are read at once.
 const PAGE: usize = 100;
 
 impl ScheduleInfo {
-    /// The next occurrence after this moment, when one job more was sent for each of `sent`.
+    /// Returns the next occurrence after `now`, with intervals counted from `anchor`.
     ///
-    /// What has happened does not happen again, as far as is known: where each occurrence counts, all up to the last one have; of others only
-    /// that one is known.
+    /// Occurrences that have happened do not happen again, as far as they are known. If each occurrence counts ([`Misfire::All`]), all up to the
+    /// last one have happened. Otherwise only the last one is known.
     fn next_from(&self, now: Timestamp, anchor: Timestamp) -> Option<Timestamp> {
         let mut spec = self.spec.clone();
         spec.schedule = spec.schedule.counted_from(anchor);
@@ -26,11 +26,11 @@ impl ScheduleInfo {
         }
     }
 
-    /// How it has to stand, if its next occurrence lies later than the next one there is: the clock was ahead when that was computed.
-    /// `None`: all is well.
+    /// Returns the repaired schedule if its next occurrence lies later than it should, because the clock was ahead when it was computed.
+    /// `None`: nothing is wrong.
     pub fn computed_again(&self, now: Timestamp) -> Option<Self> {
         let at = self.next_at.filter(|at| *at > now && !self.paused)?;
-        // Nothing was put in the future.
+        // No schedule was put in the future.
         let anchor = self.anchor.min(now);
         let next = self.next_from(now, anchor).filter(|next| *next < at)?;
         let mut again = Self { anchor, next_at: Some(next), version: self.version + 1, ..self.clone() };
@@ -39,13 +39,13 @@ impl ScheduleInfo {
     }
 }
 
-/// Computes the next occurrence of schedules anew that lies later than it can, because the clock was ahead when it was computed. Safe to repeat
-/// and from many nodes: one that was changed meanwhile is left alone. Returns the names of those that it changed.
-pub async fn set_right(jobs: &dyn JobStore) -> Result<Vec<String>> {
+/// Computes the next occurrence again for schedules where it lies later than it should, because the clock was ahead when it was computed. Safe
+/// to repeat, and to run on many nodes: a schedule that was changed meanwhile is left alone. Returns the names of the schedules that it changed.
+pub async fn repair_clock(jobs: &dyn JobStore) -> Result<Vec<String>> {
     let mut changed = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = Which::Page { after: after.as_deref(), limit: PAGE };
+        let page = ScheduleQuery::Page { after: after.as_deref(), limit: PAGE };
         let (now, found) = jobs.read_schedules(page).await?;
         for schedule in &found {
             if let Some(again) = schedule.computed_again(now)
@@ -54,7 +54,7 @@ pub async fn set_right(jobs: &dyn JobStore) -> Result<Vec<String>> {
                 changed.push(schedule.spec.name.clone());
             }
         }
-        // A row that can't be read here makes a page shorter: then the rest is another node's, as that row is.
+        // A row that can't be read here makes a page shorter, and ends the loop: then the rest is left to other nodes, as that row is.
         match found.into_iter().nth(PAGE - 1) {
             Some(last) => after = Some(last.spec.name),
             None => return Ok(changed),

@@ -1,4 +1,4 @@
-//! What is to happen when a schedule is due.
+//! What happens when a schedule is due.
 
 use std::time::Duration;
 
@@ -7,49 +7,49 @@ use jiff::{SignedDuration, Timestamp};
 use super::ScheduleInfo;
 use crate::job::{JobId, JobMessage, Misfire, Overlap, ScheduleSpec};
 
-/// An occurrence this late was missed, and its schedule's misfire policy says what becomes of it.
+/// How late an occurrence may be before it counts as missed. The misfire policy of its schedule says what becomes of missed ones.
 pub const MISFIRE_GRACE: Duration = Duration::from_secs(60);
 
-/// Content that is sent in one transaction, in bytes; but at least one job of each schedule.
+/// How many bytes of payload are sent in one transaction; but at least one job of each schedule.
 pub(super) const BYTES: usize = 16 * 1024 * 1024;
 
-/// What is to happen to one schedule.
+/// What to do with one schedule that is due.
 #[derive(Clone, Debug)]
 pub struct Firing {
-    /// Which.
+    /// The name of the schedule.
     pub name: String,
-    /// As it was seen: if it was changed since, nothing happens.
+    /// The version that was read: if the schedule was changed since, nothing happens.
     pub seen: i64,
-    /// The occurrence that was due then. One that was deleted and put again meanwhile has a version that was seen before, but is never due
-    /// at a moment before it was put.
+    /// The occurrence that was due then. A schedule that was deleted and put again meanwhile may have the same version, but it is never due
+    /// before it was put.
     pub due: Timestamp,
-    /// The jobs to send, earliest occurrence first. None: only the next occurrence is set.
+    /// The jobs to send, earliest occurrence first. If there are none, only the next occurrence is set.
     pub jobs: Vec<JobMessage>,
-    /// The occurrence of the last of them.
+    /// The occurrence of the last of these jobs.
     pub last_at: Option<Timestamp>,
-    /// Nothing is sent while this job is not over.
+    /// A job that must be over: otherwise nothing is sent.
     pub unless_alive: Option<JobId>,
-    /// The next occurrence, if the jobs were sent.
+    /// The next occurrence if the jobs were sent.
     pub next_at: Option<Timestamp>,
-    /// The next occurrence, if they were not: they don't count then.
+    /// The next occurrence if they were not sent, and so don't count.
     pub next_if_left_out: Option<Timestamp>,
-    /// The next one is due already: it was more than fits into one transaction.
+    /// Whether the next occurrence is due already, because not all fitted into one transaction.
     pub more: bool,
 }
 
-/// What became of a firing.
+/// The outcome of a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its jobs were sent, and the schedule moved on.
+pub enum FireOutcome {
+    /// The jobs were sent, and the schedule moved on.
     Sent,
-    /// The schedule moved on without: the job before is not over.
-    LeftOut,
-    /// Nothing happened: the schedule was changed, or another node has it in hand.
+    /// The schedule moved on without sending, because the job before is not over.
+    Skipped,
+    /// Nothing happened, because the schedule was changed or another node is firing it.
     Lost,
 }
 
 impl ScheduleSpec {
-    /// The occurrence after this moment, within the limits of the schedule; `sent` jobs were sent before.
+    /// Returns the next occurrence after this time, within the limits of the schedule. `sent` jobs were sent before.
     pub(super) fn next(&self, after: Timestamp, sent: u64) -> Option<Timestamp> {
         if self.times.is_some_and(|times| sent >= times) {
             return None;
@@ -59,8 +59,8 @@ impl ScheduleSpec {
 }
 
 impl Firing {
-    /// What is to happen at `now` with a schedule whose occurrence `due` has come, with at most `most` jobs of `bytes`
-    /// altogether, but at least one.
+    /// Decides what to do at `now` with a schedule whose occurrence `due` has come. It sends at most `most` jobs with at most `bytes` of
+    /// payload altogether, but may always send one.
     pub(in crate::store) fn plan(
         info: &ScheduleInfo,
         due: Timestamp,
@@ -68,7 +68,7 @@ impl Firing {
         (most, bytes): (usize, usize),
     ) -> Self {
         let spec = &info.spec;
-        // None is after the end, but the latest could be looked for there.
+        // No occurrence is after the end of the schedule, but `latest` could look for one there.
         let end = spec.until.map_or(now, |until| until.min(now)).max(due);
         let occurrences = match spec.misfire {
             Misfire::All => {
@@ -86,7 +86,7 @@ impl Firing {
                 if now.duration_since(latest) <= grace { vec![latest] } else { Vec::new() }
             }
         };
-        // What was left out on purpose stays out.
+        // Occurrences that were left out on purpose stay out.
         let from = if spec.misfire == Misfire::All { occurrences.last().copied().unwrap_or(now) } else { now };
         let next_at = spec.next(from, info.fired + occurrences.len() as u64);
         Self {

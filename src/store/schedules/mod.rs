@@ -1,8 +1,8 @@
-//! Repeating jobs: what a store keeps of them, and what is done with it.
+//! Schedules of repeating jobs: what a store keeps of them, and the operations on them.
 //!
-//! A store only reads, writes and fires rows, each conditioned on the row's version; when the next occurrence is, a pure
-//! function says ([`Schedule::next_after`](crate::Schedule::next_after)), given the database's clock. So every node may do
-//! everything here at the same time, and each occurrence still happens once.
+//! A store only reads, writes and fires rows, and changes a row only if its version is the one that was read. A pure function
+//! computes the next occurrence ([`Schedule::next_after`](crate::Schedule::next_after)), given the database's clock. So every node may
+//! do all of this at the same time, and each occurrence still happens once.
 
 mod again;
 mod due;
@@ -13,89 +13,93 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-pub use self::again::set_right;
-pub use self::due::{Fate, Firing, MISFIRE_GRACE};
+pub use self::again::repair_clock;
+pub use self::due::{FireOutcome, Firing, MISFIRE_GRACE};
 pub use self::ops::{
     BACKFILL_MAX, Backfilled, Fired, Put, PutOutcome, backfill, delete, fire_due, get, pause, put, resume, run_now,
 };
-use super::unreadable::{RowFault, is_news};
+use super::unreadable::{UnreadableRow, is_news};
 use crate::error::Result;
 use crate::job::{JobId, JobMessage, ScheduleSpec};
-use crate::store::Note;
+use crate::store::AuditNote;
 
-/// A schedule as it is kept.
+/// A schedule as it is stored.
 #[derive(Clone, Debug)]
 pub struct ScheduleInfo {
-    /// What was put. Intervals of its schedule count from [`anchor`](Self::anchor).
+    /// The specification that was put. Intervals of its schedule count from [`anchor`](Self::anchor).
     pub spec: ScheduleSpec,
-    /// Raised by each change; a change names the one it has seen.
+    /// The version: each change raises it, and names the version that it has read.
     pub version: i64,
-    /// When it was put, or its times were last changed.
+    /// When the schedule was put, or its times were last changed.
     pub anchor: Timestamp,
-    /// Nothing happens while it is paused.
+    /// Whether it is paused: nothing happens then.
     pub paused: bool,
-    /// The next occurrence; `None` = there is none any more.
+    /// The next occurrence; `None` = there are no more.
     pub next_at: Option<Timestamp>,
     /// The last occurrence that sent a job.
     pub last_at: Option<Timestamp>,
-    /// That job. It may be gone.
+    /// The last job of that occurrence. It may be gone.
     pub last_job: Option<JobId>,
-    /// Occurrences that sent a job.
+    /// How many occurrences sent a job.
     pub fired: u64,
 }
 
-/// Which schedules, by name.
+/// Which schedules to read.
 #[derive(Clone, Debug)]
-pub enum Which<'a> {
-    /// These.
+pub enum ScheduleQuery<'a> {
+    /// The schedules with these names.
     Named(&'a [String]),
-    /// At most `limit`, in the order of their names, after this name.
+    /// One page of all schedules, in the order of their names.
     Page {
-        /// The last name of the page before.
+        /// The last name of the page before; `None` = start with the first.
         after: Option<&'a str>,
-        /// At most this many.
+        /// How many to read at most.
         limit: usize,
     },
-    /// At most so many that are due, the longest overdue first.
+    /// At most this many schedules that are due, the longest overdue first.
     Due(usize),
 }
 
-/// Says that a schedule can't be read, once for each change of it.
-pub(crate) fn tell(fault: &RowFault, version: i64) {
+/// Logs that a schedule can't be read, once for each change of it.
+pub(crate) fn log_faults(fault: &UnreadableRow, version: i64) {
     if is_news("schedule", fault, version) {
         tracing::error!(schedule = fault.name, why = fault.why, "a schedule can't be read here; left to other nodes");
     }
 }
 
-/// The repeating jobs of a store. Each method is one transaction and has a deadline; all of them may be repeated.
+/// Stores schedules of repeating jobs. Each method is one transaction and has a deadline. All of them may be repeated.
 #[async_trait]
 pub trait Schedules: Send + Sync {
-    /// How long until the next schedule is due, by the database's clock: zero = one is due; `None` = there is none.
-    /// This is all that is asked while nothing is due.
+    /// Returns the time until the next schedule is due, by the database's clock. Zero = one is due; `None` = there is none. While
+    /// nothing is due, this is the only query.
     async fn next_schedule(&self) -> Result<Option<Duration>>;
 
-    /// Reads schedules, and the database's clock. A row that this build can't read (a zone that is not known here) is left out,
-    /// and logged once.
-    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)>;
+    /// Reads schedules and the database's clock. A row that this build can't read (such as one with an unknown time zone) is left
+    /// out, and logged once.
+    async fn read_schedules(&self, which: ScheduleQuery<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)>;
 
-    /// Those that this build can't read.
-    async fn schedule_faults(&self) -> Result<Vec<RowFault>>;
+    /// Returns the schedules that this build can't read.
+    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>>;
 
-    /// Writes a schedule: a new one if `seen` is `None`, else in place of the version seen. `false`: there is one already, or it
-    /// was changed since. The version that is written is the one seen, raised by one; that of a new one is 0.
-    /// What is noted is in the audit exactly if it was written.
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>, note: Option<&Note<'_>>)
-    -> Result<bool>;
+    /// Writes a schedule: a new one if `seen` is `None`, or else in place of the version `seen`. `false`: there is one already, or it
+    /// was changed since. The version that is written is `seen` plus 1, or 0 for a new schedule. The note goes into the audit exactly
+    /// if the schedule was written.
+    async fn write_schedule(
+        &self,
+        schedule: &ScheduleInfo,
+        seen: Option<i64>,
+        note: Option<&AuditNote<'_>>,
+    ) -> Result<bool>;
 
-    /// Removes schedules; jobs they have sent stay. Returns how many there were. What is noted is in the audit if there were any.
-    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64>;
+    /// Removes schedules; jobs that they have sent stay. Returns how many it removed. The note goes into the audit if there were any.
+    async fn delete_schedules(&self, names: &[String], note: Option<&AuditNote<'_>>) -> Result<u64>;
 
-    /// Sends jobs of a schedule beside those that are due, and writes or completes the entry in the audit. Returns how many were sent:
-    /// a job whose id is taken is not.
-    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64>;
+    /// Sends extra jobs of a schedule, besides those that are due, and writes or completes the entry in the audit. Returns how many it sent:
+    /// a job whose id exists is skipped.
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut AuditNote<'_>) -> Result<u64>;
 
-    /// Sends the jobs of occurrences and moves their schedules on, in one transaction. Leaves out those that were changed since,
-    /// or that another node is firing; and sends no job where the one before is not over and must not overlap.
-    /// Returns what became of each.
-    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>>;
+    /// Sends the jobs of occurrences and moves their schedules on, in one transaction. Leaves out schedules that were changed since,
+    /// or that another node is firing. Sends no job if the one before is not over and must not overlap. Returns the outcome of each
+    /// firing.
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>>;
 }

@@ -1,87 +1,87 @@
-//! What people and executors do with schedules, on any store.
+//! Operations of people and executors on schedules, on any store.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::due::BYTES;
-use super::{Fate, Firing, ScheduleInfo, Which};
+use super::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, ScheduleSpec};
-use crate::store::{Hint, JobStore, Note, Order};
+use crate::store::{AuditNote, Hint, JobStore, OperatorOptions};
 
-/// Most occurrences one call fills in.
+/// How many occurrences one backfill has at most.
 pub const BACKFILL_MAX: usize = 10_000;
-/// Schedules looked at in one round.
+/// How many due schedules one call of [`fire_due`] reads.
 const ROUND: usize = 100;
-/// Jobs sent with one statement.
+/// How many jobs one statement sends.
 const BATCH: usize = 1000;
-/// How often a change is tried again that met another one.
+/// How often a change is tried that meets other changes of the same schedule.
 const TRIES: usize = 20;
 
-/// What a put did.
+/// What a put did to a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PutOutcome {
-    /// There was none of this name.
+    /// There was no schedule of this name.
     Created,
-    /// It was changed.
+    /// The schedule was changed.
     Changed,
-    /// It was like this already.
+    /// The schedule was like this already.
     Unchanged,
 }
 
-/// A schedule after it was put.
+/// The result of a put.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// What happened.
+    /// What the put did.
     pub outcome: PutOutcome,
-    /// How it stands now.
+    /// The schedule as it is now.
     pub schedule: ScheduleInfo,
 }
 
-/// What a round of due schedules did.
+/// The result of [`fire_due`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Schedules that moved on.
+    /// How many schedules moved on.
     pub schedules: u64,
-    /// Jobs that were sent.
+    /// How many jobs were sent.
     pub jobs: u64,
-    /// Who has to hear of them.
+    /// The hints to send about them.
     pub hints: Vec<Hint>,
-    /// Schedules that have more missed occurrences than one round sends: the next round goes on with them.
+    /// Schedules with more missed occurrences than one call sends: the next call goes on with them.
     pub unfinished: Vec<String>,
-    /// Schedules that sent nothing because the job before is not over.
+    /// Schedules that sent nothing, because the job before is not over.
     pub overlapped: Vec<String>,
 }
 
-/// What a backfill did, or would do.
+/// The result of a backfill, or of a dry run of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Backfilled {
-    /// Occurrences in that time.
+    /// How many occurrences there are in that time.
     pub occurrences: u64,
-    /// Jobs that were sent: fewer where the job of an occurrence is still there. 0 in a dry run.
+    /// How many jobs were sent: fewer if jobs of some occurrences still exist. 0 in a dry run.
     pub jobs: u64,
-    /// The queue they wait in.
+    /// The queue that the jobs wait in.
     pub queue: String,
-    /// Who has to hear of them.
+    /// The hint to send about them.
     #[serde(skip)]
     pub hint: Hint,
 }
 
-/// Who has to hear of a job.
+/// Returns the hint to send about a job.
 fn hint(message: &JobMessage) -> Hint {
-    if message.is_blocked_at_first() { Hint::Gate } else { Hint::Queue(message.queue.clone()) }
+    if message.is_blocked_at_first() { Hint::Admission } else { Hint::Queue(message.queue.clone()) }
 }
 
-/// Keeps a schedule, in place of the one of that name if there is one. That keeps its past, and its next occurrence unless
+/// Stores a schedule, in place of the one of that name if there is one. A schedule that is replaced keeps its past, and its next occurrence unless
 /// schedule, zone, end or number of times changed. A paused one stays paused.
 ///
-/// Here and below, `by` is the operator, who gets an entry in the audit if something changed; `None` = nobody is to be remembered.
+/// Here and below, `by` is the operator, who gets an entry in the audit if something changed; `None` = no entry.
 ///
 /// # Errors
-/// When `seen` is given, and the schedule has another version (or is not there): somebody else has changed it. When the operator's name
-/// makes no sense.
+/// When `seen` is given and the schedule has another version or does not exist, because it was changed meanwhile. When the operator's name
+/// is invalid.
 pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>, by: Option<&str>) -> Result<Put> {
     for _ in 0..TRIES {
         let (now, old) = read(jobs, &spec.name).await?;
@@ -103,7 +103,7 @@ pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>, by
             Some(_) => PutOutcome::Changed,
         };
         let before = old.as_ref().map(|old| old.version);
-        let note = Note::new(by, "put-schedule", what(spec, outcome))?;
+        let note = AuditNote::new(by, "put-schedule", what(spec, outcome))?;
         let schedule = replacement(spec, old, now);
         if jobs.write_schedule(&schedule, before, note.as_ref()).await? {
             return Ok(Put { outcome, schedule });
@@ -112,7 +112,7 @@ pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>, by
     Err(crowded(jobs, "put", &spec.name))
 }
 
-/// What the audit keeps of a schedule that was put. Not the payload: it may be large, and a secret.
+/// Returns what the audit records of a schedule that was put. It leaves out the payload, which may be large or secret.
 fn what(spec: &ScheduleSpec, outcome: PutOutcome) -> Value {
     let ScheduleSpec { name, schedule, message, misfire, overlap, until, times } = spec;
     json!({
@@ -122,16 +122,16 @@ fn what(spec: &ScheduleSpec, outcome: PutOutcome) -> Value {
     })
 }
 
-/// As exact as a database.
+/// Cuts a time to microseconds, the resolution of the database.
 fn whole_micros(at: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
-/// How a schedule is to stand after it was put.
+/// Returns the schedule to write for a put.
 fn replacement(spec: &ScheduleSpec, old: Option<ScheduleInfo>, now: Timestamp) -> ScheduleInfo {
     let kept = old.as_ref().filter(|old| old.spec.same_times(spec)).map(|old| (old.anchor, old.next_at));
     let same_schedule = old.as_ref().filter(|old| old.spec.schedule == spec.schedule);
-    // A new end is no reason to count from another moment.
+    // A new end is no reason to count from another time.
     let anchor = same_schedule.map_or_else(|| whole_micros(now), |old| old.anchor);
     let mut spec = spec.clone();
     spec.schedule = spec.schedule.counted_from(anchor);
@@ -149,14 +149,14 @@ fn replacement(spec: &ScheduleSpec, old: Option<ScheduleInfo>, now: Timestamp) -
     }
 }
 
-/// One schedule; `None` = there is none of this name.
+/// Returns a schedule; `None` = there is none of this name.
 pub async fn get(jobs: &dyn JobStore, name: &str) -> Result<Option<ScheduleInfo>> {
     read(jobs, name).await.map(|(_, found)| found)
 }
 
 async fn read(jobs: &dyn JobStore, name: &str) -> Result<(Timestamp, Option<ScheduleInfo>)> {
     let names = [name.to_owned()];
-    let (now, mut found) = jobs.read_schedules(Which::Named(&names)).await?;
+    let (now, mut found) = jobs.read_schedules(ScheduleQuery::Named(&names)).await?;
     Ok((now, found.pop()))
 }
 
@@ -181,26 +181,26 @@ fn crowded(jobs: &dyn JobStore, what: &str, name: &str) -> Error {
     )
 }
 
-/// Stops a schedule until it is resumed. `false`: it was paused already.
+/// Pauses a schedule until it is resumed. `false`: it was paused already.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is no schedule of this name.
 pub async fn pause(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
     set_paused(jobs, name, true, by).await
 }
 
-/// Lets a schedule go on, with the first occurrence from now: what would have happened meanwhile is not made up for.
+/// Resumes a schedule, with the first occurrence from now: those that the pause left out are not made up for.
 /// `false`: it was not paused.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is no schedule of this name.
 pub async fn resume(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
     set_paused(jobs, name, false, by).await
 }
 
 async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool, by: Option<&str>) -> Result<bool> {
     let action = if paused { "pause-schedule" } else { "resume-schedule" };
-    let note = Note::new(by, action, json!({ "schedule": name }))?;
+    let note = AuditNote::new(by, action, json!({ "schedule": name }))?;
     for _ in 0..TRIES {
         let (now, old) = existing(jobs, name).await?;
         if old.paused == paused {
@@ -216,46 +216,46 @@ async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool, by: Option<&s
     Err(crowded(jobs, if paused { "pause" } else { "resume" }, name))
 }
 
-/// Removes a schedule; jobs it has sent stay. `false`: there was none of this name.
+/// Removes a schedule; jobs that it has sent stay. `false`: there was none of this name.
 ///
 /// # Errors
 /// When the store can't be reached.
 pub async fn delete(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
-    let note = Note::new(by, "delete-schedule", json!({ "schedule": name }))?;
+    let note = AuditNote::new(by, "delete-schedule", json!({ "schedule": name }))?;
     Ok(jobs.delete_schedules(&[name.to_owned()], note.as_ref()).await? > 0)
 }
 
-/// Sends a job of a schedule now, beside its occurrences, whether or not it is paused. Returns the job, and who has to hear
-/// of it.
+/// Sends a job of a schedule now, besides its occurrences, whether or not it is paused. Returns the job and the hint to send
+/// about it.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is no schedule of this name.
 pub async fn run_now(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<(JobId, Hint)> {
     let (now, schedule) = existing(jobs, name).await?;
     let message = schedule.spec.extra(now);
     let (id, hint) = (message.id, hint(&message));
-    let mut note = Note::new(by, "run-schedule", json!({ "schedule": name, "job": id }))?;
+    let mut note = AuditNote::new(by, "run-schedule", json!({ "schedule": name, "job": id }))?;
     send(jobs, &[message], note.as_mut()).await?;
     Ok((id, hint))
 }
 
-async fn send(jobs: &dyn JobStore, messages: &[JobMessage], note: Option<&mut Note<'_>>) -> Result<u64> {
+async fn send(jobs: &dyn JobStore, messages: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
     match note {
         Some(note) => jobs.send_of_schedule(messages, note).await,
         None => Ok(jobs.insert(messages, None).await?.rows),
     }
 }
 
-/// Sends the jobs of all occurrences from `from` up to `to`, without that moment, also those that have happened: but not where
-/// the job of an occurrence is still there. At most [`BACKFILL_MAX`].
+/// Sends the jobs of all occurrences from `from` (included) to `to` (excluded), also of those that have happened. Skips occurrences
+/// whose jobs still exist. At most [`BACKFILL_MAX`] occurrences.
 ///
 /// # Errors
-/// When there is no schedule of this name, `to` is in the future, or there are too many.
+/// When there is no schedule of this name, `from` is not before `to`, `to` is in the future, or there are too many occurrences.
 pub async fn backfill(
     jobs: &dyn JobStore,
     name: &str,
     (from, to): (Timestamp, Timestamp),
-    Order { dry_run, by }: Order<'_>,
+    OperatorOptions { dry_run, by }: OperatorOptions<'_>,
 ) -> Result<Backfilled> {
     let (now, schedule) = existing(jobs, name).await?;
     let spec = &schedule.spec;
@@ -283,10 +283,10 @@ pub async fn backfill(
     };
     if !dry_run {
         let what = json!({ "schedule": name, "from": from, "to": to, "occurrences": done.occurrences });
-        let mut note = Note::new(by, "backfill-schedule", what)?;
+        let mut note = AuditNote::new(by, "backfill-schedule", what)?;
         for batch in batches(spec, &occurrences) {
             let messages: Vec<JobMessage> = batch.iter().map(|at| spec.occurrence(*at)).collect();
-            // Each batch may be repeated: an occurrence is one job.
+            // Each batch may be sent again: an occurrence is always the same job.
             done.jobs += send(jobs, &messages, note.as_mut()).await?;
         }
     }
@@ -298,14 +298,15 @@ fn batches<'a>(spec: &ScheduleSpec, occurrences: &'a [Timestamp]) -> std::slice:
     occurrences.chunks((BYTES / size).clamp(1, BATCH))
 }
 
-/// Lets what is due happen: at most `limit` jobs, but at least one for each of up to 100 schedules. Call until [`JobStore::next_schedule`](super::Schedules) says later.
+/// Fires schedules that are due: sends at most `limit` jobs, but at least one for each of up to 100 schedules. Call until
+/// [`next_schedule`](super::Schedules::next_schedule) returns a later time.
 pub async fn fire_due(jobs: &dyn JobStore, limit: usize) -> Result<Fired> {
-    let (now, due) = jobs.read_schedules(Which::Due(ROUND)).await?;
-    // All that are due get their share: none has to wait until another has made up for a year.
+    let (now, due) = jobs.read_schedules(ScheduleQuery::Due(ROUND)).await?;
+    // All due schedules get a share: none has to wait until another has made up for a year of missed occurrences.
     let share = |all: usize| (all / due.len().max(1)).max(1);
     let firings: Vec<Firing> = due
         .iter()
-        // The database said that they are; a row that says something else was changed by hand.
+        // The query returns only due schedules; a row that is not due was changed by hand.
         .filter_map(|info| info.next_at.filter(|at| *at <= now).map(|at| (info, at)))
         .map(|(info, at)| Firing::plan(info, at, now, (share(limit), share(BYTES))))
         .collect();
@@ -313,11 +314,11 @@ pub async fn fire_due(jobs: &dyn JobStore, limit: usize) -> Result<Fired> {
         return Ok(Fired::default());
     }
     let mut fired = Fired::default();
-    for (firing, fate) in firings.iter().zip(jobs.fire_schedules(&firings).await?) {
-        match fate {
-            Fate::Lost => continue,
-            Fate::LeftOut => fired.overlapped.push(firing.name.clone()),
-            Fate::Sent => {
+    for (firing, outcome) in firings.iter().zip(jobs.fire_schedules(&firings).await?) {
+        match outcome {
+            FireOutcome::Lost => continue,
+            FireOutcome::Skipped => fired.overlapped.push(firing.name.clone()),
+            FireOutcome::Sent => {
                 fired.jobs += firing.jobs.len() as u64;
                 if let Some(hint) = firing.jobs.first().map(hint).filter(|hint| !fired.hints.contains(hint)) {
                     fired.hints.push(hint);

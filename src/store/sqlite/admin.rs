@@ -1,4 +1,4 @@
-//! Looking at jobs and steering them.
+//! Lists jobs, and builds the statements that operators run on them.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use rusqlite::{Connection, Statement, ToSql, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::history::Place;
+use super::history::SourceTable;
 use super::rows::{Micros, count, detail, id_list, summary};
 use crate::error::Result;
 use crate::job::JobId;
-use crate::store::{Ending, JobDetail, JobFilter, JobState, JobSummary, Page, Steered};
+use crate::store::{AffectedJobs, HistoryOutcome, JobDetail, JobFilter, JobState, JobSummary, Page};
 
 const LIST: &str = include_str!("sql/list.sql");
 const SHOW: &str = include_str!("sql/show.sql");
 const COUNT: &str = include_str!("sql/count.sql");
 pub(super) const REMOVE: &str = include_str!("sql/remove.sql");
 
-/// Where the jobs of a state are: their table, and which of its rows.
+/// Returns where the jobs of a state are: their table, and a condition on its rows.
 fn place(state: JobState) -> (&'static str, &'static str) {
     match state {
         JobState::Waiting => ("jobwright_job", "lock_owner is null"),
@@ -31,7 +31,7 @@ fn place(state: JobState) -> (&'static str, &'static str) {
     }
 }
 
-/// A filter as SQL. Only the parts that are given become part of the statement, so that an index can serve them.
+/// A filter as SQL. The statement contains only the conditions that are set, so that an index can serve them.
 pub(super) struct Chosen {
     pub(super) states: Vec<JobState>,
     clause: String,
@@ -41,7 +41,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What the filter chooses among these states.
+    /// Builds the conditions for the jobs that the filter selects among these states.
     pub(super) fn new(filter: &JobFilter, among: &[JobState]) -> Self {
         let wanted = |state: &JobState| filter.states.as_ref().is_none_or(|states| states.contains(state));
         let mut clause = String::new();
@@ -57,7 +57,7 @@ impl Chosen {
         }
         for (name, value) in [("tenant", &filter.tenant), ("group", &filter.group), ("limit", &filter.limit_key)] {
             if value.is_some() {
-                let _ = write!(clause, " and terms ->> '{name}' = :{name}_term");
+                let _ = write!(clause, " and options ->> '{name}' = :{name}_term");
             }
         }
         if filter.error.is_some() {
@@ -71,19 +71,19 @@ impl Chosen {
                 let _ = write!(clause, " and {column}_at < :{column}_until");
             }
         }
-        // Who lives did not die in any time.
+        // A job that is alive matches no range of death times.
         let died = |state: &JobState| *state == JobState::Dead || !filter.dead.is_limited();
         let states = among.iter().copied().filter(wanted).filter(died).collect();
         Self { states, clause, ids, filter: filter.clone() }
     }
 
-    /// The statement for one state.
+    /// Returns the statement for one state.
     pub(super) fn sql(&self, template: &str, state: JobState) -> String {
         let (table, rows) = place(state);
         template.replace("{filter}", &format!("{rows}{}", self.clause)).replace("{table}", table)
     }
 
-    /// Binds what the statement uses of the filter.
+    /// Binds the filter's values that the statement uses.
     pub(super) fn bind(&self, statement: &mut Statement<'_>) -> rusqlite::Result<()> {
         let JobFilter { queue, kind, tenant, group, limit_key, error, created, dead, .. } = &self.filter;
         let micros = |moment: Option<Timestamp>| moment.map(Timestamp::as_microsecond);
@@ -112,7 +112,7 @@ impl Chosen {
         self.execute_with(connection, template, state, &[])
     }
 
-    /// The same with values of the statement's own, as far as it uses them.
+    /// Like [`execute`](Self::execute), and also binds the given values that the statement uses.
     pub(super) fn execute_with(
         &self,
         connection: &Connection,
@@ -130,16 +130,16 @@ impl Chosen {
         Ok(statement.raw_execute()? as u64)
     }
 
-    /// Remembers the jobs of a state, before they are removed.
+    /// Records the jobs of a state in the history, before they are removed.
     pub(super) fn remember(
         &self,
         connection: &Connection,
         state: JobState,
-        ending: Ending,
+        ending: HistoryOutcome,
         now: Micros,
     ) -> rusqlite::Result<()> {
         let (table, rows) = place(state);
-        let sql = Place::of(table).remember(&format!("{rows}{}", self.clause));
+        let sql = SourceTable::of(table).remember(&format!("{rows}{}", self.clause));
         let mut statement = connection.prepare_cached(&sql)?;
         self.bind(&mut statement)?;
         let values: [(&str, &dyn ToSql); 2] = [(":outcome", &ending.as_str()), (":now", &now)];
@@ -151,9 +151,9 @@ impl Chosen {
         statement.raw_execute().map(drop)
     }
 
-    /// How many jobs of each state there are; states with none are left out.
-    pub(super) fn count(&self, connection: &Connection) -> Work<Steered> {
-        self.steer(|state| {
+    /// Counts the jobs of each state. States without jobs are left out.
+    pub(super) fn count(&self, connection: &Connection) -> Work<AffectedJobs> {
+        self.operate(|state| {
             let mut statement = connection.prepare_cached(&self.sql(COUNT, state))?;
             self.bind(&mut statement)?;
             let mut rows = statement.raw_query();
@@ -162,15 +162,15 @@ impl Chosen {
         })
     }
 
-    pub(super) fn steer(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<Steered> {
-        let mut steered = Steered::default();
+    pub(super) fn operate(&self, mut each: impl FnMut(JobState) -> rusqlite::Result<u64>) -> Work<AffectedJobs> {
+        let mut affected = AffectedJobs::default();
         for state in &self.states {
             let number = each(*state)?;
             if number > 0 {
-                steered.0.insert(*state, number);
+                affected.0.insert(*state, number);
             }
         }
-        Ok(steered)
+        Ok(affected)
     }
 
     fn list(
@@ -190,7 +190,7 @@ impl Chosen {
             .replace("{due_at}", due_at)
             .replace("{owner}", owner)
             .replace("{claimed_at}", claimed_at);
-        // Owned rows are few: found by the primary key they would be a needle in a million waiting ones.
+        // Owned rows are few: through the primary key, the statement would have to find them among a million waiting ones.
         if state == JobState::Running && self.ids.is_none() {
             sql = sql.replace("from jobwright_job", "from jobwright_job indexed by jobwright_job_owned");
         }

@@ -1,4 +1,4 @@
-//! Rounds of admission: see `store::admission`.
+//! Admission passes: see `store::admission`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,37 +8,37 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::Sqlite;
 use super::failure::Work;
-use super::parts::{Statement, statement};
-use super::rows::{Micros, count, gates, job_id, rank};
+use super::fragments::{Statement, statement};
+use super::rows::{Micros, blocking_options, count, job_id, rank};
 use crate::error::{Error, Result};
-use crate::store::admission::plan::{Candidate, Opened, Place, Plan, RuleBook, Starts, Usage, Wait, plan};
-use crate::store::admission::{Admission, AdmitRequest, Admitted, LOOK_AHEAD, Overdue};
+use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
+use crate::store::admission::{Admission, AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 
 const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
-const TAKE_OPENINGS: &str = include_str!("sql/take_openings.sql");
-const GATE_SHARES: &str = include_str!("sql/gate_shares.sql");
-const BEHIND_GATE: &str = include_str!("sql/behind_gate.sql");
-const HOLDER_BEHIND_GATE: &str = include_str!("sql/holder_behind_gate.sql");
+const TAKE_UNBLOCKS: &str = include_str!("sql/take_unblocks.sql");
+const BLOCKED_SHARES: &str = include_str!("sql/blocked_shares.sql");
+const BLOCKED_ON_KEY: &str = include_str!("sql/blocked_on_key.sql");
+const HOLDER_BLOCKED_ON_KEY: &str = include_str!("sql/holder_blocked_on_key.sql");
 static COVERED_WAITING: Statement = statement!("sql/covered_waiting.sql");
-const SLOTS_OF_KEY: &str = include_str!("sql/slots_of_key.sql");
-const SLOTS_OF_JOB: &str = include_str!("sql/slots_of_job.sql");
+const PERMITS_OF_KEY: &str = include_str!("sql/permits_of_key.sql");
+const PERMITS_OF_JOB: &str = include_str!("sql/permits_of_job.sql");
 const STARTS_OF_RATE: &str = include_str!("sql/starts_of_rate.sql");
 const BLOCKED_TO_JOB: &str = include_str!("sql/blocked_to_job.sql");
 const REMOVE_BLOCKED: &str = include_str!("sql/remove_blocked.sql");
 const MARK_ADMITTED: &str = include_str!("sql/mark_admitted.sql");
-const TAKE_SLOT: &str = include_str!("sql/take_slot.sql");
+const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
 const TURN_BLOCKED: &str = include_str!("sql/turn_blocked.sql");
 const JOB_TO_BLOCKED: &str = include_str!("sql/job_to_blocked.sql");
 const REMOVE_WAITING: &str = include_str!("sql/remove_waiting.sql");
 const ADD_STARTS: &str = include_str!("sql/add_starts.sql");
 const COUNT_STARTS: &str = include_str!("sql/count_starts.sql");
-const WRITE_OPENING: &str = include_str!("sql/write_opening.sql");
+const WRITE_UNBLOCK: &str = include_str!("sql/write_unblock.sql");
 const PRUNE_RATE_LOG: &str = include_str!("sql/prune_rate_log.sql");
-const SLOT_FAULTS: &str = include_str!("sql/slot_faults.sql");
-const OVERDUE_OPENINGS: &str = include_str!("sql/overdue_openings.sql");
+const PERMIT_FAULTS: &str = include_str!("sql/permit_faults.sql");
+const OVERDUE_UNBLOCKS: &str = include_str!("sql/overdue_unblocks.sql");
 
-/// Gates that one round looks at.
-const GATES: usize = 1000;
+/// How many blocking keys one admission pass reads.
+const MAX_KEYS: usize = 1000;
 
 #[async_trait]
 impl Admission for Sqlite {
@@ -66,7 +66,7 @@ impl Admission for Sqlite {
             .transpose()
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
         let (limit, queues) = (request.limit, request.queues.to_vec());
-        let round = Round { limit, queues, kinds };
+        let round = AdmissionPass { limit, queues, kinds };
         let admitted = self.inner.write("admit jobs", move |connection, now| round.run(connection, now)).await?;
         Ok(Admitted { next, limited, aging, ..admitted })
     }
@@ -84,23 +84,23 @@ impl Admission for Sqlite {
             .await
     }
 
-    async fn slot_faults(&self) -> Result<Vec<String>> {
+    async fn permit_faults(&self) -> Result<Vec<String>> {
         self.inner
-            .query("check the slots", |connection, _| {
-                let mut statement = connection.prepare_cached(SLOT_FAULTS)?;
+            .query("check the permits", |connection, _| {
+                let mut statement = connection.prepare_cached(PERMIT_FAULTS)?;
                 Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
             })
             .await
     }
 
-    async fn overdue_openings(&self) -> Result<Overdue> {
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
         self.inner
-            .query("look for open gates", |connection, now| {
-                let mut statement = connection.prepare_cached(OVERDUE_OPENINGS)?;
+            .query("look for unblocked keys", |connection, now| {
+                let mut statement = connection.prepare_cached(OVERDUE_UNBLOCKS)?;
                 Ok(statement.query_row(named_params! { ":now": now }, |row| {
                     let longest: Micros = row.get(1)?;
-                    Ok(Overdue {
-                        openings: row.get::<_, i64>(0)?.unsigned_abs(),
+                    Ok(AdmissionLag {
+                        unblocks: row.get::<_, i64>(0)?.unsigned_abs(),
                         longest: Duration::from_micros(longest.max(0).unsigned_abs()),
                     })
                 })?)
@@ -109,41 +109,41 @@ impl Admission for Sqlite {
     }
 }
 
-struct Round {
+struct AdmissionPass {
     limit: usize,
     queues: Vec<String>,
     /// As JSON.
     kinds: Option<String>,
 }
 
-impl Round {
+impl AdmissionPass {
     fn run(&self, connection: &Connection, now: Micros) -> Work<Admitted> {
         let rules = RuleBook::new(super::rules::read(connection)?);
-        let (opened, more) = self.opened(connection, now)?;
-        let mut candidates = behind(connection, &opened)?;
+        let (unblocked, more) = self.unblocked(connection, now)?;
+        let mut candidates = behind(connection, &unblocked)?;
         if rules.limits() {
             candidates.extend(self.waiting(connection)?);
         }
-        let waiting = candidates.iter().filter(|candidate| candidate.place == Place::Waiting).count();
+        let waiting = candidates.iter().filter(|candidate| candidate.state == CandidateState::Waiting).count();
         let full = more || waiting >= self.limit;
         let usage = usage(connection, &rules, &candidates, now)?;
-        let plan = plan(candidates, &opened, &rules, usage, count(self.limit));
-        let more = full || plan.openings.iter().any(|opening| opening.at.is_none());
+        let plan = plan(candidates, &unblocked, &rules, usage, count(self.limit));
+        let more = full || plan.unblocks.iter().any(|unblock| unblock.at.is_none());
         let admitted = apply(connection, &plan, now)?;
         Ok(Admitted { more, ..admitted })
     }
 
-    /// Also says whether more gates may have opened.
-    fn opened(&self, connection: &Connection, now: Micros) -> rusqlite::Result<(Vec<Opened>, bool)> {
-        let mut statement = connection.prepare_cached(TAKE_OPENINGS)?;
-        let mut rows = statement.query(named_params! { ":now": now, ":limit": count(GATES) })?;
-        let (mut gates, mut taken): (BTreeMap<String, i64>, _) = (BTreeMap::new(), 0);
+    /// Takes the unblocked keys. The flag says whether more keys may be unblocked.
+    fn unblocked(&self, connection: &Connection, now: Micros) -> rusqlite::Result<(Vec<Unblocked>, bool)> {
+        let mut statement = connection.prepare_cached(TAKE_UNBLOCKS)?;
+        let mut rows = statement.query(named_params! { ":now": now, ":limit": count(MAX_KEYS) })?;
+        let (mut keys, mut taken): (BTreeMap<String, i64>, _) = (BTreeMap::new(), 0);
         while let Some(row) = rows.next()? {
             taken += 1;
-            *gates.entry(row.get(0)?).or_default() += row.get::<_, i64>(1)?;
+            *keys.entry(row.get(0)?).or_default() += row.get::<_, i64>(1)?;
         }
-        let opened = gates.into_iter().map(|(key, n)| Opened { key, n: n.min(count(self.limit)) }).collect();
-        Ok((opened, taken >= GATES))
+        let unblocked = keys.into_iter().map(|(key, n)| Unblocked { key, n: n.min(count(self.limit)) }).collect();
+        Ok((unblocked, taken >= MAX_KEYS))
     }
 
     fn waiting(&self, connection: &Connection) -> rusqlite::Result<Vec<Candidate>> {
@@ -153,7 +153,7 @@ impl Round {
             let params = named_params! {
                 ":queue": queue, ":kinds": self.kinds, ":ahead": count(LOOK_AHEAD), ":limit": count(self.limit),
             };
-            for candidate in statement.query_map(params, |row| candidate(row, Place::Waiting))? {
+            for candidate in statement.query_map(params, |row| candidate(row, CandidateState::Waiting))? {
                 found.push(candidate?);
             }
         }
@@ -161,21 +161,23 @@ impl Round {
     }
 }
 
-fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Candidate>> {
-    let mut shares = connection.prepare_cached(GATE_SHARES)?;
-    let mut behind = connection.prepare_cached(BEHIND_GATE)?;
-    let mut holder = connection.prepare_cached(HOLDER_BEHIND_GATE)?;
+fn behind(connection: &Connection, unblocked: &[Unblocked]) -> rusqlite::Result<Vec<Candidate>> {
+    let mut shares = connection.prepare_cached(BLOCKED_SHARES)?;
+    let mut behind = connection.prepare_cached(BLOCKED_ON_KEY)?;
+    let mut holder = connection.prepare_cached(HOLDER_BLOCKED_ON_KEY)?;
     let mut found = Vec::new();
-    for Opened { key, n } in opened {
-        for candidate in holder.query_map(named_params! { ":gate": key }, |row| candidate(row, Place::Blocked))? {
+    for Unblocked { key, n } in unblocked {
+        for candidate in
+            holder.query_map(named_params! { ":blocked_on": key }, |row| candidate(row, CandidateState::Blocked))?
+        {
             found.push(candidate?);
         }
         let names = shares
-            .query_map(named_params! { ":gate": key }, |row| row.get(0))?
+            .query_map(named_params! { ":blocked_on": key }, |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<String>>>()?;
         for share in names {
-            let params = named_params! { ":gate": key, ":share": share, ":limit": n };
-            for candidate in behind.query_map(params, |row| candidate(row, Place::Blocked))? {
+            let params = named_params! { ":blocked_on": key, ":share": share, ":limit": n };
+            for candidate in behind.query_map(params, |row| candidate(row, CandidateState::Blocked))? {
                 found.push(candidate?);
             }
         }
@@ -183,36 +185,36 @@ fn behind(connection: &Connection, opened: &[Opened]) -> rusqlite::Result<Vec<Ca
     Ok(found)
 }
 
-fn candidate(row: &Row<'_>, place: Place) -> rusqlite::Result<Candidate> {
+fn candidate(row: &Row<'_>, state: CandidateState) -> rusqlite::Result<Candidate> {
     Ok(Candidate {
         id: job_id(row, "id")?,
         seq: row.get("seq")?,
         rank: rank(row)?,
-        place,
+        state,
         kind: row.get("kind")?,
         queue: row.get("queue")?,
-        terms: gates(row, "terms")?,
+        options: blocking_options(row, "options")?,
         holds: row.get("admitted")?,
-        gate: row.get("gate")?,
+        blocked_on: row.get("blocked_on")?,
         share: row.get("share")?,
     })
 }
 
 fn usage(connection: &Connection, rules: &RuleBook, candidates: &[Candidate], now: Micros) -> rusqlite::Result<Usage> {
     let mut usage = Usage { now, ..Usage::default() };
-    let mut slots = connection.prepare_cached(SLOTS_OF_KEY)?;
+    let mut permits = connection.prepare_cached(PERMITS_OF_KEY)?;
     let mut starts = connection.prepare_cached(STARTS_OF_RATE)?;
     for (key, period) in rules.keys(candidates) {
-        let taken: i64 = slots.query_row(named_params! { ":key": key }, |row| row.get(0))?;
-        usage.slots.insert(key.clone(), taken.unsigned_abs());
+        let taken: i64 = permits.query_row(named_params! { ":key": key }, |row| row.get(0))?;
+        usage.permits.insert(key.clone(), taken.unsigned_abs());
         if period > 0 {
             let params = named_params! { ":key": key, ":now": now, ":after": now.saturating_sub(period) };
             let (n, oldest): (i64, Micros) = starts.query_row(params, |row| Ok((row.get(0)?, row.get(1)?)))?;
             usage.rates.insert(key, (n.unsigned_abs(), oldest));
         }
     }
-    let mut held = connection.prepare_cached(SLOTS_OF_JOB)?;
-    for job in candidates.iter().filter(|candidate| candidate.terms.ordered) {
+    let mut held = connection.prepare_cached(PERMITS_OF_JOB)?;
+    for job in candidates.iter().filter(|candidate| candidate.options.ordered) {
         for key in held.query_map(named_params! { ":id": job.id.as_uuid().as_bytes() }, |row| row.get(0))? {
             usage.held.insert((job.id, key?));
         }
@@ -221,17 +223,17 @@ fn usage(connection: &Connection, rules: &RuleBook, candidates: &[Candidate], no
 }
 
 fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<Admitted> {
-    let mut take = connection.prepare_cached(TAKE_SLOT)?;
+    let mut take = connection.prepare_cached(TAKE_PERMIT)?;
     let (mut jobs, mut queues) = (0, BTreeSet::new());
     for admit in &plan.admit {
         let id = named_params! { ":id": admit.id.as_uuid().as_bytes() };
-        let start = if admit.place == Place::Blocked { BLOCKED_TO_JOB } else { MARK_ADMITTED };
+        let start = if admit.state == CandidateState::Blocked { BLOCKED_TO_JOB } else { MARK_ADMITTED };
         let queue: Option<String> = connection.prepare_cached(start)?.query_row(id, |row| row.get(0)).optional()?;
-        // Before the old row goes: then it is seen that the job was only moved on.
+        // The old row is deleted last: the trigger then sees that the job only moved, and releases nothing.
         for key in &admit.keys {
             take.execute(named_params! { ":id": admit.id.as_uuid().as_bytes(), ":key": key })?;
         }
-        if admit.place == Place::Blocked {
+        if admit.state == CandidateState::Blocked {
             connection.prepare_cached(REMOVE_BLOCKED)?.execute(id)?;
         }
         jobs += u64::from(queue.is_some());
@@ -248,26 +250,27 @@ fn apply(connection: &Connection, plan: &Plan, now: Micros) -> rusqlite::Result<
             connection.prepare_cached(COUNT_STARTS)?.execute(params)?;
         }
     }
-    for opening in &plan.openings {
-        let params = named_params! { ":key": opening.key, ":at": opening.at.unwrap_or(0), ":n": opening.n };
-        connection.prepare_cached(WRITE_OPENING)?.execute(params)?;
+    for unblock in &plan.unblocks {
+        let params = named_params! { ":key": unblock.key, ":at": unblock.at.unwrap_or(0), ":n": unblock.n };
+        connection.prepare_cached(WRITE_UNBLOCK)?.execute(params)?;
     }
     Ok(Admitted { jobs, queues: queues.into_iter().collect(), ..Admitted::default() })
 }
 
 fn turn(connection: &Connection, wait: &Wait) -> rusqlite::Result<()> {
-    let Wait { id, place, gate, share, hold } = wait;
+    let Wait { id, state, blocked_on, share, hold } = wait;
     let id = id.as_uuid().as_bytes();
-    match place {
-        Place::Blocked => {
-            let params = named_params! { ":id": id, ":gate": gate, ":share": share, ":hold": hold.is_some() };
+    match state {
+        CandidateState::Blocked => {
+            let params =
+                named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share, ":hold": hold.is_some() };
             connection.prepare_cached(TURN_BLOCKED)?.execute(params)?;
             if let Some(key) = hold {
-                connection.prepare_cached(TAKE_SLOT)?.execute(named_params! { ":id": id, ":key": key })?;
+                connection.prepare_cached(TAKE_PERMIT)?.execute(named_params! { ":id": id, ":key": key })?;
             }
         }
-        Place::Waiting => {
-            let params = named_params! { ":id": id, ":gate": gate, ":share": share };
+        CandidateState::Waiting => {
+            let params = named_params! { ":id": id, ":blocked_on": blocked_on, ":share": share };
             connection.prepare_cached(JOB_TO_BLOCKED)?.execute(params)?;
             connection.prepare_cached(REMOVE_WAITING)?.execute(named_params! { ":id": id })?;
         }

@@ -1,4 +1,4 @@
-//! Jobs that have waited long count as more important.
+//! Aging: raises the priority of jobs that have waited long.
 
 use rusqlite::named_params;
 

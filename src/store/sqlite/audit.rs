@@ -1,4 +1,4 @@
-//! The audit: who did what.
+//! The audit log: who did what.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
@@ -8,13 +8,13 @@ use super::Inner;
 use super::failure::Work;
 use super::rows::{Micros, broken, count, timestamp};
 use crate::error::Result;
-use crate::store::{AuditEntry, AuditFilter, Note, Steered};
+use crate::store::{AffectedJobs, AuditEntry, AuditFilter, AuditNote};
 
 const AUDIT: &str = include_str!("sql/audit.sql");
 const AUDIT_WRITE: &str = include_str!("sql/audit_write.sql");
 const AUDIT_COUNT: &str = include_str!("sql/audit_count.sql");
 
-/// Writes an entry, if somebody is to be remembered, and returns its number.
+/// Writes an entry if there is a name to record, and returns its number.
 pub(super) fn write(
     connection: &Connection,
     by: Option<&str>,
@@ -29,7 +29,7 @@ pub(super) fn write(
     Ok(Some(connection.last_insert_rowid()))
 }
 
-/// What is to be noted, as a writer can take it along.
+/// An audit note in owned form, for a write on another thread.
 pub(super) struct Noted {
     by: String,
     action: &'static str,
@@ -38,18 +38,18 @@ pub(super) struct Noted {
     sent: u64,
 }
 
-impl From<&Note<'_>> for Noted {
-    fn from(note: &Note<'_>) -> Self {
-        let Note { by, action, ref what, entry, sent } = *note;
+impl From<&AuditNote<'_>> for Noted {
+    fn from(note: &AuditNote<'_>) -> Self {
+        let AuditNote { by, action, ref what, entry, sent } = *note;
         Self { by: by.to_owned(), action, what: what.clone(), entry, sent }
     }
 }
 
 impl Noted {
-    /// Writes or completes the entry of something that has just sent so many jobs, and returns its number.
+    /// Writes or updates the entry of an action that has just sent `sent` jobs, and returns its number.
     pub(super) fn write(self, connection: &Connection, sent: u64, now: Micros) -> Work<i64> {
         let Self { by, action, what, entry, sent: before } = self;
-        let note = Note { by: &by, action, what, entry, sent: before + sent };
+        let note = AuditNote { by: &by, action, what, entry, sent: before + sent };
         let id = match entry {
             Some(id) => id,
             None => {
@@ -63,8 +63,8 @@ impl Noted {
     }
 }
 
-/// Sets how many jobs the action of an entry has touched so far.
-pub(super) fn counts(connection: &Connection, id: i64, counts: &Steered) -> rusqlite::Result<()> {
+/// Sets how many jobs the action of an entry has affected so far.
+pub(super) fn counts(connection: &Connection, id: i64, counts: &AffectedJobs) -> rusqlite::Result<()> {
     let counts = serde_json::json!(counts).to_string();
     connection.prepare_cached(AUDIT_COUNT)?.execute(named_params! { ":id": id, ":counts": counts }).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Taking work: claims, and timers that came due.
+//! Claims jobs, and promotes due timers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
+use super::fragments::{Statement, statement};
 use super::history::Memory;
 use super::nodes::may_own;
-use super::parts::{Statement, statement};
 use super::rows::count;
-use super::settle::bury_unreadable;
+use super::settle::dead_letter_unreadable;
 use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{Job, NodeId};
-use crate::store::{ClaimRequest, Promoted, ScanPart};
+use crate::store::{ClaimRequest, Promoted, ScanRange};
 
 static CLAIM_CHECK: Statement = statement!("sql/claim_check.sql");
 static CLAIM: Statement = statement!("sql/claim.sql");
@@ -22,31 +22,30 @@ const NEXT_TIMER: &str = include_str!("sql/next_timer.sql");
 const PROMOTE_COPY: &str = include_str!("sql/promote_copy.sql");
 const PROMOTE_REMOVE: &str = include_str!("sql/promote_remove.sql");
 
-/// What the three arms of a claim look at.
+/// The parameters of a claim's three arms.
 #[derive(Clone, Copy)]
 struct Arms {
-    /// Better ranks are looked at whole.
+    /// Better ranks are scanned completely.
     rank: i32,
-    /// Of this one, what comes after this number,
+    /// In this rank, the scan starts after this number,
     after: i64,
-    /// up to this one.
+    /// and ends with this one.
     until: i64,
-    /// Worse ranks too.
+    /// Whether worse ranks are scanned too.
     worse: bool,
 }
 
 impl Arms {
-    /// Of several marks only the last one is used: the index holds nothing but waiting rows, so a scan that walks over more has little to
-    /// walk over.
-    fn of(part: &ScanPart<'_>) -> Self {
-        // Before every row: ranks are those of priorities, which are 16 bits wide.
+    /// Of several cursors only the last is used. The index contains only waiting rows, so scanning more than necessary costs little.
+    fn of(range: &ScanRange<'_>) -> Self {
+        // Sorts before every row: ranks are negated priorities, which are 16 bits wide.
         let all = Self { rank: -32_769, after: 0, until: i64::MAX, worse: true };
-        match part {
-            ScanPart::All => all,
-            ScanPart::After { marks, .. } => {
-                marks.last().map_or(all, |mark| Self { rank: mark.rank.into(), after: mark.seq, ..all })
+        match range {
+            ScanRange::All => all,
+            ScanRange::After { cursors, .. } => {
+                cursors.last().map_or(all, |cursor| Self { rank: cursor.rank.into(), after: cursor.seq, ..all })
             }
-            ScanPart::UpTo(last) => Self { rank: last.rank.into(), after: i64::MIN, until: last.seq, worse: false },
+            ScanRange::UpTo(last) => Self { rank: last.rank.into(), after: i64::MIN, until: last.seq, worse: false },
         }
     }
 }
@@ -59,14 +58,14 @@ impl Inner {
         let tried = "claim jobs";
         let (node, claim) = (request.node.0, request.claim.get());
         let (queue, limit) = (request.queue.to_owned(), count(request.limit));
-        let Arms { rank, after, until, worse } = Arms::of(&request.part);
+        let Arms { rank, after, until, worse } = Arms::of(&request.range);
         let kinds = request
             .kinds
             .map(serde_json::to_string)
             .transpose()
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
 
-        let (held_too, keep) = (request.held_too, self.history.keep);
+        let (include_hidden, keep) = (request.include_hidden, self.history.keep);
         let looked_for = (queue.clone(), kinds.clone());
         let found = self
             .check(tried, move |connection, now| {
@@ -74,7 +73,7 @@ impl Inner {
                 let mut statement = connection.prepare_cached(&CLAIM_CHECK)?;
                 let params = named_params! {
                     ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until, ":worse": worse, ":now": now,
-                    ":held_too": held_too,
+                    ":include_hidden": include_hidden,
                 };
                 Ok(statement.query_row(params, |row| row.get::<_, bool>(0))?)
             })
@@ -87,11 +86,11 @@ impl Inner {
             let mut statement = connection.prepare_cached(&CLAIM)?;
             let params = named_params! {
                 ":node": node, ":claim": claim, ":now": now, ":queue": queue, ":kinds": kinds, ":rank": rank, ":after": after, ":until": until,
-                ":worse": worse, ":limit": limit, ":held_too": held_too,
+                ":worse": worse, ":limit": limit, ":include_hidden": include_hidden,
             };
             let (jobs, unreadable) = sort_out(&mut statement.query(params)?)?;
             for row in &unreadable {
-                bury_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
+                dead_letter_unreadable(connection, NodeId(node), row, Memory { keep, now })?;
             }
             Ok(jobs)
         })
@@ -126,7 +125,7 @@ impl Inner {
     }
 }
 
-/// How long until the next timer is due: zero if it is overdue.
+/// Returns how long until the next timer is due: zero if it is overdue.
 fn next_timer(connection: &Connection, now: i64) -> rusqlite::Result<Option<Duration>> {
     let due_at: Option<i64> = connection.prepare_cached(NEXT_TIMER)?.query_row([], |row| row.get(0))?;
     Ok(due_at.map(|due_at| Duration::from_micros(u64::try_from(due_at.saturating_sub(now)).unwrap_or(0))))

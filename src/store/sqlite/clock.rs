@@ -1,4 +1,4 @@
-//! What a clock that was ahead left behind: see `store::clock`.
+//! Repairs what a clock that ran ahead wrote: see `store::clock`.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use super::rows::{Micros, count, micros};
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
-use crate::store::{Ahead, Clock, LONGEST_HOLD};
+use crate::store::{ClockRepair, MAX_HIDDEN, SkewedRows};
 
-const AHEAD: &str = include_str!("sql/ahead.sql");
+const CLOCK_SKEW: &str = include_str!("sql/clock_skew.sql");
 
-/// What is set right: how it is called, how it is found and mended, and whether that has a limit of its own.
-struct Mend {
+/// A repair: its name, the statements that find and fix its rows, and the limit that it uses, if any.
+struct Repair {
     what: &'static str,
     find: &'static str,
     right: &'static str,
@@ -27,36 +27,36 @@ enum Longest {
     Farthest,
 }
 
-macro_rules! mend {
+macro_rules! repair {
     ($what:literal, $name:literal, $longest:expr) => {
-        Mend {
+        Repair {
             what: $what,
-            find: include_str!(concat!("sql/ahead_", $name, ".sql")),
-            right: include_str!(concat!("sql/right_", $name, ".sql")),
+            find: include_str!(concat!("sql/skewed_", $name, ".sql")),
+            right: include_str!(concat!("sql/repair_", $name, ".sql")),
             longest: $longest,
         }
     };
 }
 
-const MENDS: [Mend; 8] = [
-    mend!("opening.opens_at", "openings", None),
-    mend!("rate_log.at", "rates", None),
-    mend!("external_job.lease_until", "leases", Some(Longest::Lease)),
-    mend!("job.terms.expires", "lives", Some(Longest::Farthest)),
-    mend!("blocked_job.terms.expires", "blocked_lives", Some(Longest::Farthest)),
-    mend!("timer_job.terms.expires", "timer_lives", Some(Longest::Farthest)),
-    mend!("timer_job.due_at", "retries", Some(Longest::Farthest)),
-    mend!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
+const REPAIRS: [Repair; 8] = [
+    repair!("unblock.unblock_at", "unblocks", None),
+    repair!("rate_log.at", "rates", None),
+    repair!("external_job.lease_until", "leases", Some(Longest::Lease)),
+    repair!("job.options.expires", "lives", Some(Longest::Farthest)),
+    repair!("blocked_job.options.expires", "blocked_lives", Some(Longest::Farthest)),
+    repair!("timer_job.options.expires", "timer_lives", Some(Longest::Farthest)),
+    repair!("timer_job.due_at", "retries", Some(Longest::Farthest)),
+    repair!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
 ];
 
 #[async_trait]
-impl Clock for Sqlite {
-    /// Looks on a reader first, so that finding nothing takes no write lock.
-    async fn set_right(&self) -> Result<Vec<Ahead>> {
-        let tried = "set right what a wrong clock wrote";
+impl ClockRepair for Sqlite {
+    /// Checks on a reader first, so that finding nothing takes no write lock.
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
+        let tried = "repaired what a wrong clock wrote";
         let find = |connection: &Connection, now: Micros| {
-            let found = MENDS.iter().filter_map(|mend| mend.find(connection, now).transpose());
-            found.collect::<rusqlite::Result<Vec<Ahead>>>()
+            let found = REPAIRS.iter().filter_map(|repair| repair.find(connection, now).transpose());
+            found.collect::<rusqlite::Result<Vec<SkewedRows>>>()
         };
         if self.inner.check(tried, move |connection, now| Ok(find(connection, now)?)).await?.is_empty() {
             return Ok(Vec::new());
@@ -64,19 +64,19 @@ impl Clock for Sqlite {
         self.inner
             .write(tried, move |connection, now| {
                 let found = find(connection, now)?;
-                for mend in &MENDS {
-                    mend.set_right(connection, now)?;
+                for repair in &REPAIRS {
+                    repair.repair_clock(connection, now)?;
                 }
                 Ok(found)
             })
             .await
     }
 
-    async fn ahead_of_clock(&self) -> Result<Vec<Ahead>> {
+    async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
         self.inner
             .query("look for what lies ahead of the clock", |connection, now| {
-                let mut statement = connection.prepare_cached(AHEAD)?;
-                let params = named_params! { ":now": now, ":hold": micros(LONGEST_HOLD) };
+                let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
+                let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN) };
                 let rows = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
                 let mut all = Vec::new();
                 for row in rows {
@@ -89,7 +89,7 @@ impl Clock for Sqlite {
     }
 }
 
-impl Mend {
+impl Repair {
     fn with_params<T>(&self, now: Micros, run: impl FnOnce(&[(&str, &dyn ToSql)]) -> T) -> T {
         match self.longest {
             None => run(named_params! { ":now": now }),
@@ -98,20 +98,20 @@ impl Mend {
         }
     }
 
-    fn find(&self, connection: &Connection, now: Micros) -> rusqlite::Result<Option<Ahead>> {
+    fn find(&self, connection: &Connection, now: Micros) -> rusqlite::Result<Option<SkewedRows>> {
         let mut statement = connection.prepare_cached(self.find)?;
         let (rows, farthest): (i64, Micros) =
             self.with_params(now, |params| statement.query_row(params, |row| Ok((row.get(0)?, row.get(1)?))))?;
         Ok((rows > 0).then(|| ahead(self.what, rows, farthest)))
     }
 
-    fn set_right(&self, connection: &Connection, now: Micros) -> rusqlite::Result<usize> {
+    fn repair_clock(&self, connection: &Connection, now: Micros) -> rusqlite::Result<usize> {
         let mut statement = connection.prepare_cached(self.right)?;
         self.with_params(now, |params| statement.execute(params))
     }
 }
 
-fn ahead(what: &str, rows: i64, farthest: Micros) -> Ahead {
+fn ahead(what: &str, rows: i64, farthest: Micros) -> SkewedRows {
     let farthest = Duration::from_micros(farthest.max(0).unsigned_abs());
-    Ahead { what: what.to_owned(), rows: rows.unsigned_abs(), farthest }
+    SkewedRows { what: what.to_owned(), rows: rows.unsigned_abs(), farthest }
 }

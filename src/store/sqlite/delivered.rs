@@ -1,20 +1,20 @@
-//! Deliveries of a broker: rows taken by name, and rows whose delivery will not come.
+//! Deliveries of a broker: claims rows by name, and reveals hidden rows whose delivery will not come.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, named_params};
 
 use super::Inner;
+use super::fragments::{Statement, statement};
 use super::history::Memory;
 use super::nodes::may_own;
-use super::parts::{Statement, statement};
-use super::settle::bury_unreadable;
+use super::settle::dead_letter_unreadable;
 use super::unreadable::sort_out;
 use crate::error::{Error, Result};
 use crate::job::{ClaimNumber, Fence, Job, JobId, NodeId};
 
 static CLAIM_DELIVERED: Statement = statement!("sql/claim_delivered.sql");
-const UNHOLD: &str = include_str!("sql/unhold.sql");
+const UNHIDE: &str = include_str!("sql/unhide.sql");
 
 impl Inner {
     pub(super) async fn claim_delivered(
@@ -36,7 +36,7 @@ impl Inner {
             may_own(connection, node)?;
             let mut statement = connection.prepare_cached(&CLAIM_DELIVERED)?;
             let mut jobs = Vec::with_capacity(deliveries.len());
-            // What an earlier delivery of the batch took has an owner by now, so none is taken twice.
+            // A row that an earlier delivery of the batch claimed has an owner by now, so none is claimed twice.
             for Fence { id, version, .. } in deliveries {
                 let params = named_params! {
                     ":node": node.0, ":claim": claim.get(), ":now": now, ":id": id.as_uuid().as_bytes(), ":version": version, ":kinds": kinds,
@@ -44,7 +44,7 @@ impl Inner {
                 let (taken, unreadable) = sort_out(&mut statement.query(params)?)?;
                 jobs.extend(taken);
                 for row in &unreadable {
-                    bury_unreadable(connection, node, row, Memory { keep, now })?;
+                    dead_letter_unreadable(connection, node, row, Memory { keep, now })?;
                 }
             }
             jobs.sort_unstable_by_key(|job| (-i32::from(job.priority), job.seq));
@@ -53,13 +53,13 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
+    pub(super) async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let ids = ids.to_vec();
         self.write("end the head start of deliveries", move |connection, _| {
-            let mut statement = connection.prepare_cached(UNHOLD)?;
+            let mut statement = connection.prepare_cached(UNHIDE)?;
             let mut queues = BTreeSet::new();
             for id in ids {
                 let params = named_params! { ":id": id.as_uuid().as_bytes() };

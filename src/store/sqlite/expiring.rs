@@ -1,4 +1,4 @@
-//! Jobs whose time to live is over: see `store::expiring`.
+//! Expires jobs whose time to live is over: see `store::expiring`.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use rusqlite::{Connection, named_params};
 
 use super::Sqlite;
 use super::failure::Work;
-use super::history::{Memory, Place};
+use super::history::{Memory, SourceTable};
 use super::rows::{Micros, count};
 use crate::error::Result;
 use crate::store::expiring::EXPIRED;
-use crate::store::{Ending, Expired, Expiring};
+use crate::store::{Expired, Expiring, HistoryOutcome};
 
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
@@ -20,7 +20,7 @@ const PRUNE_UNIQUE: &str = include_str!("sql/prune_unique.sql");
 const KEYS_ARE_OVER: &str = include_str!("sql/keys_are_over.sql");
 const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
 
-/// Where jobs wait, and which rows of the table do.
+/// The tables where jobs wait, each with a condition on its rows.
 const PLACES: [(&str, &str); 3] =
     [("jobwright_job", "lock_owner is null"), ("jobwright_blocked_job", "true"), ("jobwright_timer_job", "true")];
 
@@ -56,7 +56,7 @@ impl Expiring for Sqlite {
     }
 }
 
-/// A statement about the rows of a place.
+/// Fills a table and its condition into a statement.
 fn about(sql: &str, (table, rows): (&str, &str)) -> String {
     sql.replace("{table}", table).replace("{rows}", rows)
 }
@@ -75,7 +75,7 @@ fn next(connection: &Connection) -> Work<Option<Micros>> {
     Ok(soonest)
 }
 
-/// Whether there are keys of unique jobs whose period is over.
+/// Returns whether the period of some unique keys is over.
 fn keys_are_over(connection: &Connection, now: Micros) -> rusqlite::Result<bool> {
     connection.prepare_cached(KEYS_ARE_OVER)?.query_row(named_params! { ":now": now }, |row| row.get(0))
 }
@@ -89,11 +89,11 @@ fn expire(connection: &Connection, place: (&'static str, &str), limit: usize, me
     let mut statement = connection.prepare_cached(&about(EXPIRED_ROWS, place))?;
     let found = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, |row| row.get(0))?;
     let found = found.collect::<rusqlite::Result<Vec<i64>>>()?;
-    let mut bury = connection.prepare_cached(&about(EXPIRED_TO_DEAD, place))?;
+    let mut dead_letter = connection.prepare_cached(&about(EXPIRED_TO_DEAD, place))?;
     let mut remove = connection.prepare_cached(&about(REMOVE_EXPIRED, place))?;
     for seq in &found {
-        memory.remember(connection, Place::idle(place.0), *seq, Ending::Expired, None)?;
-        bury.execute(named_params! { ":seq": seq, ":now": now, ":reason": EXPIRED })?;
+        memory.remember(connection, SourceTable::idle(place.0), *seq, HistoryOutcome::Expired, None)?;
+        dead_letter.execute(named_params! { ":seq": seq, ":now": now, ":reason": EXPIRED })?;
         remove.execute(named_params! { ":seq": seq })?;
     }
     Ok(found.len())

@@ -1,4 +1,4 @@
-//! Jobs in the hands of external workers.
+//! Jobs that are handed out to external workers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::history::{Memory, Place};
+use super::fragments::{Statement, statement};
+use super::history::{Memory, SourceTable};
 use super::insert::insert;
 use super::nodes::handler_ended;
-use super::parts::{Statement, statement};
 use super::rows::{Micros, attempt_error, count, micros, timestamp, with_error};
 use super::settle::{REMOVE_JOB, ending};
 use super::unreadable::sort_out;
 use crate::error::Result;
 use crate::job::{
-    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, Payload,
-    REPLY_OF, REPLY_QUEUE, REPLY_TO, Terms,
+    AttemptError, CORRELATION_ID, DEFAULT_MAX_ATTEMPTS, Due, Fence, HandOutNumber, Job, JobId, JobMessage, JobOptions,
+    Payload, REPLY_OF, REPLY_QUEUE, REPLY_TO,
 };
 use crate::store::broker::{EXTERNAL_NODE, LEASE_EXPIRED, NO_ANSWER};
-use crate::store::{Completed, Ending, Extension, ExternalDone, Released, ReportKey, Settlement, Verdict};
+use crate::store::{Completed, Extension, ExternalDone, HistoryOutcome, Released, ReportKey, Settlement, Verdict};
 
 static HAND_OUT_CHECK: Statement = statement!("sql/hand_out_check.sql");
 static HAND_OUT: Statement = statement!("sql/hand_out.sql");
 const EXTERNAL_ROW: &str = include_str!("sql/external_row.sql");
 const LATE_CHECK: &str = include_str!("sql/external_late_check.sql");
 const LATE: &str = include_str!("sql/external_late.sql");
-const LATE_ENDINGS: &str = include_str!("sql/late_endings.sql");
+const LATE_TERMINATING: &str = include_str!("sql/late_terminating.sql");
 const TO_JOB: &str = include_str!("sql/external_to_job.sql");
 const TO_TIMER: &str = include_str!("sql/external_to_timer.sql");
 const TO_DEAD: &str = include_str!("sql/external_to_dead.sql");
@@ -66,8 +66,8 @@ impl Inner {
                 remove.execute(named_params! { ":seq": seq })?;
             }
             for row in &unreadable {
-                row.bury(connection, Place::EXTERNAL, EXTERNAL_NODE, Memory { keep, now }, |errors| {
-                    bury(connection, row.seq, Some(errors), &row.why, now)
+                row.dead_letter(connection, SourceTable::EXTERNAL, EXTERNAL_NODE, Memory { keep, now }, |errors| {
+                    dead_letter(connection, row.seq, Some(errors), &row.why, now)
                 })?;
             }
             Ok(jobs)
@@ -95,7 +95,7 @@ impl Inner {
     pub(super) async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
         let completed = self.each("complete jobs of external workers", done, |connection, done, memory| {
             let Some(row) = External::find(connection, done.fence)? else { return refused(connection, done.fence) };
-            memory.remember(connection, Place::EXTERNAL, row.seq, Ending::Done, None)?;
+            memory.remember(connection, SourceTable::EXTERNAL, row.seq, HistoryOutcome::Done, None)?;
             row.remove(connection)?;
             let reply = row.reply(done);
             let replies = reply.is_some();
@@ -107,7 +107,7 @@ impl Inner {
         let completed = completed.await?;
         Ok(Completed {
             replies: completed.iter().any(|(_, replies, _)| *replies),
-            opens: completed.len() < done.len() || completed.iter().any(|(_, _, opens)| *opens),
+            unblocks: completed.len() < done.len() || completed.iter().any(|(_, _, unblocks)| *unblocks),
             ids: completed.into_iter().map(|(id, _, _)| id).collect(),
         })
     }
@@ -148,9 +148,9 @@ impl Inner {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LATE)?;
             let late = statement.query_map(named_params! { ":now": now, ":limit": count(limit) }, External::read)?;
-            // Read first: the rows are removed under the same index.
+            // Read completely first, because removing rows changes the index that the query reads.
             let late = late.collect::<rusqlite::Result<Vec<External>>>()?;
-            let ended = connection.prepare_cached(LATE_ENDINGS)?.execute(named_params! { ":now": now })? as u64;
+            let ended = connection.prepare_cached(LATE_TERMINATING)?.execute(named_params! { ":now": now })? as u64;
             let mut released = Released { ended, ..Released::default() };
             for row in &late {
                 let error = AttemptError {
@@ -162,13 +162,13 @@ impl Inner {
                 };
                 let errors = with_error(row.errors.as_deref(), error)?;
                 let again = row.attempt < row.max_attempts;
-                let ending = if again { Ending::Lost } else { Ending::Dead };
-                memory.remember(connection, Place::EXTERNAL, row.seq, ending, Some(NO_ANSWER))?;
+                let ending = if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead };
+                memory.remember(connection, SourceTable::EXTERNAL, row.seq, ending, Some(NO_ANSWER))?;
                 if again {
                     row.release(connection, row.attempt, Some(&errors))?;
                     released.waiting += 1;
                 } else {
-                    row.bury(connection, Some(&errors), LEASE_EXPIRED, now)?;
+                    row.dead_letter(connection, Some(&errors), LEASE_EXPIRED, now)?;
                     released.dead += 1;
                 }
             }
@@ -177,7 +177,7 @@ impl Inner {
         .await
     }
 
-    /// Does one thing for each, in one transaction, and returns those that were accepted.
+    /// Runs `one` for each item, in one transaction, and returns the accepted results.
     async fn each<T: Clone + Send + 'static, A: Send + 'static>(
         &self,
         tried: &'static str,
@@ -200,7 +200,7 @@ impl Inner {
     }
 }
 
-/// Who reports what is not taken any more has ended: if the job was cancelled, what it held is free.
+/// Handles a rejected report. A worker whose report is no longer accepted has ended, so a cancelled job's permits and keys are released.
 fn refused<A>(connection: &Connection, fence: Fence) -> Work<Option<A>> {
     handler_ended(connection, None, fence)?;
     Ok(None)
@@ -218,24 +218,24 @@ fn settle_one(connection: &Connection, settlement: &Settlement, memory: Memory) 
     let errors = errors.as_deref();
     let given_back = row.attempt.saturating_sub(1);
     if let Some(ending) = ending(&settlement.verdict, row.attempt >= row.max_attempts) {
-        memory.remember(connection, Place::EXTERNAL, row.seq, ending, settlement.error.as_deref())?;
+        memory.remember(connection, SourceTable::EXTERNAL, row.seq, ending, settlement.error.as_deref())?;
     }
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
-            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
+            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
         }
         Verdict::Retry(delay) => row.defer(connection, row.attempt, errors, now.saturating_add(micros(delay)))?,
         Verdict::Snooze(delay) => row.defer(connection, given_back, errors, now.saturating_add(micros(delay)))?,
         Verdict::Release => row.release(connection, given_back, errors)?,
         Verdict::Cancel => row.remove(connection)?,
         Verdict::Dead => {
-            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
+            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
         }
     }
     Ok(true)
 }
 
-/// What decides how a job in the hands of an external worker goes on.
+/// The columns that decide what happens next to a job that was handed out.
 struct External {
     seq: i64,
     attempt: u32,
@@ -243,7 +243,7 @@ struct External {
     errors: Option<String>,
     kind: String,
     headers: Option<String>,
-    /// It holds a group, or places under limits.
+    /// Whether the job holds a group or permits.
     admitted: bool,
 }
 
@@ -265,7 +265,7 @@ impl External {
         connection.prepare_cached(EXTERNAL_ROW)?.query_row(params, Self::read).optional()
     }
 
-    /// The message to whoever asked for a reply.
+    /// Returns the reply message, if one was asked for.
     fn reply(&self, done: &ExternalDone) -> Option<JobMessage> {
         let asked: BTreeMap<String, String> = serde_json::from_str(self.headers.as_deref()?).ok()?;
         let mut headers = BTreeMap::from([
@@ -284,12 +284,12 @@ impl External {
             due: Due::Now,
             payload: done.result.clone().unwrap_or_else(nothing),
             headers,
-            terms: Terms::default(),
-            hold: Duration::ZERO,
+            options: JobOptions::default(),
+            hidden_for: Duration::ZERO,
         })
     }
 
-    /// Back to waiting.
+    /// Moves the job back to the waiting ones.
     fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
         connection
             .prepare_cached(TO_JOB)?
@@ -297,7 +297,7 @@ impl External {
         self.remove(connection)
     }
 
-    /// To `timer_job`.
+    /// Moves the job to `timer_job`.
     fn defer(
         &self,
         connection: &Connection,
@@ -311,9 +311,15 @@ impl External {
         self.remove(connection)
     }
 
-    /// To `dead_letter_job`.
-    fn bury(&self, connection: &Connection, errors: Option<&str>, reason: &str, now: Micros) -> rusqlite::Result<()> {
-        bury(connection, self.seq, errors, reason, now)
+    /// Moves the job to `dead_letter_job`.
+    fn dead_letter(
+        &self,
+        connection: &Connection,
+        errors: Option<&str>,
+        reason: &str,
+        now: Micros,
+    ) -> rusqlite::Result<()> {
+        dead_letter(connection, self.seq, errors, reason, now)
     }
 
     fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
@@ -321,7 +327,13 @@ impl External {
     }
 }
 
-fn bury(connection: &Connection, seq: i64, errors: Option<&str>, reason: &str, now: Micros) -> rusqlite::Result<()> {
+fn dead_letter(
+    connection: &Connection,
+    seq: i64,
+    errors: Option<&str>,
+    reason: &str,
+    now: Micros,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(TO_DEAD)?
         .execute(named_params! { ":seq": seq, ":errors": errors, ":reason": reason, ":now": now })?;

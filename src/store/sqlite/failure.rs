@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a caller.
+//! Translates SQLite's errors for the caller.
 
 use std::error::Error as StdError;
 
@@ -6,7 +6,7 @@ use rusqlite::ErrorCode;
 
 use crate::error::{Error, ErrorKind};
 
-/// An error inside a piece of work: SQLite's, to be explained once it is known what was tried, or one of ours.
+/// An error inside a piece of work: one of SQLite's, which is explained once it is known what was tried, or one of this library.
 #[derive(Debug)]
 pub(super) enum Failure {
     Sql(rusqlite::Error),
@@ -25,21 +25,22 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a piece of work returns.
+/// The result of a piece of work.
 pub(super) type Work<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    pub(super) fn explain(self, tried: &str, place: &str) -> Error {
+    pub(super) fn explain(self, tried: &str, label: &str) -> Error {
         match self {
-            Self::Sql(error) => explain(error, tried, place),
+            Self::Sql(error) => explain(error, tried, label),
             Self::Ours(error) => error,
         }
     }
 }
 
-/// Says what was tried, on what, why it failed and what to do.
-pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error {
-    let busy = is_busy(&error);
+/// Explains what was tried, on which file, why it failed and what to do.
+pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error {
+    let unchanged = is_busy(&error)
+        || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::OperationInterrupted));
     let (kind, advice) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             ErrorKind::Busy,
@@ -65,15 +66,15 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, place: &str) -> Error
             (ErrorKind::Schema, "it lacks the job tables: run `jobwright migrate`, or call `MessageServices::migrate`")
         }
         _ => {
-            return Error::new(ErrorKind::Database, format!("can't {tried} in {place}: {}", message(&error)))
+            return Error::new(ErrorKind::Database, format!("can't {tried} in {label}: {}", message(&error)))
                 .with_source(error);
         }
     };
-    let told = Error::new(kind, format!("can't {tried} in {place}: {advice}")).with_source(error);
-    if busy { told.keeping_nothing() } else { told }
+    let told = Error::new(kind, format!("can't {tried} in {label}: {advice}")).with_source(error);
+    if unchanged { told.keeping_nothing() } else { told }
 }
 
-/// What kind an error of the driver is.
+/// Returns the kind of a driver error.
 pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind> {
     let error = error.downcast_ref::<rusqlite::Error>()?;
     if is_busy(error) {
@@ -87,12 +88,12 @@ pub(crate) fn driver_kind(error: &(dyn StdError + 'static)) -> Option<ErrorKind>
     }
 }
 
-/// A statement of the caller's own that was refused. The transaction stays usable unless SQLite itself ended it.
-pub(super) fn refused(error: rusqlite::Error, place: &str) -> Error {
-    Error::new(ErrorKind::Database, format!("{place} refused a statement: {}", message(&error))).with_source(error)
+/// Explains a caller's statement that was rejected. The transaction stays usable unless SQLite itself ended it.
+pub(super) fn refused(error: rusqlite::Error, label: &str) -> Error {
+    Error::new(ErrorKind::Database, format!("{label} refused a statement: {}", message(&error))).with_source(error)
 }
 
-/// SQLite's own words, without the statement.
+/// Returns SQLite's own message, without the statement.
 fn message(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
@@ -101,7 +102,7 @@ fn message(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Whether somebody else has the lock, so that the same may be tried again.
+/// Returns whether another connection holds the lock, so that the same may be tried again.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! Hints: SQLite tells nobody of a commit, but the file has a version that every connection can read at no cost.
+//! Hints: SQLite sends no notification of a commit, but the file has a version that every connection can read at almost no cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::failure::explain;
-use super::lane::Lane;
+use super::serial_connection::SerialConnection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Hint, HintStream};
 
 const DATA_VERSION: &str = include_str!("sql/data_version.sql");
 
-/// How often the version is read: what a hint may come late.
+/// How often the version is read, and so how late a hint may be.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Yields [`Hint::Any`] after commits of other connections, those of this process included.
+/// Yields [`Hint::Any`] after commits of other connections, including those of this process.
 pub(super) struct Versions {
     store: Arc<Inner>,
-    lane: Lane,
+    connection: SerialConnection,
     seen: i64,
 }
 
 impl Versions {
-    /// Hears of everything that is committed after this returns.
+    /// Starts listening: every commit after this returns is noticed.
     pub(super) async fn listen(store: Arc<Inner>) -> Result<Self> {
-        let lane = store.open_lane().await?;
-        let mut versions = Self { store, lane, seen: 0 };
+        let connection = store.open_connection().await?;
+        let mut versions = Self { store, connection, seen: 0 };
         versions.seen = versions.read().await?;
         Ok(versions)
     }
@@ -38,11 +38,11 @@ impl Versions {
         let tried = "look for changes";
         let deadline = Instant::now() + self.store.call_timeout;
         let busy =
-            || Error::new(ErrorKind::Busy, format!("can't {tried} in {}: it is still being read", self.store.place));
-        let hold = self.lane.take(deadline).await.ok_or_else(busy)?;
+            || Error::new(ErrorKind::Busy, format!("can't {tried} in {}: it is still being read", self.store.label));
+        let hold = self.connection.take(deadline).await.ok_or_else(busy)?;
         hold.finish(tried, Some(deadline), data_version)
             .await?
-            .map_err(|error| explain(error, tried, &self.store.place))
+            .map_err(|error| explain(error, tried, &self.store.label))
     }
 }
 

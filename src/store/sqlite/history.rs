@@ -1,4 +1,4 @@
-//! What is remembered of jobs that ended, and their results.
+//! The history of ended jobs, and their results.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Inner, Sqlite};
 use crate::config::{HistoryConfig, Keep};
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
-use crate::store::{Ending, History, HistoryEntry, HistoryFilter, JobResult, NewResult};
+use crate::store::{History, HistoryEntry, HistoryFilter, HistoryOutcome, JobResult, NewResult};
 
 const HISTORY: &str = include_str!("sql/history.sql");
 const REMEMBER: &str = include_str!("sql/remember.sql");
@@ -22,20 +22,20 @@ const KEEP_RESULT: &str = include_str!("sql/keep_result.sql");
 const RESULT: &str = include_str!("sql/result.sql");
 const PRUNE_RESULTS: &str = include_str!("sql/prune_results.sql");
 
-/// Where an ended job was, and what its row tells about who ran it.
+/// The table of an ended job, and the columns that say when its attempt started and on which node.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SourceTable {
     pub(super) table: &'static str,
     started: &'static str,
     node: &'static str,
 }
 
-impl Place {
-    /// In the hands of a node, or waiting.
+impl SourceTable {
+    /// Jobs that a node has claimed, or that are waiting.
     pub(super) const JOB: Self = Self { table: "jobwright_job", started: "claimed_at", node: "lock_owner" };
     pub(super) const EXTERNAL: Self = Self { table: "jobwright_external_job", started: "handed_at", node: "0" };
 
-    /// The place that a table is.
+    /// Returns the source of a table's rows.
     pub(super) fn of(table: &'static str) -> Self {
         match table {
             "jobwright_job" => Self::JOB,
@@ -44,12 +44,12 @@ impl Place {
         }
     }
 
-    /// A table whose rows that are meant are in nobody's hands.
+    /// Returns a table whose selected rows no node has claimed.
     pub(super) const fn idle(table: &'static str) -> Self {
         Self { table, started: "null", node: "null" }
     }
 
-    /// The statement that remembers the rows that match.
+    /// Returns the statement that records the matching rows in the history.
     pub(super) fn remember(self, filter: &str) -> String {
         REMEMBER
             .replace("{filter}", filter)
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// What is to be remembered, at which moment.
+/// Which outcomes are recorded, and the current time.
 #[derive(Clone, Copy)]
 pub(super) struct Memory {
     pub(super) keep: Keep,
@@ -67,7 +67,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn keeps(self, ending: Ending) -> bool {
+    pub(super) fn keeps(self, ending: HistoryOutcome) -> bool {
         match self.keep {
             Keep::Off => false,
             Keep::Failed => ending.is_failure(),
@@ -75,24 +75,24 @@ impl Memory {
         }
     }
 
-    /// Remembers the end of one job, if that is asked for. Before its row moves or goes.
+    /// Records the outcome of one job, if configured. Must run before its row moves or is deleted.
     pub(super) fn remember(
         self,
         connection: &Connection,
-        place: Place,
+        source: SourceTable,
         seq: i64,
-        ending: Ending,
+        ending: HistoryOutcome,
         error: Option<&str>,
     ) -> rusqlite::Result<()> {
         if self.keeps(ending) {
             let params = named_params! { ":seq": seq, ":outcome": ending.as_str(), ":now": self.now, ":why": error };
-            connection.prepare_cached(&place.remember("seq = :seq"))?.execute(params)?;
+            connection.prepare_cached(&source.remember("seq = :seq"))?.execute(params)?;
         }
         Ok(())
     }
 }
 
-/// Keeps what a handler returned.
+/// Stores a handler's result.
 pub(super) fn keep_result(connection: &Connection, result: &NewResult, now: Micros) -> rusqlite::Result<()> {
     connection.prepare_cached(KEEP_RESULT)?.execute(named_params! {
         ":id": result.id.as_uuid().as_bytes(), ":kind": result.kind, ":payload": result.payload.get(), ":now": now,
@@ -102,7 +102,7 @@ pub(super) fn keep_result(connection: &Connection, result: &NewResult, now: Micr
 }
 
 impl Inner {
-    /// Removes what is older than `age`.
+    /// Removes entries older than `age`.
     async fn prune(&self, what: &'static str, sql: &'static str, age: Duration, limit: usize) -> Result<u64> {
         self.write(what, move |connection, now| {
             let params = named_params! { ":before": now.saturating_sub(micros(age)), ":limit": count(limit) };
@@ -173,7 +173,7 @@ fn find(connection: &Connection, filter: &HistoryFilter, limit: i64) -> rusqlite
     let outcomes = words
         .map(|words| format!("[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(",")));
     let [since, until] = [ended.since, ended.until].map(|moment| moment.map(jiff::Timestamp::as_microsecond));
-    let parts: [(&str, bool, &dyn ToSql, &str); 9] = [
+    let fragments: [(&str, bool, &dyn ToSql, &str); 9] = [
         (":id", id.is_some(), &id, "job_id = :id"),
         (":queue", queue.is_some(), queue, "queue = :queue"),
         (":kind", kind.is_some(), kind, "kind = :kind"),
@@ -184,7 +184,7 @@ fn find(connection: &Connection, filter: &HistoryFilter, limit: i64) -> rusqlite
         (":behind", behind.is_some(), &behind, "(ended_at, seq) < (:behind, :behind_seq)"),
         (":behind_seq", seq.is_some(), &seq, "true"),
     ];
-    let given: Vec<_> = parts.into_iter().filter(|(_, given, ..)| *given).collect();
+    let given: Vec<_> = fragments.into_iter().filter(|(_, given, ..)| *given).collect();
     let clause: Vec<&str> = std::iter::once("true").chain(given.iter().map(|(.., clause)| *clause)).collect();
     let mut statement = connection.prepare_cached(&HISTORY.replace("{filter}", &clause.join(" and ")))?;
     let limit: (&str, bool, &dyn ToSql, &str) = (":limit", true, &limit, "");

@@ -1,18 +1,18 @@
-//! Which file a database is, whatever its name leads to by now.
+//! Identifies the database file, even after its name has come to mean another one.
 //!
-//! SQLite goes on with a file that was removed, moved or replaced by another one, and says nothing: what is committed there is gone with the
-//! last process that has it open, and whoever opens the name anew finds something else.
+//! SQLite keeps using a file that was removed, moved or replaced, and reports nothing. Whatever is committed there is lost with the last
+//! process that has it open, and a process that opens the name again finds something else.
 
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A file, told by its device and inode. Where there are none, all files look the same.
+/// A file, identified by its device and inode. On platforms without these, all files count as the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity(#[cfg(unix)] (u64, u64));
 
 impl Identity {
-    /// Of the file that has this name now; `None`: there is none.
+    /// Identifies the file that has this name now. Returns `None` if there is none.
     pub(super) fn of(path: &Path) -> Result<Option<Self>> {
         match std::fs::metadata(path) {
             Ok(file) => Ok(Some(Self::from(&file))),
@@ -27,7 +27,7 @@ impl Identity {
         }
     }
 
-    /// Fails if the name leads to another file by now, or to none.
+    /// Fails if the name now leads to another file, or to none.
     pub(super) fn still_at(self, path: &Path) -> Result<()> {
         let what = match Self::of(path)? {
             Some(now) if now == self => return Ok(()),

@@ -1,22 +1,22 @@
-//! Sending: rows for messages.
+//! Inserts rows for messages.
 
 use std::collections::HashSet;
 
 use rusqlite::{Connection, named_params};
 
 use super::failure::{Failure, Work};
-use super::parts::{Statement, statement};
+use super::fragments::{Statement, statement};
 use super::rows::{Micros, micros, timestamp};
 use super::{Inner, insert_many, nodes, take_numbers, unique};
 use crate::error::{Error, Result};
-use crate::job::{ClaimNumber, Due, JobId, JobMessage, NodeId, Payload, RowPlace, Terms};
+use crate::job::{ClaimNumber, Due, JobId, JobMessage, JobOptions, NodeId, Payload, RowLocation};
 use crate::store::admission::group_key;
 use crate::store::{Inserted, OwnedInsert, Preclaim};
 
 const ID_EXISTS: &str = include_str!("sql/id_exists.sql");
 static COVERED: Statement = statement!("sql/covered.sql");
 const INSERT_JOB: &str = include_str!("sql/insert_job.sql");
-const OPEN_GATE: &str = include_str!("sql/open_gate.sql");
+const UNBLOCK_KEY: &str = include_str!("sql/unblock_key.sql");
 const INSERT_BLOCKED: &str = include_str!("sql/insert_blocked.sql");
 const INSERT_TIMER: &str = include_str!("sql/insert_timer.sql");
 
@@ -31,8 +31,8 @@ impl Inner {
     }
 }
 
-/// Inserts within a transaction that may go on: after an error nothing of it is left.
-pub(super) fn insert_together(
+/// Inserts within a transaction that may go on: after an error nothing of the insert is left.
+pub(super) fn insert_batched(
     connection: &Connection,
     messages: &[JobMessage],
     owned: Option<&Preclaim>,
@@ -48,7 +48,7 @@ pub(super) fn insert_together(
             Ok(inserted)
         }
         Err(failure) => {
-            // If SQLite has rolled back everything by itself there is no savepoint; the first error is what counts.
+            // If SQLite rolled back the whole transaction, the savepoint is gone. The first error is the one that matters.
             let _ = connection.execute_batch("rollback to jobwright_insert; release jobwright_insert");
             Err(failure)
         }
@@ -61,7 +61,7 @@ pub(super) fn insert(
     owned: Option<&Preclaim>,
     now: i64,
 ) -> Work<Inserted> {
-    // Numbers first: taking them is a write, so a deferred transaction of the caller's has the lock before anything is read.
+    // Takes the numbers first: that is a write, so a caller's deferred transaction gets the write lock before it reads anything.
     let first = take_numbers(connection, "job", messages.len())?;
     let taken = unique::take(connection, messages, now)?;
     let (owner, reserved) = match owned {
@@ -70,8 +70,8 @@ pub(super) fn insert(
         }
         _ => (None, HashSet::new()),
     };
-    let mut inserted = Inserted { kept: taken.kept, ..Inserted::default() };
-    // Those that need no question of their own.
+    let mut inserted = Inserted { duplicates: taken.duplicates, ..Inserted::default() };
+    // Rows that need no check of their own.
     let mut plain = Vec::new();
     for (seq, (position, message)) in (first..).zip(messages.iter().enumerate()) {
         if taken.skip.contains(&position) {
@@ -103,25 +103,25 @@ pub(super) fn insert(
     Ok(inserted)
 }
 
-/// Whether there is a job of this id, in any state.
+/// Returns whether there is a job with this id, in any state.
 pub(super) fn id_exists(connection: &Connection, id: JobId) -> rusqlite::Result<bool> {
     connection.prepare_cached(ID_EXISTS)?.query_row(named_params! { ":id": id.as_uuid().as_bytes() }, |row| row.get(0))
 }
 
-/// A message on its way to become a row.
+/// A message that is about to become a row.
 pub(super) struct NewRow<'a> {
     pub(super) message: &'a JobMessage,
     pub(super) seq: i64,
     pub(super) now: i64,
-    /// Who owns it, should it be due now.
+    /// The owner, if the job is due now.
     owner: Option<(NodeId, ClaimNumber)>,
 }
 
 impl NewRow<'_> {
-    /// Whether a rule limits or pauses it: it is nobody's before it was admitted.
+    /// Returns whether a rule limits or pauses the job: such a job has no owner before it is admitted.
     fn is_covered(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let params = named_params! {
-            ":queue": self.message.queue, ":kind": self.message.kind, ":terms": self.terms(),
+            ":queue": self.message.queue, ":kind": self.message.kind, ":options": self.options(),
         };
         connection.prepare_cached(&COVERED)?.query_row(params, |row| row.get(0))
     }
@@ -130,12 +130,12 @@ impl NewRow<'_> {
         id_exists(connection, self.message.id)
     }
 
-    /// Due now, of a new id, nobody's, and of no group.
+    /// Returns whether the job is due now, has a new id and no owner, and is not blocked at first.
     fn is_plain(&self) -> bool {
         self.owner.is_none() && !self.message.id_given && !self.message.is_blocked_at_first() && self.due_at().is_none()
     }
 
-    /// When it is due, if that is later than now.
+    /// Returns when the job is due, if that is later than now.
     fn due_at(&self) -> Option<Micros> {
         let due_at = match self.message.due {
             Due::Now => return None,
@@ -150,7 +150,7 @@ impl NewRow<'_> {
         let (payload, body, content_type) = content(&message.payload);
         let written = connection.prepare_cached(INSERT_JOB)?.execute(named_params! {
             ":seq": self.seq,
-            // An owned row is what a claim would have made of it.
+            // An owned row looks as if a claim had taken it.
             ":version": self.owner.map_or(0, |(_, claim)| claim.get()),
             ":attempt": i64::from(self.owner.is_some()),
             ":owner": self.owner.map(|(node, _)| node.0),
@@ -165,32 +165,34 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
-            ":held_until": held_until(self),
-            ":terms": self.terms(),
+            ":visible_at": visible_at(self),
+            ":options": self.options(),
         })?;
         if written == 1 && self.owner.is_some() {
             owned.push(OwnedInsert {
                 id: message.id,
                 seq: self.seq,
                 created_at: timestamp(self.now)?,
-                place: RowPlace::default(),
+                location: RowLocation::default(),
             });
         }
         Ok(written == 1)
     }
 
-    /// A time to live begins with the flush.
-    pub(super) fn terms(&self) -> Option<String> {
-        let terms = &self.message.terms;
-        match terms.ttl {
-            Some(ttl) => Terms { expires: Some(self.now.saturating_add(micros(ttl))), ..terms.clone() }.to_json(),
-            None => terms.to_json(),
+    /// Returns the options as JSON. A time to live starts with the flush.
+    pub(super) fn options(&self) -> Option<String> {
+        let options = &self.message.options;
+        match options.ttl {
+            Some(ttl) => {
+                JobOptions { expires: Some(self.now.saturating_add(micros(ttl))), ..options.clone() }.to_json()
+            }
+            None => options.to_json(),
         }
     }
 
     fn write_blocked(&self, connection: &Connection) -> Work<bool> {
         let message = self.message;
-        let gate = message.terms.group.as_deref().map(group_key);
+        let blocked_on = message.options.group.as_deref().map(group_key);
         let (payload, body, content_type) = content(&message.payload);
         let written = connection.prepare_cached(INSERT_BLOCKED)?.execute(named_params! {
             ":seq": self.seq,
@@ -204,11 +206,11 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
-            ":terms": self.terms(),
-            ":gate": gate,
+            ":options": self.options(),
+            ":blocked_on": blocked_on,
         })?;
         if written == 1 {
-            connection.prepare_cached(OPEN_GATE)?.execute(named_params! { ":key": gate })?;
+            connection.prepare_cached(UNBLOCK_KEY)?.execute(named_params! { ":key": blocked_on })?;
         }
         Ok(written == 1)
     }
@@ -229,23 +231,24 @@ impl NewRow<'_> {
             ":body": body,
             ":content_type": content_type,
             ":headers": headers(message)?,
-            ":terms": self.terms(),
+            ":options": self.options(),
         })?;
         Ok(written == 1)
     }
 }
 
-/// The end of a head start of its delivery. Nobody delivers what has an owner.
-pub(super) fn held_until(row: &NewRow<'_>) -> Option<Micros> {
-    (row.owner.is_none() && !row.message.hold.is_zero()).then(|| row.now.saturating_add(micros(row.message.hold)))
+/// Returns when the head start of the row's delivery ends. A row with an owner is not delivered.
+pub(super) fn visible_at(row: &NewRow<'_>) -> Option<Micros> {
+    (row.owner.is_none() && !row.message.hidden_for.is_zero())
+        .then(|| row.now.saturating_add(micros(row.message.hidden_for)))
 }
 
-/// `-priority`, so that (rank, seq) ascending is the order of acquisition.
+/// Returns `-priority`, so that (rank, seq) ascending is the order of claims.
 pub(super) fn rank(message: &JobMessage) -> i32 {
     -i32::from(message.priority)
 }
 
-/// The columns payload, body and `content_type`.
+/// Returns the columns payload, body and `content_type`.
 pub(super) fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option<&str>) {
     match payload {
         Payload::Json(raw) => (Some(raw.get()), None, None),
@@ -253,7 +256,7 @@ pub(super) fn content(payload: &Payload) -> (Option<&str>, Option<&[u8]>, Option
     }
 }
 
-/// No headers are NULL.
+/// Returns the headers as JSON, or NULL if there are none.
 pub(super) fn headers(message: &JobMessage) -> std::result::Result<Option<String>, Failure> {
     if message.headers.is_empty() {
         return Ok(None);

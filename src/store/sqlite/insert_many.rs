@@ -1,21 +1,21 @@
-//! Many plain jobs with few statements.
+//! Inserts many plain jobs with few statements.
 
 use std::sync::LazyLock;
 
 use rusqlite::{Connection, Statement, ToSql};
 
 use super::failure::{Failure, Work};
-use super::insert::{NewRow, content, headers, held_until, rank};
-use super::parts;
+use super::fragments;
+use super::insert::{NewRow, content, headers, rank, visible_at};
 
-/// Rows of one statement: twice as many are hardly faster.
+/// How many rows one statement inserts: twice as many are hardly faster.
 const ROWS: usize = 32;
 const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
-static INSERT_JOBS: parts::Statement =
+static INSERT_JOBS: fragments::Statement =
     LazyLock::new(|| include_str!("sql/insert_jobs.sql").replace("{rows}", &vec![ROW; ROWS].join(", ")));
 
-/// Writes as many of the rows as fill whole statements, and gives back the rest, with the number of those written.
+/// Writes the rows that fill whole statements. Returns the number written, and the remaining rows.
 pub(super) fn write<'a, 'm>(connection: &Connection, rows: &'a [NewRow<'m>]) -> Work<(u64, &'a [NewRow<'m>])> {
     let chunks = rows.chunks_exact(ROWS);
     let rest = chunks.remainder();
@@ -33,7 +33,7 @@ pub(super) fn write<'a, 'm>(connection: &Connection, rows: &'a [NewRow<'m>]) -> 
     Ok((written, rest))
 }
 
-/// Binds one value after the other.
+/// Binds values one after the other.
 struct Parameters<'a, 'c> {
     statement: &'a mut Statement<'c>,
     bound: usize,
@@ -59,8 +59,8 @@ impl Parameters<'_, '_> {
         self.next(body)?;
         self.next(content_type)?;
         self.next(headers(message)?)?;
-        self.next(held_until(row))?;
-        self.next(row.terms())?;
+        self.next(visible_at(row))?;
+        self.next(row.options())?;
         Ok(())
     }
 }

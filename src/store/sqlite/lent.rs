@@ -1,8 +1,8 @@
-//! A transaction on a connection of the caller's own, for the time of a flush.
+//! A transaction on the caller's own connection, for the duration of a flush.
 //!
-//! Message services are async and may go from thread to thread; a connection of this driver may not be shared between threads, and the caller
-//! only borrows us one. So the services get no connection but a desk to leave work at. The caller's thread polls them, and whenever they
-//! wait, it does what lies on the desk.
+//! Message services are async and may move between threads. A connection of this driver must not be shared between threads, and the caller
+//! only lends it. So the services get no connection, but a desk where they leave work. The caller's thread polls the services, and whenever
+//! they wait, it does the work on the desk.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 type Work = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Where work waits for the thread that has the connection.
+/// Holds work for the thread that has the connection.
 #[derive(Clone, Default)]
 pub(crate) struct Desk(Arc<Mutex<Option<Work>>>);
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// Leaves work and waits for it. `None`: it was not done, because nobody serves here any more.
+    /// Leaves work and waits for it. Returns `None` if it was not done because no thread serves the desk any more.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> T + Send + 'static,
@@ -41,10 +41,11 @@ impl Desk {
         }));
         poll_fn(|cx| match lock(&answer).take() {
             Some(done) => Poll::Ready(Some(done)),
-            // Nobody has the work any more.
+            // The work was dropped.
             None if Arc::strong_count(&answer) == 1 => Poll::Ready(None),
             None => {
-                // Who serves polls again. This is for what stands between, and polls only those who woke it.
+                // The serving thread polls again anyway. The wake-up is for combinators in between, which poll only the futures that woke
+                // them.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -52,7 +53,7 @@ impl Desk {
         .await
     }
 
-    /// Polls a flush to its end on this thread, and does on `connection` what it asks for: all of it or, after an error, nothing.
+    /// Polls a flush to its end on this thread, and does the work that it asks for on `connection`: all of it or, after an error, nothing.
     pub(crate) fn serve<T>(&self, connection: &Connection, flush: impl Future<Output = Result<T>>) -> Result<T> {
         let tried = "flush messages";
         let place = format!("sqlite:{}", connection.path().unwrap_or_default());
@@ -60,14 +61,14 @@ impl Desk {
         run("savepoint jobwright_flush")?;
         let undo = Undo(connection);
         let written = self.poll(connection, flush)?;
-        // It may fail, where it is the commit of a caller who began no transaction.
+        // This may fail, because it is the commit if the caller began no transaction.
         run("release jobwright_flush")?;
         std::mem::forget(undo);
         Ok(written)
     }
 
     fn poll<T>(&self, connection: &Connection, flush: impl Future<Output = Result<T>>) -> Result<T> {
-        // Without the budget of the task around it, which would make it wait for nothing.
+        // Runs without the task's cooperative budget, which could make the flush yield though it waits for nothing.
         let mut flush = pin!(tokio::task::unconstrained(flush));
         let mut task = Context::from_waker(Waker::noop());
         loop {
@@ -89,12 +90,12 @@ impl Desk {
     }
 }
 
-/// Dropped, also by a panic of the work, it leaves the caller's transaction as it was.
+/// Restores the caller's transaction when dropped, also if the work panics.
 struct Undo<'c>(&'c Connection);
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        // If SQLite has rolled back everything by itself there is no savepoint; the first error is what counts.
+        // If SQLite rolled back the whole transaction, the savepoint is gone. The first error is the one that matters.
         let _ = self.0.execute_batch("rollback to jobwright_flush; release jobwright_flush");
     }
 }
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection with a transaction open on it, in which one row is written.
+    /// Opens a connection with an open transaction that has written one row.
     fn open() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("create table t (x); begin; insert into t values (1)").unwrap();
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(rows(&connection), 3);
     }
 
-    /// Between the desk and who asks may stand something that polls more than once, or only those who woke it.
+    /// A combinator between the desk and the caller may poll more than once, or poll only the futures that woke it.
     #[test]
     fn what_is_joined_with_something_else_is_done() {
         let (connection, desk) = (open(), Desk::default());
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(rows(&connection), 3);
     }
 
-    /// A constraint that is checked at the commit, which here is that of the caller who began none.
+    /// Uses a constraint that is checked at the commit. Here the release is the commit, because the caller began no transaction.
     #[test]
     fn after_a_release_that_fails_no_transaction_is_open() {
         let connection = Connection::open_in_memory().unwrap();
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(rows(&connection), 1);
     }
 
-    /// It would wait for ever where the runtime has one thread, and everybody else for the lock.
+    /// On a runtime with one thread such a flush would wait forever, and everything else would wait for its lock.
     #[tokio::test]
     async fn who_waits_for_something_else_is_refused() {
         let (connection, desk) = (open(), Desk::default());
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(rows(&connection), 1);
     }
 
-    /// A task that has done much is told to wait at its next `.await`, which here would be the wrong word.
+    /// A task that has used up its budget is made to yield at its next `.await`, which here would count as waiting.
     #[tokio::test]
     async fn the_budget_of_the_task_does_not_count() {
         let (connection, desk) = (open(), Desk::default());

@@ -12,22 +12,15 @@ use crate::store::migration::{Applied, compare, refuse_newer};
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
-pub const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "init", sql: include_str!("../../../migrations/sqlite/0001_init.sql") },
-    Migration { version: 2, name: "broker", sql: include_str!("../../../migrations/sqlite/0002_broker.sql") },
-    Migration { version: 3, name: "gates", sql: include_str!("../../../migrations/sqlite/0003_gates.sql") },
-    Migration { version: 4, name: "schedules", sql: include_str!("../../../migrations/sqlite/0004_schedules.sql") },
-    Migration { version: 5, name: "history", sql: include_str!("../../../migrations/sqlite/0005_history.sql") },
-    Migration { version: 6, name: "steering", sql: include_str!("../../../migrations/sqlite/0006_steering.sql") },
-    Migration { version: 7, name: "unique", sql: include_str!("../../../migrations/sqlite/0007_unique.sql") },
-    Migration { version: 8, name: "send", sql: include_str!("../../../migrations/sqlite/0008_send.sql") },
-    Migration { version: 9, name: "liveness", sql: include_str!("../../../migrations/sqlite/0009_liveness.sql") },
-    Migration { version: 10, name: "endings", sql: include_str!("../../../migrations/sqlite/0010_endings.sql") },
-    Migration { version: 11, name: "forgetting", sql: include_str!("../../../migrations/sqlite/0011_forgetting.sql") },
-    Migration { version: 12, name: "report key", sql: include_str!("../../../migrations/sqlite/0012_report_key.sql") },
-];
+pub const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "schema",
+    min_compatible: 1,
+    sql: include_str!("../../../migrations/sqlite/0001_schema.sql"),
+    backfill: None,
+}];
 
-/// What one schema change may take: it may rewrite a large table. Waiting for the lock still has the deadline of a call.
+/// The time limit of one schema change, which may rewrite a large table. Waiting for the lock still has the deadline of a call.
 const LONGEST: Duration = Duration::from_secs(600);
 
 const CREATE_MIGRATION: &str = include_str!("sql/create_migration.sql");
@@ -36,44 +29,58 @@ const APPLIED: &str = include_str!("sql/applied.sql");
 const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
 
 impl Inner {
-    pub(super) async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        let place = self.place.clone();
-        self.query("read the schema version", move |connection, _| status(connection, &place)).await
+    pub(super) async fn migration_status(&self, migrations: &'static [Migration]) -> Result<Vec<MigrationStatus>> {
+        let label = self.label.clone();
+        self.query("read the schema version", move |connection, _| status(connection, migrations, &label)).await
     }
 
-    pub(super) async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+    pub(super) async fn migrate(&self, migrations: &'static [Migration]) -> Result<Vec<MigrationStatus>> {
         loop {
-            let now = self.migration_status().await?;
-            refuse_newer(&now, &self.place)?;
+            let now = self.migration_status(migrations).await?;
+            refuse_newer(&now, &self.label)?;
             if now.iter().all(|row| row.applied_at.is_some()) {
                 return Ok(now);
             }
-            let place = self.place.clone();
-            // Looks again with the lock held: of many that start at once the first applies it, the others find it done.
-            self.write_for("apply a schema change", LONGEST, move |connection, now| {
+            let label = self.label.clone();
+            // Checks again with the lock held: if many processes start at once, the first applies the change and the others find it done.
+            let next = move |connection: &Connection, now| {
                 connection.execute_batch(CREATE_MIGRATION)?;
-                let status = status(connection, &place)?;
-                refuse_newer(&status, &place)?;
+                let status = status(connection, migrations, &label)?;
+                refuse_newer(&status, &label)?;
                 let missing = status.iter().find(|row| row.applied_at.is_none());
-                if let Some(next) = missing.and_then(|row| MIGRATIONS.iter().find(|one| one.version == row.version)) {
-                    apply(connection, next, now)?;
+                let next = missing.and_then(|row| migrations.iter().find(|one| one.version == row.version));
+                if let Some(step) = next {
+                    connection.execute_batch(step.sql)?;
+                    if step.backfill.is_none() {
+                        record(connection, step, now)?;
+                    }
                 }
-                Ok(())
-            })
-            .await?;
+                Ok(next)
+            };
+            let next = self.write_for("apply a schema change", LONGEST, next).await?;
+            if let Some((step, backfill)) = next.and_then(|step| Some((step, step.backfill?))) {
+                self.fill_in(step, backfill).await?;
+            }
         }
+    }
+
+    /// Fills in the rows of a change, in transactions of their own, so that others write in between.
+    async fn fill_in(&self, step: &'static Migration, backfill: &'static str) -> Result<()> {
+        let batch = move |connection: &Connection, _| Ok(connection.execute(backfill, [])?);
+        while self.write_for("fill in rows for a schema change", LONGEST, batch).await? > 0 {}
+        self.write("record a schema change", move |connection, now| Ok(record(connection, step, now)?)).await
     }
 }
 
-fn apply(connection: &Connection, migration: &Migration, now: i64) -> rusqlite::Result<()> {
-    connection.execute_batch(migration.sql)?;
+fn record(connection: &Connection, migration: &Migration, now: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(RECORD_MIGRATION)?.execute(named_params! {
-        ":version": migration.version, ":name": migration.name, ":checksum": migration.checksum(), ":now": now,
+        ":version": migration.version, ":name": migration.name, ":checksum": migration.checksum(),
+        ":min_compatible": migration.min_compatible, ":now": now,
     })?;
     Ok(())
 }
 
-fn status(connection: &Connection, place: &str) -> Work<Vec<MigrationStatus>> {
+fn status(connection: &Connection, migrations: &[Migration], label: &str) -> Work<Vec<MigrationStatus>> {
     let exists: bool = connection.prepare_cached(HAS_MIGRATIONS)?.query_row([], |row| row.get(0))?;
     let mut applied = Vec::new();
     if exists {
@@ -85,8 +92,9 @@ fn status(connection: &Connection, place: &str) -> Work<Vec<MigrationStatus>> {
                 name: row.get(1)?,
                 checksum: row.get(2)?,
                 at: timestamp(row.get(3)?)?,
+                min_compatible: row.get(4)?,
             });
         }
     }
-    Ok(compare(MIGRATIONS, &applied, place)?)
+    Ok(compare(migrations, &applied, label)?)
 }

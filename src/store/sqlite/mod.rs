@@ -1,48 +1,48 @@
 //! The embedded store: SQLite, in a file that may be the application's own.
 //!
-//! One connection writes, since SQLite has one writer anyway: in this process callers queue for it fairly, and every
-//! transaction begins with the write lock held, so none can fail half-way for want of it. Beside it one connection reads
-//! for the engine and one for operators. Other processes may use the same file, on the same host.
+//! One connection writes, since SQLite allows only one writer anyway. Callers in this process queue for it fairly. Every transaction begins
+//! with the write lock held, so that none can fail half-way for lack of it. Two more connections read: one for the engine and one for
+//! operators. Other processes on the same host may use the same file.
 
 mod admin;
 mod admission;
 mod aging;
 mod audit;
-mod backlog;
-mod beacons;
 mod claim;
 mod clock;
 mod delivered;
 mod expiring;
 mod external;
 mod failure;
+mod fragments;
 mod hints;
 mod history;
 mod identity;
 mod insert;
 mod insert_many;
-mod lane;
+mod job_operations;
 mod lent;
+mod liveness_files;
+mod maintenance;
 mod migrate;
 mod nodes;
 mod open;
-mod parts;
 mod progress;
+mod queue_capacity;
 mod receive;
 mod retry;
 mod rows;
 mod rules;
 mod schedules;
+mod serial_connection;
 mod settle;
 mod status;
-mod steering;
 mod testing;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod unique;
 mod unreadable;
-mod upkeep;
 mod writer;
 
 use std::fmt;
@@ -54,17 +54,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
-pub(crate) use self::backlog::refuse_full;
-use self::beacons::Beacons;
 pub(crate) use self::failure::driver_kind;
 use self::identity::Identity;
-use self::lane::Lane;
+use self::liveness_files::LivenessFiles;
 pub use self::migrate::MIGRATIONS;
+pub(crate) use self::queue_capacity::refuse_full;
+use self::serial_connection::SerialConnection;
 pub use self::transaction::SqliteTransaction;
 use super::{
-    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
-    JobFilter, JobStore, JobSummary, MigrationStatus, NodeInfo, Page, Preclaim, Promoted, Pulse, Received, Released,
-    ReportKey, ServerIdentity, Settlement, StatusReport, Store,
+    ClaimRequest, Claimed, Completed, DeadLetterGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
+    JobFilter, JobStore, JobSummary, MigrationStatus, NodeHeartbeat, NodeInfo, Page, Preclaim, Promoted, Received,
+    Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
 };
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
@@ -74,59 +74,59 @@ const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
 
 /// A store in an SQLite file. Cheap to clone; all clones share its connections.
 ///
-/// A transaction of a context holds the file's one write lock from its first statement to its end: everything else that
-/// writes waits for it, at most `database.call_timeout`, and then fails with [`ErrorKind::Busy`].
+/// A transaction of a context holds the file's only write lock from its first statement to its end. All other writers wait for it, at most
+/// for `database.call_timeout`, and then fail with [`ErrorKind::Busy`].
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     inner: Arc<Inner>,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 struct Inner {
     path: PathBuf,
-    /// The file that is open, whatever has its name by now.
+    /// The open file, whatever its name leads to by now.
     identity: Identity,
     /// `sqlite:` and the path, for messages.
-    place: String,
+    label: String,
     call_timeout: Duration,
     connect_timeout: Duration,
-    writer: Lane,
-    /// For the engine's short looks.
-    checks: Lane,
-    /// For operators, whose questions may take a while.
-    queries: Lane,
+    writer: SerialConnection,
+    /// For the engine's short checks.
+    checks: SerialConnection,
+    /// For operators, whose queries may take a while.
+    queries: SerialConnection,
     history: HistoryConfig,
-    /// The files of nodes.
-    beacons: Arc<Beacons>,
+    /// The files that show which nodes are alive.
+    liveness_files: Arc<LivenessFiles>,
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)
+        f.write_str(&self.label)
     }
 }
 
 impl Sqlite {
-    /// Opens the file that the URL `sqlite:FILE` names, and creates it if there is none and [`DatabaseConfig::access`] lets it; its directory must exist. The
-    /// tables are not created: see [`JobStore::migrate`].
+    /// Opens the file that the URL `sqlite:FILE` names. Creates it if it does not exist and [`DatabaseConfig::access`] allows that; its
+    /// directory must exist. The tables are not created: see [`JobStore::migrate`].
     ///
     /// # Errors
-    /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly)
-    /// if the file can't be written; [`Unreachable`](ErrorKind::Unreachable) if it can't be opened;
-    /// [`Timeout`](ErrorKind::Timeout) or [`Busy`](ErrorKind::Busy) if that took longer than `database.connect_timeout`.
+    /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly) if the
+    /// file can't be written; [`Unreachable`](ErrorKind::Unreachable) if it can't be opened; [`Timeout`](ErrorKind::Timeout) or
+    /// [`Busy`](ErrorKind::Busy) if that took longer than `database.connect_timeout`.
     pub async fn open(config: &DatabaseConfig) -> Result<Self> {
         config.validate()?;
         let Backend::Sqlite(file) = config.backend()? else {
             return Err(Error::config("the database URL does not name an SQLite file: use `sqlite:FILE`"));
         };
-        // Absolute, so that a later connection opens the same file whatever the working directory is by then.
+        // Absolute, so that later connections open the same file even if the working directory changes.
         let path = std::path::absolute(file)
             .map_err(|error| Error::config(format!("the database file {file:?} can't be found")).with_source(error))?;
         Self::open_path(path, None, config.access, config.call_timeout, config.connect_timeout, config.history.clone())
             .await
     }
 
-    /// `same`: the file that it has to be.
+    /// Opens the file, which must be `same` if that is given.
     async fn open_path(
         path: PathBuf,
         same: Option<Identity>,
@@ -135,48 +135,58 @@ impl Sqlite {
         connect_timeout: Duration,
         history: HistoryConfig,
     ) -> Result<Self> {
-        let place = format!("sqlite:{}", path.display());
-        let (file, name) = (path.clone(), place.clone());
-        let (identity, [writer, checks, queries]) = opening(&place, connect_timeout, move |deadline| {
+        let label = format!("sqlite:{}", path.display());
+        let (file, name) = (path.clone(), label.clone());
+        let (identity, [writer, checks, queries]) = opening(&label, connect_timeout, move |deadline| {
             if let Some(same) = same {
                 same.still_at(&file)?;
             }
             let writer = open::open_writer(&file, &name, access, deadline)?;
             let checks = open::open_reader(&file, &name, call_timeout, deadline)?;
             let queries = open::open_reader(&file, &name, call_timeout, deadline)?;
-            // Afterwards: all three have the file that has the name now, or whoever replaced it is found out.
+            // Checked last: either all three connections have the file that has the name now, or the replacement is detected.
             let identity = same.map_or_else(|| opened(&file), Ok)?;
             identity.still_at(&file)?;
-            Ok((identity, [writer, checks, queries].map(Lane::new)))
+            Ok((identity, [writer, checks, queries].map(SerialConnection::new)))
         })
         .await?;
-        let beacons = Arc::new(Beacons::new(&path));
-        let inner =
-            Inner { path, identity, place, call_timeout, connect_timeout, writer, checks, queries, history, beacons };
+        let liveness_files = Arc::new(LivenessFiles::new(&path));
+        let inner = Inner {
+            path,
+            identity,
+            label,
+            call_timeout,
+            connect_timeout,
+            writer,
+            checks,
+            queries,
+            history,
+            liveness_files,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The file, as an absolute path.
+    /// Returns the file's absolute path.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 }
 
 impl Inner {
-    /// One more connection that reads.
-    async fn open_lane(&self) -> Result<Lane> {
-        let (path, place, wait, identity) = (self.path.clone(), self.place.clone(), self.call_timeout, self.identity);
-        opening(&self.place, self.connect_timeout, move |deadline| {
-            let lane = open::open_reader(&path, &place, wait, deadline).map(Lane::new);
-            // That is the better reason, should it have failed.
+    /// Opens one more connection for reading.
+    async fn open_connection(&self) -> Result<SerialConnection> {
+        let (path, label, wait, identity) = (self.path.clone(), self.label.clone(), self.call_timeout, self.identity);
+        opening(&self.label, self.connect_timeout, move |deadline| {
+            let connection = open::open_reader(&path, &label, wait, deadline).map(SerialConnection::new);
+            // If opening failed, a replaced file is the better reason.
             identity.still_at(&path)?;
-            lane
+            connection
         })
         .await
     }
 }
 
-/// The file that was just opened.
+/// Identifies the file that was just opened.
 fn opened(file: &Path) -> Result<Identity> {
     Identity::of(file)?.ok_or_else(|| {
         let text = format!("the file was moved or replaced: sqlite:{} was removed while it was opened", file.display());
@@ -186,7 +196,7 @@ fn opened(file: &Path) -> Result<Identity> {
 
 /// Opens connections on a thread where blocking is allowed.
 async fn opening<T: Send + 'static>(
-    place: &str,
+    label: &str,
     limit: Duration,
     work: impl FnOnce(std::time::Instant) -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -195,17 +205,16 @@ async fn opening<T: Send + 'static>(
     match tokio::time::timeout(limit + Duration::from_millis(250), task).await {
         Ok(Ok(done)) => done,
         Ok(Err(error)) => {
-            Err(Error::new(ErrorKind::Unreachable, format!("opening {place} was given up")).with_source(error))
+            Err(Error::new(ErrorKind::Unreachable, format!("opening {label} was given up")).with_source(error))
         }
         Err(_) => Err(Error::new(
             ErrorKind::Timeout,
-            format!("opening {place} took longer than `database.connect_timeout` ({limit:?})"),
+            format!("opening {label} took longer than `database.connect_timeout` ({limit:?})"),
         )),
     }
 }
 
-/// Takes `count` numbers in a row and returns the first. They are never given out again, unless the transaction is rolled
-/// back.
+/// Takes `count` consecutive numbers and returns the first. They are never used again, unless the transaction is rolled back.
 fn take_numbers(connection: &Connection, name: &str, count: usize) -> rusqlite::Result<i64> {
     let count = rows::count(count);
     let mut statement = connection.prepare_cached(TAKE_NUMBERS)?;
@@ -228,30 +237,31 @@ impl Store for Sqlite {
 #[async_trait]
 impl JobStore for Sqlite {
     fn describe(&self) -> String {
-        self.inner.place.clone()
+        self.inner.label.clone()
     }
 
     async fn detached(&self) -> Result<Arc<dyn JobStore>> {
         let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
         let same = Some(*identity);
         Ok(Arc::new(
-            Self::open_path(path.clone(), same, Access::Use, *call_timeout, *connect_timeout, history.clone()).await?,
+            Self::open_path(path.clone(), same, Access::Existing, *call_timeout, *connect_timeout, history.clone())
+                .await?,
         ))
     }
 
     async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migrate().await
+        self.inner.migrate(MIGRATIONS).await
     }
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migration_status().await
+        self.inner.migration_status(MIGRATIONS).await
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
         self.inner.insert(messages, owned).await
     }
 
-    /// Does nothing: whoever listens sees the commit itself.
+    /// Does nothing: listeners detect the commit themselves.
     async fn notify(&self, _hints: &[Hint]) -> Result<()> {
         Ok(())
     }
@@ -262,7 +272,7 @@ impl JobStore for Sqlite {
     }
 
     async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        self.inner.claim(request).await.map(|jobs| Claimed { jobs, began: None, allowed: None })
+        self.inner.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
@@ -293,7 +303,7 @@ impl JobStore for Sqlite {
         self.inner.heartbeat(node).await
     }
 
-    /// There is one file, which forgets nothing.
+    /// Returns `None`: there is only one file, and no failover that could lose commits.
     async fn identity(&self) -> Result<Option<ServerIdentity>> {
         Ok(None)
     }
@@ -304,11 +314,11 @@ impl JobStore for Sqlite {
         self.inner.retire_node(node).await
     }
 
-    async fn pulses(&self) -> Result<Vec<Pulse>> {
-        self.inner.pulses().await
+    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
+        self.inner.node_heartbeats().await
     }
 
-    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
         self.inner.declare_dead(silent).await
     }
 
@@ -334,8 +344,8 @@ impl JobStore for Sqlite {
         self.inner.claim_delivered(node, claim, deliveries, kinds).await
     }
 
-    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        self.inner.unhold(ids).await
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        self.inner.unhide(ids).await
     }
 
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
@@ -390,7 +400,7 @@ impl JobStore for Sqlite {
         self.inner.show(id).await
     }
 
-    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        self.inner.dead_groups(filter, limit).await
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        self.inner.dead_letter_groups(filter, limit).await
     }
 }

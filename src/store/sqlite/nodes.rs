@@ -1,4 +1,4 @@
-//! Nodes: their leases, and what they leave behind.
+//! Nodes: their leases, and the jobs that they leave behind.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,41 +6,41 @@ use std::time::Duration;
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
-use super::beacons::{Beacons, Sign};
 use super::failure::Work;
-use super::history::{Memory, Place};
-use super::parts::{Statement, statement};
+use super::fragments::{Statement, statement};
+use super::history::{Memory, SourceTable};
+use super::liveness_files::{Liveness, LivenessFiles};
 use super::rows::{count, deaths, fence_lists, micros, timestamp, with_error};
 use super::settle::OwnedRow;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{AttemptError, ClaimNumber, Fence, JobId, NodeId, draw_node};
-use crate::store::{Ending, NodeInfo, Pulse, Released};
+use crate::store::{HistoryOutcome, NodeHeartbeat, NodeInfo, Released};
 
 const NODE_ALIVE: &str = include_str!("sql/node_alive.sql");
 const REGISTER_NODE: &str = include_str!("sql/register_node.sql");
 const REPORT_BROKER: &str = include_str!("sql/report_broker.sql");
 const RETIRE_NODE: &str = include_str!("sql/retire_node.sql");
 const FORGET_NODES: &str = include_str!("sql/forget_nodes.sql");
-const PULSES: &str = include_str!("sql/pulses.sql");
+const NODE_HEARTBEATS: &str = include_str!("sql/node_heartbeats.sql");
 const DECLARE_DEAD: &str = include_str!("sql/declare_dead.sql");
 const RELEASE_CLAIMED: &str = include_str!("sql/release_claimed.sql");
 static UNKNOWN_CHECK: Statement = statement!("sql/unknown_check.sql");
 static RELEASE_UNKNOWN: Statement = statement!("sql/release_unknown.sql");
-static UNKNOWN_ENDINGS: Statement = statement!("sql/unknown_endings.sql");
+static UNKNOWN_TERMINATING: Statement = statement!("sql/unknown_terminating.sql");
 const HANDLER_ENDED: &str = include_str!("sql/handler_ended.sql");
-const LOST_ENDINGS: &str = include_str!("sql/lost_endings.sql");
+const LOST_TERMINATING: &str = include_str!("sql/lost_terminating.sql");
 const LOST_CHECK: &str = include_str!("sql/lost_check.sql");
 const LOST_ROWS: &str = include_str!("sql/lost_rows.sql");
 
-/// Why a job became a dead letter when its last attempt ended with its node.
+/// The reason of a dead letter whose last attempt ended with its node.
 const OWNER_LOST: &str = "owner lost";
 
-/// Whether a node may own jobs.
+/// Returns whether a node may own jobs.
 pub(super) fn is_alive(connection: &Connection, node: NodeId) -> rusqlite::Result<bool> {
     connection.prepare_cached(NODE_ALIVE)?.query_row(named_params! { ":node": node.0 }, |row| row.get(0))
 }
 
-/// Fails for a node that claims and may not: were it told of nothing, it would claim nothing for ever and never hear why.
+/// Fails if a node may not own jobs. Without the error, such a node would claim nothing forever and never learn why.
 pub(super) fn may_own(connection: &Connection, node: NodeId) -> Work<()> {
     if is_alive(connection, node)? {
         return Ok(());
@@ -55,14 +55,15 @@ impl Inner {
             return Err(Error::invalid(format!("the lease of a node is {:?}; use 1s or more", info.lease)));
         }
         let info = info.clone();
-        let beacons = self.beacons.clone();
+        let liveness_files = self.liveness_files.clone();
         self.write("register a node", move |connection, now| {
-            let registered: Vec<i64> = pulses(connection, &beacons)?.iter().map(|pulse| pulse.node.0).collect();
-            beacons.clean(&registered);
+            let registered: Vec<i64> =
+                node_heartbeats(connection, &liveness_files)?.iter().map(|seen| seen.node.0).collect();
+            liveness_files.clean(&registered);
             loop {
                 let node = draw_node();
-                // Before the row: whoever sees that finds the file locked.
-                if registered.contains(&node) || !beacons.light(node)? {
+                // Created before the row, so that a process that sees the row finds the file locked.
+                if registered.contains(&node) || !liveness_files.create(node)? {
                     continue;
                 }
                 connection.prepare_cached(REGISTER_NODE)?.execute(named_params! {
@@ -75,24 +76,24 @@ impl Inner {
         .await
     }
 
-    /// Reads, and writes to the node's file: whoever has the write lock does not keep a node from living. Looks too whether the file is still
-    /// the one that was opened, because SQLite does not.
+    /// Reads the database, and writes only to the node's file, so that another holder of the write lock can't stop heartbeats. Also checks
+    /// that the file is still the one that was opened, because SQLite does not.
     pub(super) async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        let (beacons, identity, path) = (self.beacons.clone(), self.identity, self.path.clone());
+        let (liveness_files, identity, path) = (self.liveness_files.clone(), self.identity, self.path.clone());
         self.check("renew the lease of a node", move |connection, _| {
             identity.still_at(&path)?;
-            Ok(is_alive(connection, node)? && beacons.beat(node.0)?)
+            Ok(is_alive(connection, node)? && liveness_files.heartbeat(node.0)?)
         })
         .await
     }
 
-    /// One transaction: a claim is before it, or finds the node gone.
+    /// Uses one transaction: a claim commits before it, or finds the node gone.
     pub(super) async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        let beacons = self.beacons.clone();
+        let liveness_files = self.liveness_files.clone();
         self.write("retire a node", move |connection, now| {
             connection.prepare_cached(RETIRE_NODE)?.execute(named_params! { ":node": node.0, ":now": now })?;
             let released = release_unknown(connection, node, &fence_lists(&[]), None)?;
-            forget(connection, &beacons)?;
+            forget(connection, &liveness_files)?;
             Ok(released)
         })
         .await
@@ -107,25 +108,28 @@ impl Inner {
         .await
     }
 
-    pub(super) async fn pulses(&self) -> Result<Vec<Pulse>> {
-        let beacons = self.beacons.clone();
-        self.check("look at the heartbeats of all nodes", move |connection, _| Ok(pulses(connection, &beacons)?)).await
+    pub(super) async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
+        let liveness_files = self.liveness_files.clone();
+        self.check("look at the heartbeats of all nodes", move |connection, _| {
+            Ok(node_heartbeats(connection, &liveness_files)?)
+        })
+        .await
     }
 
-    /// Whoever was silent may have spoken while this waited for the write lock, so each is looked at again.
-    pub(super) async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+    /// A silent node may have sent a heartbeat while this waited for the write lock, so each is checked again.
+    pub(super) async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
         if silent.is_empty() {
             return Ok(Vec::new());
         }
-        let (beacons, silent) = (self.beacons.clone(), silent.to_vec());
+        let (liveness_files, silent) = (self.liveness_files.clone(), silent.to_vec());
         self.write("declare nodes dead", move |connection, now| {
             let mut declared = Vec::new();
-            for pulse in silent {
-                let sign = beacons.look(pulse.node.0);
-                if sign.ended || sign.beat == pulse.beat {
-                    let params = named_params! { ":node": pulse.node.0, ":now": now };
+            for seen in silent {
+                let liveness = liveness_files.look(seen.node.0);
+                if liveness.ended || liveness.heartbeats == seen.heartbeats {
+                    let params = named_params! { ":node": seen.node.0, ":now": now };
                     if connection.prepare_cached(DECLARE_DEAD)?.execute(params)? == 1 {
-                        declared.push(pulse.node);
+                        declared.push(seen.node);
                     }
                 }
             }
@@ -177,16 +181,16 @@ impl Inner {
         if !self.check(tried, |connection, _| asks(connection, LOST_CHECK, &[])).await? {
             return Ok(Released::default());
         }
-        let (keep, beacons) = (self.history.keep, self.beacons.clone());
+        let (keep, liveness_files) = (self.history.keep, self.liveness_files.clone());
         self.write(tried, move |connection, now| {
             let memory = Memory { keep, now };
             let mut statement = connection.prepare_cached(LOST_ROWS)?;
             let lost = statement.query_map(named_params! { ":limit": count(limit) }, |row| {
                 let row_left =
                     OwnedRow { seq: row.get(0)?, attempt: row.get(1)?, max_attempts: row.get(2)?, errors: row.get(3)? };
-                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, condemned: row.get(6)? })
+                Ok(Lost { row: row_left, owner: row.get(4)?, name: row.get(5)?, evicted: row.get(6)? })
             })?;
-            // Read first: the rows are changed under the same index.
+            // Read completely first, because changing rows changes the index that the query reads.
             let lost = lost.collect::<rusqlite::Result<Vec<Lost>>>()?;
             let mut released = Released::default();
             for lost in &lost {
@@ -196,7 +200,7 @@ impl Inner {
                     released.dead += 1;
                 }
             }
-            released.ended = forget(connection, &beacons)?;
+            released.ended = forget(connection, &liveness_files)?;
             Ok(released)
         })
         .await
@@ -218,7 +222,7 @@ impl Inner {
     }
 }
 
-/// What the handler of a cancelled job held is free. `None`: it was an external worker's. `false`: there is none that held anything.
+/// Releases what the ended handler of a cancelled job held. `node` is `None` for an external worker. Returns `false` if it held nothing.
 pub(super) fn handler_ended(connection: &Connection, node: Option<NodeId>, fence: Fence) -> rusqlite::Result<bool> {
     let params = named_params! {
         ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.map(|node| node.0),
@@ -226,20 +230,20 @@ pub(super) fn handler_ended(connection: &Connection, node: Option<NodeId>, fence
     Ok(connection.prepare_cached(HANDLER_ENDED)?.execute(params)? > 0)
 }
 
-/// Forgets dead nodes that own nothing any more, and removes their files. Returns how many handlers of cancelled jobs dead nodes had: what they held
-/// is free.
-fn forget(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<u64> {
-    let ended = connection.prepare_cached(LOST_ENDINGS)?.execute([])? as u64;
+/// Forgets dead nodes that own nothing any more, and removes their files. Also releases what their handlers of cancelled jobs held, and
+/// returns the number of those handlers.
+fn forget(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<u64> {
+    let ended = connection.prepare_cached(LOST_TERMINATING)?.execute([])? as u64;
     let mut statement = connection.prepare_cached(FORGET_NODES)?;
     let forgotten = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-    // Should the transaction not be committed, the files are missed by nobody: these nodes are dead.
+    // If the transaction is not committed, no one misses the files: these nodes are dead.
     for node in forgotten {
-        beacons.remove(node);
+        liveness_files.remove(node);
     }
     Ok(ended)
 }
 
-/// Gives back what a node owns, but for what is in `known` (see [`fence_lists`]), and what claims took that began after `before`.
+/// Releases what a node owns, except the claims in `known` (see [`fence_lists`]) and those of claim calls that began after `before`.
 fn release_unknown(
     connection: &Connection,
     node: NodeId,
@@ -248,17 +252,17 @@ fn release_unknown(
 ) -> rusqlite::Result<u64> {
     let before = before.map(ClaimNumber::get);
     let params = named_params! { ":node": node.0, ":ids": ids, ":versions": versions, ":before": before };
-    connection.prepare_cached(&UNKNOWN_ENDINGS)?.execute(params)?;
+    connection.prepare_cached(&UNKNOWN_TERMINATING)?.execute(params)?;
     Ok(connection.prepare_cached(&RELEASE_UNKNOWN)?.execute(params)? as u64)
 }
 
-fn pulses(connection: &Connection, beacons: &Beacons) -> rusqlite::Result<Vec<Pulse>> {
-    let mut statement = connection.prepare_cached(PULSES)?;
+fn node_heartbeats(connection: &Connection, liveness_files: &LivenessFiles) -> rusqlite::Result<Vec<NodeHeartbeat>> {
+    let mut statement = connection.prepare_cached(NODE_HEARTBEATS)?;
     let nodes = statement.query_map([], |row| {
         let (node, lease, dead): (i64, i64, bool) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let Sign { beat, ended } = beacons.look(node);
+        let Liveness { heartbeats, ended } = liveness_files.look(node);
         let lease = Duration::from_micros(lease.max(0).unsigned_abs());
-        Ok(Pulse { node: NodeId(node), beat, lease, ended, dead })
+        Ok(NodeHeartbeat { node: NodeId(node), heartbeats, lease, ended, dead })
     })?;
     nodes.collect()
 }
@@ -268,16 +272,17 @@ struct Lost {
     row: OwnedRow,
     owner: i64,
     name: Option<String>,
-    condemned: bool,
+    evicted: bool,
 }
 
 impl Lost {
-    /// Puts it back, its attempt spent. `false`: that was the last, or one death too many; it is a dead letter now.
+    /// Releases the job with its attempt spent. Returns `false` if that was the last attempt, or one death too many: the job is a dead
+    /// letter then.
     fn release(&self, connection: &Connection, quarantine: Option<NonZeroU32>, memory: Memory) -> Work<bool> {
         let now = memory.now;
         let node = self.owner;
         let why = match &self.name {
-            Some(name) if self.condemned => format!("node {node} ({name}) was declared dead by hand"),
+            Some(name) if self.evicted => format!("node {node} ({name}) was declared dead by hand"),
             Some(name) => format!("node {node} ({name}) did not renew its lease"),
             None => format!("node {node} is unknown"),
         };
@@ -288,27 +293,27 @@ impl Lost {
             error: format!("{OWNER_LOST}: {why}"),
             detail: None,
         };
-        let remember = |ending| memory.remember(connection, Place::JOB, self.row.seq, ending, Some(&error.error));
+        let remember = |ending| memory.remember(connection, SourceTable::JOB, self.row.seq, ending, Some(&error.error));
         let errors = with_error(self.row.errors.as_deref(), error.clone())?;
         let died = deaths(&errors, OWNER_LOST);
         if quarantine.is_some_and(|limit| died >= limit.get()) {
-            remember(Ending::Dead)?;
+            remember(HistoryOutcome::Dead)?;
             let reason = format!("quarantined: its process died {died} times while it ran");
-            self.row.bury(connection, Some(&errors), &reason, now)?;
+            self.row.dead_letter(connection, Some(&errors), &reason, now)?;
             return Ok(false);
         }
         let again = self.row.attempt < self.row.max_attempts;
-        remember(if again { Ending::Lost } else { Ending::Dead })?;
+        remember(if again { HistoryOutcome::Lost } else { HistoryOutcome::Dead })?;
         if again {
             self.row.release(connection, self.row.attempt, Some(&errors))?;
         } else {
-            self.row.bury(connection, Some(&errors), OWNER_LOST, now)?;
+            self.row.dead_letter(connection, Some(&errors), OWNER_LOST, now)?;
         }
         Ok(again)
     }
 }
 
-/// A question with yes or no as its answer.
+/// Runs a query that returns one boolean.
 fn asks(connection: &Connection, sql: &str, params: &[(&str, &dyn rusqlite::ToSql)]) -> Work<bool> {
     Ok(connection.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }

@@ -1,4 +1,4 @@
-//! Opening the file: three connections, and what is wrong if that fails.
+//! Opens the file with three connections, and explains why that failed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use super::migrate::HAS_MIGRATIONS;
 use crate::config::Access;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Set on each connection. FULL, because "committed" must survive a power failure. Foreign keys off, as in SQLite itself:
-/// the bundled build turns them on, and the file is the user's own. The WAL is cut back after a long reader let it grow.
+/// Settings of each connection. Synchronous is FULL, because "committed" must survive a power failure. Foreign keys are off, as is SQLite's
+/// default: the bundled build turns them on, but the file is the user's own. The WAL is truncated after a long reader let it grow.
 const SETTINGS: &str = "pragma synchronous = full; pragma foreign_keys = off; pragma temp_store = memory; \
                         pragma journal_size_limit = 67108864;";
 
-/// How long SQLite itself waits for the writers of other processes, before we look at the clock again. Short, because its
-/// own waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
+/// How long SQLite itself waits for writers of other processes, before this program checks its deadline again. Short, because SQLite's own
+/// waits grow to 100 ms, and a heartbeat would lose every race against a busy process.
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
-/// Opens the connection that writes, and creates the file if there is none and it may.
-pub(super) fn open_writer(path: &Path, place: &str, access: Access, deadline: Instant) -> Result<Connection> {
+/// Opens the connection that writes. Creates the file if it does not exist and `access` allows that.
+pub(super) fn open_writer(path: &Path, label: &str, access: Access, deadline: Instant) -> Result<Connection> {
     check_path(path)?;
     let create = access == Access::Create;
     if !create && !path.exists() {
@@ -32,44 +32,45 @@ pub(super) fn open_writer(path: &Path, place: &str, access: Access, deadline: In
     if create {
         keep_private(path);
     }
-    let connection = open(path, place, create, LOCK_WAIT, deadline)?;
+    let connection = open(path, label, create, LOCK_WAIT, deadline)?;
     if connection.is_readonly("main").unwrap_or(false) {
         return Err(Error::new(
             ErrorKind::ReadOnly,
-            format!("{place} can't be written: check the permissions of the file, its owner and its file system"),
+            format!("{label} can't be written: check the permissions of the file, its owner and its file system"),
         ));
     }
     match access {
-        Access::Look => return Ok(connection),
-        Access::Use => is_ours(&connection, path, place, deadline)?,
+        Access::ReadOnly => return Ok(connection),
+        Access::Existing => is_ours(&connection, path, label, deadline)?,
         Access::Create => {}
     }
-    use_wal(&connection, place, deadline)?;
+    use_wal(&connection, label, deadline)?;
     Ok(connection)
 }
 
-/// Opens a connection that only reads, of a file that there is. Not opened read-only: after a crash a reader may have to recover the WAL.
-pub(super) fn open_reader(path: &Path, place: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
-    let connection = open(path, place, false, wait, deadline)?;
-    connection.pragma_update(None, "query_only", true).map_err(|e| explain(e, "set up a connection", place))?;
+/// Opens a connection that only reads an existing file. It is not opened read-only, because after a crash a reader may have to recover the
+/// WAL.
+pub(super) fn open_reader(path: &Path, label: &str, wait: Duration, deadline: Instant) -> Result<Connection> {
+    let connection = open(path, label, false, wait, deadline)?;
+    connection.pragma_update(None, "query_only", true).map_err(|e| explain(e, "set up a connection", label))?;
     Ok(connection)
 }
 
-fn open(path: &Path, place: &str, create: bool, wait: Duration, deadline: Instant) -> Result<Connection> {
-    // Without SQLITE_OPEN_URI: a file name is a file name, whatever characters it has.
+fn open(path: &Path, label: &str, create: bool, wait: Duration, deadline: Instant) -> Result<Connection> {
+    // SQLITE_OPEN_URI is not set, so a file name may contain any characters.
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-    let connection = Connection::open_with_flags(path, flags).map_err(|e| explain(e, "open a connection", place))?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|e| explain(e, "open a connection", label))?;
     connection
         .busy_timeout(wait)
         .and_then(|()| patiently(deadline, || connection.execute_batch(SETTINGS)))
-        .map_err(|e| explain(e, "set up a connection", place))?;
+        .map_err(|e| explain(e, "set up a connection", label))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-/// Makes the file before SQLite does, for its owner alone: payloads are nobody else's business. The files beside it get the rights it has. What keeps
-/// it from being made is told by SQLite.
+/// Creates the file before SQLite does, readable by its owner only, because payloads are private. SQLite gives the files beside it the same
+/// permissions. If creating it fails, SQLite reports why.
 fn keep_private(path: &Path) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -78,10 +79,10 @@ fn keep_private(path: &Path) {
     let _ = options.open(path);
 }
 
-/// Whoever mistyped a path may have named the file of another application.
-fn is_ours(connection: &Connection, path: &Path, place: &str, deadline: Instant) -> Result<()> {
+/// Checks that the file has jobwright's tables: a mistyped path may name the file of another application.
+fn is_ours(connection: &Connection, path: &Path, label: &str, deadline: Instant) -> Result<()> {
     let ours = patiently(deadline, || connection.query_row(HAS_MIGRATIONS, [], |row| row.get::<_, bool>(0)));
-    if ours.map_err(|error| explain(error, "look for the tables", place))? {
+    if ours.map_err(|error| explain(error, "look for the tables", label))? {
         return Ok(());
     }
     Err(Error::config(format!(
@@ -90,7 +91,7 @@ fn is_ours(connection: &Connection, path: &Path, place: &str, deadline: Instant)
     )))
 }
 
-/// Finds the mistakes that SQLite would only call "unable to open database file".
+/// Detects mistakes that SQLite would only call "unable to open database file".
 fn check_path(path: &Path) -> Result<()> {
     let shown = path.display();
     if path.is_dir() {
@@ -104,21 +105,21 @@ fn check_path(path: &Path) -> Result<()> {
     }
 }
 
-/// Only a write-ahead log lets readers work beside the writer. The change is kept in the file; while several processes try
-/// it at once SQLite answers "busy" without waiting.
-fn use_wal(connection: &Connection, place: &str, deadline: Instant) -> Result<()> {
+/// Switches to the write-ahead log, without which readers can't work beside the writer. The mode is stored in the file. While several
+/// processes switch it at once, SQLite answers "busy" without waiting.
+fn use_wal(connection: &Connection, label: &str, deadline: Instant) -> Result<()> {
     let mode =
         patiently(deadline, || connection.query_row("pragma journal_mode = wal", [], |row| row.get::<_, String>(0)));
     match mode {
         Ok(mode) if mode == "wal" => Ok(()),
         Ok(mode) => Err(Error::config(format!(
-            "{place} stays in journal mode {mode:?}: a write-ahead log needs a file on a local file system"
+            "{label} stays in journal mode {mode:?}: a write-ahead log needs a file on a local file system"
         ))),
-        Err(error) => Err(explain(error, "turn on the write-ahead log", place)),
+        Err(error) => Err(explain(error, "turn on the write-ahead log", label)),
     }
 }
 
-/// Tries again while others, who open or close the same file, hold a lock that SQLite does not wait for.
+/// Tries again while other processes that open or close the same file hold a lock for which SQLite does not wait.
 fn patiently<T>(deadline: Instant, mut work: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     loop {
         match work() {

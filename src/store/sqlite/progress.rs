@@ -1,4 +1,4 @@
-//! How far running jobs have got.
+//! The progress of running jobs.
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, named_params};
@@ -37,7 +37,7 @@ impl Progress for Sqlite {
                     Ok(JobProgress {
                         percent: row.get(0)?,
                         note: row.get(1)?,
-                        // Written as JSON; what somebody else made of it is left out.
+                        // It was written as JSON; invalid data from another writer is left out.
                         checkpoint: checkpoint.and_then(|text| RawValue::from_string(text).ok()),
                         at: timestamp(row.get(3)?)?,
                     })

@@ -1,4 +1,4 @@
-//! What foreign producers submit.
+//! Jobs that third-party producers submit.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use super::rows::{Micros, count, micros};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Submission;
 use crate::store::Received;
-use crate::store::broker::{Record, judge};
+use crate::store::broker::{SubmissionRecord, judge};
 
 const SUBMISSION_DIGEST: &str = include_str!("sql/submission_digest.sql");
 const REMEMBER_SUBMISSION: &str = include_str!("sql/remember_submission.sql");
@@ -47,8 +47,8 @@ impl Inner {
     }
 }
 
-/// What is on record for a submission, which is stored if nothing is.
-fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work<Record> {
+/// Returns the record of a submission, and stores the submission if there is none.
+fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work<SubmissionRecord> {
     let Submission { message, digest } = submission;
     let id = *message.id.as_uuid();
     let known = connection
@@ -56,12 +56,12 @@ fn record(connection: &Connection, submission: &Submission, now: Micros) -> Work
         .query_row(named_params! { ":id": id.as_bytes() }, |row| row.get::<_, [u8; 32]>(0))
         .optional()?;
     if let Some(digest) = known {
-        return Ok(Record { stored: false, digest });
+        return Ok(SubmissionRecord { stored: false, digest });
     }
     connection
         .prepare_cached(REMEMBER_SUBMISSION)?
         .execute(named_params! { ":id": id.as_bytes(), ":digest": digest, ":now": now })?;
     let stored =
         !id_exists(connection, message.id)? && insert(connection, std::slice::from_ref(message), None, now)?.rows == 1;
-    Ok(Record { stored, digest: *digest })
+    Ok(SubmissionRecord { stored, digest: *digest })
 }

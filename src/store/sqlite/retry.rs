@@ -1,4 +1,4 @@
-//! Dead letters: what they died of, and how they run again.
+//! Dead letters: why they died, and how they are retried.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::admin::Chosen;
 use super::failure::Work;
 use super::rows::{Micros, count, job_id, micros, timestamp};
 use crate::error::Result;
-use crate::store::groups::{Grouping, SCANNED};
-use crate::store::steering::Part;
-use crate::store::{DeadGroup, DeadGroups, JobFilter, JobState, RetryOptions, Steered};
+use crate::store::dead_letter_groups::{Grouping, SCANNED};
+use crate::store::job_operations::Chunk;
+use crate::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
 
 const CHOSEN: &str = include_str!("sql/chosen.sql");
 const RETRY_COPY_DEAD: &str = include_str!("sql/retry_copy_dead.sql");
@@ -20,15 +20,15 @@ const RETRY_COPY_TIMER: &str = include_str!("sql/retry_copy_timer.sql");
 const RETRY_REMOVE: &str = include_str!("sql/retry_remove.sql");
 const RETRY_DEAD_TO_TIMER: &str = include_str!("sql/retry_dead_to_timer.sql");
 const ADVANCE_TIMER: &str = include_str!("sql/advance_timer.sql");
-const DEAD_GROUPS: &str = include_str!("sql/dead_groups.sql");
+const DEAD_LETTER_GROUPS: &str = include_str!("sql/dead_letter_groups.sql");
 
 impl Inner {
-    pub(super) async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
+    pub(super) async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
         let chosen = Chosen::new(filter, &[JobState::Dead]);
         self.query("group dead letters", move |connection, _| {
             let mut grouping = Grouping::default();
             for state in &chosen.states {
-                let mut statement = connection.prepare_cached(&chosen.sql(DEAD_GROUPS, *state))?;
+                let mut statement = connection.prepare_cached(&chosen.sql(DEAD_LETTER_GROUPS, *state))?;
                 chosen.bind(&mut statement)?;
                 if let Some(index) = statement.parameter_index(":limit")? {
                     statement.raw_bind_parameter(index, count(SCANNED))?;
@@ -36,7 +36,7 @@ impl Inner {
                 let mut rows = statement.raw_query();
                 while let Some(row) = rows.next()? {
                     let dead_at: Timestamp = timestamp(row.get("dead_at")?)?;
-                    grouping.add(DeadGroup {
+                    grouping.add(DeadLetterGroup {
                         kind: row.get("kind")?,
                         queue: row.get("queue")?,
                         error: row.get("reason")?,
@@ -53,24 +53,24 @@ impl Inner {
     }
 }
 
-/// What a retry would touch.
-pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOptions) -> Work<Steered> {
+/// Counts the jobs that a retry would affect.
+pub(super) fn would(chosen: &Chosen, connection: &Connection, options: &RetryOptions) -> Work<AffectedJobs> {
     match options.limit {
         None => chosen.count(connection),
-        limit => Ok(steered(&first(chosen, connection, limit)?)),
+        limit => Ok(affected(&first(chosen, connection, limit)?)),
     }
 }
 
-/// Makes them run again: at once, or one after the other.
+/// Retries the jobs: all at once, or spread over time.
 pub(super) fn run(
     chosen: &Chosen,
     connection: &Connection,
-    part: &Part,
+    part: &Chunk,
     spread: Duration,
     now: Micros,
-) -> Work<Steered> {
+) -> Work<AffectedJobs> {
     if spread.is_zero() {
-        return chosen.steer(|state| {
+        return chosen.operate(|state| {
             let copy = if state == JobState::Dead { RETRY_COPY_DEAD } else { RETRY_COPY_TIMER };
             chosen.execute(connection, copy, state)?;
             chosen.execute(connection, RETRY_REMOVE, state)
@@ -83,13 +83,13 @@ pub(super) fn run(
             moved.push(row);
         }
     }
-    Ok(steered(&moved))
+    Ok(affected(&moved))
 }
 
-/// A dead letter or a timer: its `seq`, and which of the two it is.
+/// A dead letter or a timer: its `seq` and its state.
 type Row = (i64, JobState);
 
-/// The jobs that are meant, the first sent first.
+/// Returns the matching jobs, oldest first.
 fn first(chosen: &Chosen, connection: &Connection, limit: Option<u64>) -> Work<Vec<Row>> {
     let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
     let mut rows = Vec::new();
@@ -109,15 +109,15 @@ fn first(chosen: &Chosen, connection: &Connection, limit: Option<u64>) -> Work<V
     Ok(rows)
 }
 
-fn steered(rows: &[Row]) -> Steered {
-    let mut steered = Steered::default();
+fn affected(rows: &[Row]) -> AffectedJobs {
+    let mut affected = AffectedJobs::default();
     for (_, state) in rows {
-        *steered.0.entry(*state).or_default() += 1;
+        *affected.0.entry(*state).or_default() += 1;
     }
-    steered
+    affected
 }
 
-/// Lets one run again when it is due. A timer never waits longer for it.
+/// Schedules the retry of one job. A timer is never delayed by it.
 fn later(connection: &Connection, (seq, state): Row, due: Micros) -> Work<bool> {
     let params = named_params! { ":seq": seq, ":due_at": due };
     if state != JobState::Dead {

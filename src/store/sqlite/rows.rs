@@ -1,4 +1,4 @@
-//! From columns to values and back.
+//! Converts columns to values and back.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,36 +9,35 @@ use rusqlite::{Row, RowIndex};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::job::{AttemptError, Fence, Job, JobId, NodeId, Payload, RowPlace, Terms};
+use crate::job::{AttemptError, Fence, Job, JobId, JobOptions, NodeId, Payload, RowLocation};
 use crate::store::settle::{ERRORS_KEPT, Settlement};
 use crate::store::{JobDetail, JobState, JobSummary};
 
 /// Microseconds: since 1970 UTC, or of a duration.
 pub(super) type Micros = i64;
 
-/// No delay is longer: what is due in a thousand years need not be told from what is due later, and `now + delay` can't
-/// leave the range of a timestamp.
+/// The longest duration. Nothing needs to distinguish a thousand years from more, and `now + delay` can't leave the range of a timestamp.
 const LONGEST: Micros = 1000 * 366 * 24 * 3600 * 1_000_000;
 
-/// A duration as it is stored.
+/// Converts a duration to its stored form.
 pub(super) fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).map_or(LONGEST, |micros| micros.min(LONGEST))
 }
 
-/// Any number of ids as one parameter: a JSON array of their hexadecimal texts.
+/// Encodes any number of ids as one parameter: a JSON array of their hexadecimal texts.
 pub(super) fn id_list(ids: &[JobId]) -> String {
     let texts: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.as_uuid().simple())).collect();
     format!("[{}]", texts.join(","))
 }
 
-/// Any number of claims as two parameters (`sql/part/still_owned.sql`): their ids, and a JSON array of their versions.
+/// Encodes any number of claims as two parameters (`sql/fragment/still_owned.sql`): their ids, and a JSON array of their versions.
 pub(super) fn fence_lists(fences: &[Fence]) -> (Vec<u8>, String) {
     let ids = fences.iter().flat_map(|fence| *fence.id.as_uuid().as_bytes()).collect();
     let versions: Vec<String> = fences.iter().map(|fence| fence.version.to_string()).collect();
     (ids, format!("[{}]", versions.join(",")))
 }
 
-/// A number of rows as SQLite counts.
+/// Converts a number of rows to SQLite's integer type.
 pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -52,7 +51,7 @@ pub(super) fn broken(
     rusqlite::Error::FromSqlConversionFailure(0, kind, format!("the column {column} can't be read: {why}").into())
 }
 
-/// A moment as it is stored.
+/// Converts a stored timestamp.
 pub(super) fn timestamp(micros: Micros) -> rusqlite::Result<Timestamp> {
     Timestamp::from_microsecond(micros).map_err(|e| broken("of a time", Type::Integer, e))
 }
@@ -65,21 +64,21 @@ pub(super) fn job_id(row: &Row<'_>, column: &str) -> rusqlite::Result<JobId> {
     Ok(Uuid::from_bytes(row.get(column)?).into())
 }
 
-/// `-priority`.
+/// Reads a rank, which is `-priority`.
 pub(super) fn rank(row: &Row<'_>) -> rusqlite::Result<i16> {
     let rank: i64 = row.get("rank")?;
     i16::try_from(rank).map_err(|e| broken("rank", Type::Integer, e))
 }
 
-/// The priority that a rank stands for.
+/// Converts a rank to its priority.
 fn priority(rank: i64) -> rusqlite::Result<i16> {
     i16::try_from(rank.saturating_neg()).map_err(|e| broken("rank", Type::Integer, e))
 }
 
-/// From the columns payload, body and content type.
+/// Reads the payload from the columns payload, body and content type.
 pub(super) fn payload<I: RowIndex>(row: &Row<'_>, [json, body, content_type]: [I; 3]) -> rusqlite::Result<Payload> {
     match row.get_ref(json)?.as_str_or_null()? {
-        // A foreign writer may have stored what is not JSON: then it is given as bytes, rather than blocking its queue.
+        // Another writer may have stored invalid JSON. It is then returned as bytes rather than blocking its queue.
         Some(text) => Ok(serde_json::from_str::<&RawValue>(text)
             .map_or_else(|_| Payload::text(text), |raw| Payload::Json(raw.to_owned()))),
         None => Ok(Payload::Bytes {
@@ -98,20 +97,22 @@ pub(super) fn headers<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result
     )
 }
 
-/// Not the default where they can't be read: a job without its group would run beside what it must not.
-pub(super) fn terms<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<Terms> {
-    row.get_ref(column)?
-        .as_str_or_null()?
-        .map_or_else(|| Ok(Terms::default()), |text| Terms::from_json(text).map_err(|e| broken("terms", Type::Text, e)))
+/// Reads the options of a job. Unreadable options are an error and not the default: a job without its group would run beside others that it
+/// must not overlap.
+pub(super) fn options<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<JobOptions> {
+    row.get_ref(column)?.as_str_or_null()?.map_or_else(
+        || Ok(JobOptions::default()),
+        |text| JobOptions::from_json(text).map_err(|e| broken("options", Type::Text, e)),
+    )
 }
 
-/// The same, as far as admission goes by it.
-pub(super) fn gates<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<Terms> {
-    Ok(row.get_ref(column)?.as_str_or_null()?.map_or_else(Terms::default, Terms::of_gates))
+/// Reads the options that admission needs.
+pub(super) fn blocking_options<I: RowIndex>(row: &Row<'_>, column: I) -> rusqlite::Result<JobOptions> {
+    Ok(row.get_ref(column)?.as_str_or_null()?.map_or_else(JobOptions::default, JobOptions::for_admission))
 }
 
-/// The job of a row that `claim.sql` returned, with its rank. By position (`part/job_columns.sql`): finding fifteen columns by name cost
-/// more than reading them.
+/// Reads the job of a row that `claim.sql` returned. Columns are read by position (`fragment/job_columns.sql`): finding fifteen of them by
+/// name cost more than reading them.
 pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
         id: Uuid::from_bytes(row.get(0)?).into(),
@@ -125,18 +126,18 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         created_at: timestamp(row.get(8)?)?,
         payload: payload(row, [9, 10, 11])?,
         headers: headers(row, 12)?,
-        terms: terms(row, 13)?,
+        options: options(row, 13)?,
         admitted: row.get(14)?,
-        place: RowPlace::default(),
+        location: RowLocation::default(),
     })
 }
 
-/// As near as it can be said: what is only looked at is shown, whatever somebody else wrote there.
+/// Returns the nearest valid timestamp: a listing shows a row whatever another writer stored there.
 fn nearest(micros: Micros) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
-/// The columns that `list.sql` and `show.sql` have in common.
+/// Reads the columns that `list.sql` and `show.sql` have in common.
 pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSummary> {
     let attempts = |column: &str| row.get::<_, i64>(column).map(|n| n.clamp(0, u32::MAX.into()) as u32);
     Ok(JobSummary {
@@ -156,7 +157,7 @@ pub(super) fn summary(row: &Row<'_>, state: JobState) -> rusqlite::Result<JobSum
     })
 }
 
-/// A row of `show.sql`.
+/// Reads a row of `show.sql`.
 pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
     let state: String = row.get("state")?;
     let state = state.parse().map_err(|_| FromSqlError::InvalidType)?;
@@ -166,22 +167,22 @@ pub(super) fn detail(row: &Row<'_>) -> rusqlite::Result<JobDetail> {
         summary: summary(row, state)?,
         version: row.get("version")?,
         errors: errors(row.get::<_, Option<String>>("errors")?.as_deref()),
-        // To be looked at and not to be run: what can't be read is left out, and the reason of such a dead letter says why.
+        // This is for display only, so options that can't be read are left out. The reason of such a dead letter explains why.
         headers: headers(row, "headers").unwrap_or_default(),
         payload: payload(row, ["payload", "body", "content_type"])?,
-        terms: terms(row, "terms").unwrap_or_default(),
-        gate: row.get("gate")?,
+        options: options(row, "options").unwrap_or_default(),
+        blocked_on: row.get("blocked_on")?,
         dead: dead_at.map(|at| (nearest(at), reason.unwrap_or_default())),
     })
 }
 
-/// The record of a job. What can't be read is left out: it must not keep the job from being settled.
+/// Reads the error record of a job. Unreadable entries are left out, because they must not keep the job from being settled.
 fn errors(text: Option<&str>) -> Vec<AttemptError> {
     let values: Vec<serde_json::Value> = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect()
 }
 
-/// The record with one more error, as it is stored: the newest are kept.
+/// Returns the record with one more error, in its stored form. Only the newest errors are kept.
 pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::Result<String> {
     let mut all = errors(text);
     all.push(error);
@@ -189,7 +190,7 @@ pub(super) fn with_error(text: Option<&str>, error: AttemptError) -> rusqlite::R
     serde_json::to_string(&all).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))
 }
 
-/// How many errors of a record begin like this, counted back to where the job's present life began: attempts rise until a dead
+/// Counts the errors of a record that begin with a text, back to the start of the job's present life: attempts rise until a retried dead
 /// letter starts again with none.
 pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
     let mut deaths = 0;
@@ -204,7 +205,7 @@ pub(super) fn deaths(record: &str, beginning: &str) -> u32 {
     deaths
 }
 
-/// What a settlement adds to the record, if it has an error.
+/// Returns the entry that a settlement adds to the record, if it has an error.
 pub(super) fn attempt_error(
     settlement: &Settlement,
     attempt: u32,

@@ -7,21 +7,21 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 
 use super::failure::Work;
-use super::parts::{Statement, statement};
-use super::rows::{Micros, broken, count, micros, terms};
+use super::fragments::{Statement, statement};
+use super::rows::{Micros, broken, count, micros, options};
 use super::{Sqlite, audit};
 use crate::error::{Error, Result};
-use crate::job::Terms;
-use crate::store::rules::{edited, named, tell};
-use crate::store::{Rate, RowFault, Rule, RuleEdit, Rules, Scope};
+use crate::job::JobOptions;
+use crate::store::rules::{edited, log_faults, named};
+use crate::store::{Rate, Rule, RuleEdit, Rules, Scope, UnreadableRow};
 
 const RULES: &str = include_str!("sql/rules.sql");
 const PUT_RULE: &str = include_str!("sql/put_rule.sql");
 const REMOVE_RULE: &str = include_str!("sql/remove_rule.sql");
-const OPEN_GATES: &str = include_str!("sql/open_gates.sql");
-const TAKE_SLOT: &str = include_str!("sql/take_slot.sql");
-static ADOPT_RUNNING: Statement = statement!("sql/adopt_running.sql");
-static ADOPT_EXTERNAL: Statement = statement!("sql/adopt_external.sql");
+const UNBLOCK_KEYS: &str = include_str!("sql/unblock_keys.sql");
+const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
+static PERMIT_RUNNING: Statement = statement!("sql/permit_running.sql");
+static PERMIT_EXTERNAL: Statement = statement!("sql/permit_external.sql");
 
 #[async_trait]
 impl Rules for Sqlite {
@@ -41,7 +41,7 @@ impl Rules for Sqlite {
         self.inner.query("read the rules", |connection, _| Ok(read(connection)?)).await
     }
 
-    async fn rule_faults(&self) -> Result<Vec<RowFault>> {
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
         self.inner.query("read the rules", |connection, _| Ok(read_all(connection)?.1)).await
     }
 }
@@ -72,16 +72,16 @@ fn put(connection: &Connection, rule: &Rule, now: Micros) -> Work<()> {
         })?;
     }
     if rule.running.is_some() {
-        adopt(connection, rule, &ADOPT_RUNNING)?;
-        adopt(connection, rule, &ADOPT_EXTERNAL)?;
+        adopt(connection, rule, &PERMIT_RUNNING)?;
+        adopt(connection, rule, &PERMIT_EXTERNAL)?;
     }
-    let gate = format!("{prefix}{}", rule.name);
-    let params = named_params! { ":gate": gate, ":name": rule.name, ":prefix": prefix };
-    connection.prepare_cached(OPEN_GATES)?.execute(params)?;
+    let blocked_on = format!("{prefix}{}", rule.name);
+    let params = named_params! { ":blocked_on": blocked_on, ":name": rule.name, ":prefix": prefix };
+    connection.prepare_cached(UNBLOCK_KEYS)?.execute(params)?;
     Ok(())
 }
 
-/// Gives jobs that run already their places.
+/// Gives permits to jobs that already run.
 fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     let params = named_params! { ":scope": rule.scope.as_str(), ":name": rule.name };
@@ -91,13 +91,13 @@ fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()
                 row.get::<_, Vec<u8>>("id")?,
                 row.get::<_, String>("queue")?,
                 row.get::<_, String>("kind")?,
-                terms(row, "terms")?,
+                options(row, "options")?,
             ))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let mut take = connection.prepare_cached(TAKE_SLOT)?;
-    for (id, queue, kind, terms) in started {
-        if let Some(subject) = subject(rule.scope, queue, kind, terms) {
+    let mut take = connection.prepare_cached(TAKE_PERMIT)?;
+    for (id, queue, kind, options) in started {
+        if let Some(subject) = subject(rule.scope, queue, kind, options) {
             let key = format!("{}{subject}", rule.scope.prefix());
             take.execute(named_params! { ":id": id, ":key": key })?;
         }
@@ -105,39 +105,40 @@ fn adopt(connection: &Connection, rule: &Rule, sql: &str) -> rusqlite::Result<()
     Ok(())
 }
 
-/// What a rule of a scope is about, in a job.
-fn subject(scope: Scope, queue: String, kind: String, terms: Terms) -> Option<String> {
+/// Returns the name under which a rule of this scope covers a job.
+fn subject(scope: Scope, queue: String, kind: String, options: JobOptions) -> Option<String> {
     match scope {
         Scope::Queue => Some(queue),
         Scope::Kind => Some(kind),
-        Scope::Tenant => terms.tenant,
-        Scope::Key => terms.limit_key,
-        Scope::Group => terms.group,
+        Scope::Tenant => options.tenant,
+        Scope::Key => options.limit_key,
+        Scope::Group => options.group,
     }
 }
 
-/// All rules.
+/// Returns all rules.
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<Rule>> {
     let (rules, faults) = read_all(connection)?;
-    tell(&faults);
+    log_faults(&faults);
     Ok(rules)
 }
 
-/// With what can't be read of them. That must not stop all others, and least of all let more start than it allows.
-fn read_all(connection: &Connection) -> rusqlite::Result<(Vec<Rule>, Vec<RowFault>)> {
+/// Reads rules, and reports the values that can't be read. Those must not disable the other limits, or let more jobs start than a rule
+/// allows.
+fn read_all(connection: &Connection) -> rusqlite::Result<(Vec<Rule>, Vec<UnreadableRow>)> {
     let mut faults = Vec::new();
     let mut statement = connection.prepare_cached(RULES)?;
     let rules = statement.query_map([], |row| rule(row, &mut faults))?.collect::<rusqlite::Result<_>>()?;
     Ok((rules, faults))
 }
 
-fn rule(row: &Row<'_>, faults: &mut Vec<RowFault>) -> rusqlite::Result<Rule> {
+fn rule(row: &Row<'_>, faults: &mut Vec<UnreadableRow>) -> rusqlite::Result<Rule> {
     let scope: String = row.get("scope")?;
     let scope = scope.parse().map_err(|error: Error| broken("scope", Type::Text, error))?;
     let duration = |micros: Micros| Duration::from_micros(micros.max(0).unsigned_abs());
     let mut rule = Rule::new(scope, row.get::<_, String>("name")?);
     rule.paused = row.get("paused")?;
-    // More than we count to is as good as that.
+    // A limit beyond this type's range is equivalent to its maximum.
     let number = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
     rule.running = row.get::<_, Option<i64>>("running")?.map(number);
     let rate: (Option<u32>, Option<Micros>) = (row.get::<_, Option<i64>>("rate")?.map(number), row.get("period")?);
@@ -149,8 +150,10 @@ fn rule(row: &Row<'_>, faults: &mut Vec<RowFault>) -> rusqlite::Result<Rule> {
     let shares: Option<String> = row.get("shares")?;
     rule.shares = shares.and_then(|text| {
         let read = serde_json::from_str(&text).map_err(|error| {
-            faults
-                .push(RowFault { name: format!("{} {}", rule.scope, rule.name), why: format!("its shares: {error}") });
+            faults.push(UnreadableRow {
+                name: format!("{} {}", rule.scope, rule.name),
+                why: format!("its shares: {error}"),
+            });
         });
         read.ok()
     });

@@ -13,8 +13,8 @@ use super::insert::{content, headers, insert};
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
-use crate::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which, tell};
-use crate::store::{Note, RowFault};
+use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, Schedules, log_faults};
+use crate::store::{AuditNote, UnreadableRow};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
 const NAMED: &str = include_str!("sql/schedule_named.sql");
@@ -38,10 +38,10 @@ impl Schedules for Sqlite {
             .await
     }
 
-    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+    async fn read_schedules(&self, which: ScheduleQuery<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
         let tried = "read schedules";
         match which {
-            Which::Named(names) => {
+            ScheduleQuery::Named(names) => {
                 let names = serde_json::Value::from(names.to_vec()).to_string();
                 self.inner
                     .query(tried, move |connection, now| {
@@ -49,14 +49,14 @@ impl Schedules for Sqlite {
                     })
                     .await
             }
-            Which::Page { after, limit } => {
+            ScheduleQuery::Page { after, limit } => {
                 let after = after.unwrap_or_default().to_owned();
                 let work = move |connection: &Connection, now| {
                     read(connection, PAGE, now, named_params! { ":after": after, ":limit": count(limit) })
                 };
                 self.inner.query(tried, work).await
             }
-            Which::Due(limit) => {
+            ScheduleQuery::Due(limit) => {
                 let work = move |connection: &Connection, now| {
                     read(connection, DUE, now, named_params! { ":now": now, ":limit": count(limit) })
                 };
@@ -65,7 +65,7 @@ impl Schedules for Sqlite {
         }
     }
 
-    async fn schedule_faults(&self) -> Result<Vec<RowFault>> {
+    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
         self.inner
             .query("read schedules", |connection, _| {
                 let mut faults = Vec::new();
@@ -80,7 +80,7 @@ impl Schedules for Sqlite {
         &self,
         schedule: &ScheduleInfo,
         seen: Option<i64>,
-        note: Option<&Note<'_>>,
+        note: Option<&AuditNote<'_>>,
     ) -> Result<bool> {
         let (schedule, note) = (schedule.clone(), note.map(Noted::from));
         self.inner
@@ -94,7 +94,7 @@ impl Schedules for Sqlite {
             .await
     }
 
-    async fn delete_schedules(&self, names: &[String], note: Option<&Note<'_>>) -> Result<u64> {
+    async fn delete_schedules(&self, names: &[String], note: Option<&AuditNote<'_>>) -> Result<u64> {
         let (names, note) = (names.to_vec(), note.map(Noted::from));
         self.inner
             .write("delete schedules", move |connection, now| {
@@ -113,7 +113,7 @@ impl Schedules for Sqlite {
             .await
     }
 
-    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut Note<'_>) -> Result<u64> {
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut AuditNote<'_>) -> Result<u64> {
         let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
         let (rows, entry) = self
             .inner
@@ -122,12 +122,12 @@ impl Schedules for Sqlite {
                 Ok((rows, noted.write(connection, rows, now)?))
             })
             .await?;
-        // Only now is it there.
+        // The entry exists only after the commit.
         (note.entry, note.sent) = (Some(entry), note.sent + rows);
         Ok(rows)
     }
 
-    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
         let firings = firings.to_vec();
         self.inner
             .write("fire schedules", move |connection, now| {
@@ -137,14 +137,14 @@ impl Schedules for Sqlite {
     }
 }
 
-/// The transaction has the write lock: nothing changes between the look and the change.
-fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<Fate> {
+/// Fires one schedule. The transaction has the write lock, so nothing changes between the check and the update.
+fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<FireOutcome> {
     let unchanged: bool = connection.prepare_cached(VERSION)?.query_row(
         named_params! { ":name": firing.name, ":seen": firing.seen, ":due": firing.due.as_microsecond() },
         |row| row.get(0),
     )?;
     if !unchanged {
-        return Ok(Fate::Lost);
+        return Ok(FireOutcome::Lost);
     }
     let alive = match firing.unless_alive {
         Some(id) => connection
@@ -164,14 +164,14 @@ fn fire(connection: &Connection, firing: &Firing, now: Micros) -> Work<Fate> {
         ":last_job": firing.jobs.last().filter(|_| !alive).map(|job| *job.id.as_uuid().as_bytes()),
         ":sent": if alive { 0 } else { count(firing.jobs.len()) },
     })?;
-    Ok(if alive { Fate::LeftOut } else { Fate::Sent })
+    Ok(if alive { FireOutcome::Skipped } else { FireOutcome::Sent })
 }
 
 fn write(connection: &Connection, schedule: &ScheduleInfo, seen: Option<i64>, now: Micros) -> Work<bool> {
     let ScheduleInfo { spec, anchor, paused, next_at, .. } = schedule;
     let message = &spec.message;
     let (payload, body, content_type) = content(&message.payload);
-    let (headers, terms) = (headers(message)?, message.terms.to_json());
+    let (headers, options) = (headers(message)?, message.options.to_json());
     let (text, zone) = (spec.schedule.text(), spec.schedule.zone());
     let (misfire, overlap) = (spec.misfire.as_str(), spec.overlap.as_str());
     let times = spec.times.map(|times| i64::try_from(times).unwrap_or(i64::MAX));
@@ -195,7 +195,7 @@ fn write(connection: &Connection, schedule: &ScheduleInfo, seen: Option<i64>, no
         (":body", &body),
         (":content_type", &content_type),
         (":headers", &headers),
-        (":terms", &terms),
+        (":options", &options),
     ];
     let sql = match &seen {
         None => {
@@ -216,16 +216,16 @@ fn read(
     now: Micros,
     params: &[(&str, &dyn ToSql)],
 ) -> Work<(Timestamp, Vec<ScheduleInfo>)> {
-    let found = read_each(connection, sql, params, |fault, version| tell(&fault, version))?;
+    let found = read_each(connection, sql, params, |fault, version| log_faults(&fault, version))?;
     Ok((timestamp(now)?, found))
 }
 
-/// Those that can be read; of each other one its name and version, and why.
+/// Reads the schedules. For each unreadable one, reports its name, its version and the reason.
 fn read_each(
     connection: &Connection,
     sql: &str,
     params: &[(&str, &dyn ToSql)],
-    mut other: impl FnMut(RowFault, i64),
+    mut other: impl FnMut(UnreadableRow, i64),
 ) -> Work<Vec<ScheduleInfo>> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
@@ -237,7 +237,7 @@ fn read_each(
                 let name = String::from_utf8_lossy(row.get_ref("name")?.as_bytes().map_err(rusqlite::Error::from)?)
                     .into_owned();
                 let why = failure.explain("read a schedule", &name).to_string();
-                other(RowFault { name, why }, row.get("version")?);
+                other(UnreadableRow { name, why }, row.get("version")?);
             }
         }
     }
@@ -259,8 +259,8 @@ fn info(row: &Row<'_>) -> Work<ScheduleInfo> {
         due: Due::Now,
         payload: rows::payload(row, ["payload", "body", "content_type"])?,
         headers: rows::headers(row, "headers")?,
-        terms: rows::terms(row, "terms")?,
-        hold: Duration::ZERO,
+        options: rows::options(row, "options")?,
+        hidden_for: Duration::ZERO,
     };
     let spec = ScheduleSpec {
         name: row.get("name")?,

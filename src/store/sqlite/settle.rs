@@ -1,4 +1,4 @@
-//! Outcomes. Each names its claim, and changes nothing if that is no longer current.
+//! Outcomes of jobs. Each names its claim, and changes nothing if that claim is no longer current.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::Inner;
 use super::failure::Work;
-use super::history::{Memory, Place};
-use super::parts::{STILL_OWNED, Statement, statement};
+use super::fragments::{STILL_OWNED, Statement, statement};
+use super::history::{Memory, SourceTable};
 use super::rows::{Micros, attempt_error, fence_lists, job_id, micros, with_error};
 use super::unreadable::Unreadable;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
-use crate::store::{Ending, Settlement, Verdict};
+use crate::store::{HistoryOutcome, Settlement, Verdict};
 
 static COMPLETE_ALL: Statement = statement!("sql/complete_all.sql");
-static REMEMBER_ALL: Statement = LazyLock::new(|| Place::JOB.remember(STILL_OWNED));
+static REMEMBER_ALL: Statement = LazyLock::new(|| SourceTable::JOB.remember(STILL_OWNED));
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const OWNED_ROW: &str = include_str!("sql/owned_row.sql");
 const JOB_TO_TIMER: &str = include_str!("sql/job_to_timer.sql");
@@ -33,9 +33,9 @@ impl Inner {
         let (ids, versions) = fence_lists(fences);
         let keep = self.history.keep;
         self.write("complete jobs", move |connection, now| {
-            if (Memory { keep, now }).keeps(Ending::Done) {
+            if (Memory { keep, now }).keeps(HistoryOutcome::Done) {
                 connection.prepare_cached(&REMEMBER_ALL)?.execute(named_params! {
-                    ":ids": ids, ":versions": versions, ":node": node.0, ":outcome": Ending::Done.as_str(), ":now": now, ":why": None::<&str>,
+                    ":ids": ids, ":versions": versions, ":node": node.0, ":outcome": HistoryOutcome::Done.as_str(), ":now": now, ":why": None::<&str>,
                 })?;
             }
             let mut statement = connection.prepare_cached(&COMPLETE_ALL)?;
@@ -76,16 +76,16 @@ impl Inner {
     }
 }
 
-/// Removes a finished job. `false`: the claim is no longer current.
+/// Removes a finished job. Returns `false` if the claim is no longer current.
 pub(super) fn complete_one(
     connection: &Connection,
     node: NodeId,
     fence: Fence,
     memory: Memory,
 ) -> rusqlite::Result<bool> {
-    if memory.keeps(Ending::Done) {
+    if memory.keeps(HistoryOutcome::Done) {
         let Some(row) = OwnedRow::find(connection, node, fence)? else { return Ok(false) };
-        memory.remember(connection, Place::JOB, row.seq, Ending::Done, None)?;
+        memory.remember(connection, SourceTable::JOB, row.seq, HistoryOutcome::Done, None)?;
     }
     let params = named_params! { ":id": fence.id.as_uuid().as_bytes(), ":version": fence.version, ":node": node.0 };
     Ok(connection.prepare_cached(COMPLETE)?.execute(params)? == 1)
@@ -104,42 +104,47 @@ fn settle_one(connection: &Connection, node: NodeId, settlement: &Settlement, me
     let errors = errors.as_deref();
     let given_back = row.attempt.saturating_sub(1);
     if let Some(ending) = ending(&settlement.verdict, row.attempt >= row.max_attempts) {
-        memory.remember(connection, Place::JOB, row.seq, ending, settlement.error.as_deref())?;
+        memory.remember(connection, SourceTable::JOB, row.seq, ending, settlement.error.as_deref())?;
     }
     match settlement.verdict {
         Verdict::Retry(_) if row.attempt >= row.max_attempts => {
-            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
+            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("attempts exhausted"), now)?;
         }
         Verdict::Retry(delay) => row.defer(connection, row.attempt, errors, now.saturating_add(micros(delay)))?,
         Verdict::Snooze(delay) => row.defer(connection, given_back, errors, now.saturating_add(micros(delay)))?,
         Verdict::Release => row.release(connection, given_back, errors)?,
         Verdict::Cancel => row.remove(connection)?,
         Verdict::Dead => {
-            row.bury(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
+            row.dead_letter(connection, errors, settlement.error.as_deref().unwrap_or("no reason was given"), now)?;
         }
     }
     Ok(true)
 }
 
-/// What a node took and can't read, to `dead_letter_job`.
-pub(super) fn bury_unreadable(connection: &Connection, node: NodeId, row: &Unreadable, memory: Memory) -> Work<()> {
-    row.bury(connection, Place::JOB, node, memory, |errors| {
+/// Moves a claimed row that can't be read to `dead_letter_job`.
+pub(super) fn dead_letter_unreadable(
+    connection: &Connection,
+    node: NodeId,
+    row: &Unreadable,
+    memory: Memory,
+) -> Work<()> {
+    row.dead_letter(connection, SourceTable::JOB, node, memory, |errors| {
         let owned = OwnedRow { seq: row.seq, attempt: 0, max_attempts: 0, errors: None };
-        owned.bury(connection, Some(errors), &row.why, memory.now)
+        owned.dead_letter(connection, Some(errors), &row.why, memory.now)
     })
 }
 
-/// What a verdict ends; `None` = nothing, the attempt is given back.
-pub(super) fn ending(verdict: &Verdict, spent: bool) -> Option<Ending> {
+/// Returns the outcome that a verdict records, or `None` if it ends nothing because the attempt is given back.
+pub(super) fn ending(verdict: &Verdict, spent: bool) -> Option<HistoryOutcome> {
     match verdict {
-        Verdict::Retry(_) => Some(if spent { Ending::Dead } else { Ending::Failed }),
-        Verdict::Dead => Some(Ending::Dead),
-        Verdict::Cancel => Some(Ending::Cancelled),
+        Verdict::Retry(_) => Some(if spent { HistoryOutcome::Dead } else { HistoryOutcome::Failed }),
+        Verdict::Dead => Some(HistoryOutcome::Dead),
+        Verdict::Cancel => Some(HistoryOutcome::Cancelled),
         Verdict::Snooze(_) | Verdict::Release => None,
     }
 }
 
-/// What decides how an owned job goes on.
+/// The columns that decide what happens next to an owned job.
 pub(super) struct OwnedRow {
     pub(super) seq: i64,
     pub(super) attempt: u32,
@@ -158,7 +163,7 @@ impl OwnedRow {
             .optional()
     }
 
-    /// To `timer_job`.
+    /// Moves the job to `timer_job`.
     fn defer(
         &self,
         connection: &Connection,
@@ -172,8 +177,8 @@ impl OwnedRow {
         self.remove(connection)
     }
 
-    /// To `dead_letter_job`.
-    pub(super) fn bury(
+    /// Moves the job to `dead_letter_job`.
+    pub(super) fn dead_letter(
         &self,
         connection: &Connection,
         errors: Option<&str>,
@@ -186,7 +191,7 @@ impl OwnedRow {
         self.remove(connection)
     }
 
-    /// Back to waiting.
+    /// Makes the job wait again.
     pub(super) fn release(&self, connection: &Connection, attempt: u32, errors: Option<&str>) -> rusqlite::Result<()> {
         connection
             .prepare_cached(RELEASE_JOB)?

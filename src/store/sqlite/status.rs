@@ -1,11 +1,11 @@
-//! How the system stands: one snapshot, a few aggregates.
+//! The status of the system: one snapshot and a few aggregates.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, named_params};
 
 use super::Inner;
-use super::beacons::Beacons;
+use super::liveness_files::LivenessFiles;
 use super::rows::{Micros, timestamp};
 use crate::error::Result;
 use crate::job::NodeId;
@@ -21,7 +21,7 @@ const NODES: &str = include_str!("sql/status_nodes.sql");
 
 impl Inner {
     pub(super) async fn status(&self) -> Result<StatusReport> {
-        let beacons = self.beacons.clone();
+        let liveness_files = self.liveness_files.clone();
         self.query("read the status", move |connection, now| {
             let mut queues = Queues::default();
             queues.add(connection, JOBS, &[], |queue, row| {
@@ -53,7 +53,7 @@ impl Inner {
                 Ok(())
             })?;
             let mut nodes = connection.prepare_cached(NODES)?;
-            let nodes = nodes.query_map([], |row| node(row, &beacons))?.collect::<rusqlite::Result<_>>()?;
+            let nodes = nodes.query_map([], |row| node(row, &liveness_files))?.collect::<rusqlite::Result<_>>()?;
             Ok(StatusReport { queues: queues.0.into_values().collect(), nodes })
         })
         .await
@@ -65,7 +65,7 @@ impl Inner {
 struct Queues(BTreeMap<String, QueueStatus>);
 
 impl Queues {
-    /// Adds what one table knows. The first column is the name of the queue.
+    /// Adds the counts of one table. The first column is the name of the queue.
     fn add(
         &mut self,
         connection: &Connection,
@@ -85,10 +85,10 @@ impl Queues {
     }
 }
 
-fn node(row: &Row<'_>, beacons: &Beacons) -> rusqlite::Result<NodeStatus> {
+fn node(row: &Row<'_>, liveness_files: &LivenessFiles) -> rusqlite::Result<NodeStatus> {
     let id = row.get(0)?;
-    // A moment in the future, after a clock was set back, is as good as now.
-    let silent = beacons.last(id).map(|last| last.elapsed().unwrap_or_default().as_secs_f64());
+    // A time in the future, left by a clock that was set back, counts as now.
+    let silent = liveness_files.last(id).map(|last| last.elapsed().unwrap_or_default().as_secs_f64());
     let lease = seconds(row.get::<_, Micros>(5)?);
     Ok(NodeStatus {
         id: NodeId(id),
@@ -103,7 +103,7 @@ fn node(row: &Row<'_>, beacons: &Beacons) -> rusqlite::Result<NodeStatus> {
     })
 }
 
-/// A count, which SQLite gives as a signed number.
+/// Reads a count, which SQLite returns as a signed number.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }

@@ -1,15 +1,21 @@
-//! What the test kit needs from a file.
+//! File access for the test kit.
 
 use std::time::Duration;
 
 use rusqlite::named_params;
 
-use super::Sqlite;
+use super::{MIGRATIONS, Sqlite};
 use crate::error::Result;
+use crate::store::{Migration, MigrationStatus};
 
 const TRAVEL: &str = include_str!("sql/travel.sql");
 
 impl Sqlite {
+    pub(crate) async fn migrate_with(&self, more: &[Migration]) -> Result<Vec<MigrationStatus>> {
+        // A connection runs its work on another thread, which needs them for as long as it takes. Tests have few.
+        self.inner.migrate([MIGRATIONS, more].concat().leak()).await
+    }
+
     pub(crate) async fn travel(&self, by: Duration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
         self.inner

@@ -1,4 +1,4 @@
-//! The transaction a context hands to its user.
+//! The transaction that a context gives to its user.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::failure::{Failure, explain, refused};
 use super::history::{Memory, keep_result};
-use super::insert::insert_together;
-use super::lane::Hold;
+use super::insert::insert_batched;
 use super::lent::Desk;
+use super::serial_connection::ConnectionGuard;
 use super::settle::complete_one;
 use super::writer::{begin, now};
 use super::{Inner, Sqlite};
@@ -22,13 +22,13 @@ const BY_STATEMENT: &str =
     "a statement inside it ended it (COMMIT or ROLLBACK), or SQLite rolled it back after an error";
 const BY_CANCEL: &str = "a call on it was cancelled before it had finished";
 
-/// An open transaction of the embedded database, with its write lock held: every other writer waits, so keep it short.
+/// An open transaction of the embedded database. It holds the write lock, so every other writer waits: keep it short.
 ///
-/// Dropping it rolls back, and so does dropping the future of one of its calls before it has finished. It must not be ended
-/// by SQL: [`commit`](UnitOfWork::commit) would then return an error.
+/// Dropping it rolls back, and so does dropping the future of one of its calls before it has finished. It must not be ended by SQL:
+/// [`commit`](UnitOfWork::commit) would then return an error.
 ///
-/// One that a [message service](crate::MessageService) is lent for a transaction of the caller's belongs to the caller: dropping it does nothing, and
-/// what is called on it runs on the caller's thread.
+/// A transaction that is lent to a [message service](crate::MessageService) belongs to the caller: dropping it does nothing, and calls on
+/// it run on the caller's thread.
 #[derive(Debug)]
 pub struct SqliteTransaction {
     store: Arc<Inner>,
@@ -36,14 +36,14 @@ pub struct SqliteTransaction {
     ended: &'static str,
 }
 
-/// Where its connection is.
+/// Where the transaction's connection is.
 #[derive(Debug)]
 enum At {
-    /// Ours, with the write lock.
-    Held(Hold),
+    /// Here, with the write lock.
+    Held(ConnectionGuard),
     /// With the caller, who owns the transaction.
     Lent(Desk),
-    /// It has ended.
+    /// The transaction has ended.
     Over,
 }
 
@@ -51,22 +51,22 @@ impl Sqlite {
     pub(super) async fn begin_transaction(&self) -> Result<SqliteTransaction> {
         let tried = "begin a transaction";
         let deadline = Instant::now() + self.inner.call_timeout;
-        let hold = self.inner.take_writer(tried, deadline).await?;
+        let guard = self.inner.take_writer(tried, deadline).await?;
         let lock_by = deadline.into_std();
         let limit = deadline + Duration::from_secs(1);
-        let (hold, begun) = hold
+        let (guard, begun) = guard
             .run(tried, Some(limit), move |connection| {
-                // The savepoint is how commit() knows that it ends the transaction that was begun here and no other.
+                // The savepoint lets commit() verify that it ends the transaction begun here and no other.
                 begin(connection, lock_by).and_then(|()| connection.execute_batch("savepoint jobwright_context"))
             })
             .await?;
-        begun.map_err(|error| explain(error, tried, &self.inner.place))?;
-        Ok(SqliteTransaction { store: Arc::clone(&self.inner), at: At::Held(hold), ended: BY_CANCEL })
+        begun.map_err(|error| explain(error, tried, &self.inner.label))?;
+        Ok(SqliteTransaction { store: Arc::clone(&self.inner), at: At::Held(guard), ended: BY_CANCEL })
     }
 }
 
 impl SqliteTransaction {
-    /// That of a caller, for message services; what they ask for is done by [`Desk::serve`].
+    /// Wraps a caller's transaction for message services. [`Desk::serve`] does the work that they ask for.
     pub(crate) fn lent(store: &Sqlite) -> (Self, Desk) {
         let desk = Desk::default();
         (Self { store: Arc::clone(&store.inner), at: At::Lent(desk.clone()), ended: BY_CANCEL }, desk)
@@ -75,8 +75,8 @@ impl SqliteTransaction {
     /// Runs one statement. Returns the number of rows it changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Database`] with rusqlite's error as its source; the transaction stays usable, unless SQLite itself rolled
-    /// it back (a full disk, for instance): then this and every later call says so with [`ErrorKind::Aborted`].
+    /// [`ErrorKind::Database`] with rusqlite's error as its source. The transaction stays usable, unless SQLite itself rolled it back
+    /// (because of a full disk, for instance): then this and every later call fails with [`ErrorKind::Aborted`].
     pub async fn execute(&mut self, sql: impl Into<String>, params: impl Params + Send + 'static) -> Result<usize> {
         let sql = sql.into();
         self.call(move |connection| connection.prepare_cached(&sql)?.execute(params)).await
@@ -96,8 +96,8 @@ impl SqliteTransaction {
         self.call(move |connection| connection.prepare_cached(&sql)?.query_row(params, read)).await
     }
 
-    /// Works on the connection itself, on a thread where blocking is allowed. No deadline is set; if the future is dropped,
-    /// the statement that runs is interrupted and the transaction rolled back. A panic goes on in the caller.
+    /// Works on the connection itself, on a thread where blocking is allowed. There is no deadline. If the future is dropped, the running
+    /// statement is interrupted and the transaction rolled back. A panic resumes in the caller.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -106,10 +106,10 @@ impl SqliteTransaction {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let value = self.work("run a statement", None, work).await?;
-        value.map_err(|error| refused(error, &self.store.place))
+        value.map_err(|error| refused(error, &self.store.label))
     }
 
-    /// Works on the connection, and finds out whether the transaction is still there afterwards.
+    /// Works on the connection, and checks whether the transaction is still open afterwards.
     async fn work<T: Send + 'static>(
         &mut self,
         tried: &'static str,
@@ -120,11 +120,11 @@ impl SqliteTransaction {
             let value = work(connection);
             (value, !connection.is_autocommit())
         };
-        // Taken out: if this future is dropped, the hold goes down with the work and rolls back.
+        // Taken out: if this future is dropped, the guard is dropped with the work and rolls back.
         let (at, (value, open)) = match std::mem::replace(&mut self.at, At::Over) {
-            At::Held(hold) => {
-                let (hold, done) = hold.run(tried, deadline, work).await?;
-                (At::Held(hold), done)
+            At::Held(guard) => {
+                let (guard, done) = guard.run(tried, deadline, work).await?;
+                (At::Held(guard), done)
             }
             At::Lent(desk) => {
                 let done = desk.ask(work).await.ok_or_else(|| self.gone())?;
@@ -145,15 +145,15 @@ impl SqliteTransaction {
             ErrorKind::Aborted,
             format!(
                 "the transaction in {} is over: {}. What it had not yet committed is not kept",
-                self.store.place, self.ended
+                self.store.label, self.ended
             ),
         )
     }
 
-    /// For its end, which is not for who was lent it.
-    fn take_hold(&mut self) -> Option<Hold> {
+    /// Takes the guard to end the transaction, which a borrower must not do.
+    fn take_hold(&mut self) -> Option<ConnectionGuard> {
         match std::mem::replace(&mut self.at, At::Over) {
-            At::Held(hold) => Some(hold),
+            At::Held(guard) => Some(guard),
             At::Lent(_) | At::Over => None,
         }
     }
@@ -169,10 +169,10 @@ impl JobWriter for &mut SqliteTransaction {
         let tried = "insert job messages";
         let done = self
             .work(tried, Some(self.deadline()), move |connection| {
-                insert_together(connection, &messages, owned.as_ref(), now())
+                insert_batched(connection, &messages, owned.as_ref(), now())
             })
             .await?;
-        done.map_err(|failure| failure.explain(tried, &self.store.place))
+        done.map_err(|failure| failure.explain(tried, &self.store.label))
     }
 }
 
@@ -189,7 +189,7 @@ impl UnitOfWork for SqliteTransaction {
         let done = self
             .work(tried, Some(self.deadline()), move |connection| complete_one(connection, node, fence, memory))
             .await?;
-        done.map_err(|error| explain(error, tried, &self.store.place))
+        done.map_err(|error| explain(error, tried, &self.store.label))
     }
 
     async fn keep_result(&mut self, result: &NewResult) -> Result<()> {
@@ -197,18 +197,18 @@ impl UnitOfWork for SqliteTransaction {
         let result = result.clone();
         let done =
             self.work(tried, Some(self.deadline()), move |connection| keep_result(connection, &result, now())).await?;
-        done.map_err(|error| explain(error, tried, &self.store.place))
+        done.map_err(|error| explain(error, tried, &self.store.label))
     }
 
     async fn commit(mut self) -> Result<()> {
         let tried = "commit a transaction";
-        let hold = self.take_hold().ok_or_else(|| self.gone())?;
-        let committed = hold.finish(tried, Some(self.deadline()), commit).await;
+        let guard = self.take_hold().ok_or_else(|| self.gone())?;
+        let committed = guard.finish(tried, Some(self.deadline()), commit).await;
         match committed {
-            Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.place)),
+            Ok(done) => done.map_err(|failure| failure.explain(tried, &self.store.label)),
             Err(error) if error.kind() == ErrorKind::Timeout => Err(Error::new(
                 ErrorKind::CommitUnknown,
-                format!("{} did not answer a COMMIT in time: whether it took effect is not known", self.store.place),
+                format!("{} did not answer a COMMIT in time: whether it took effect is not known", self.store.label),
             )
             .with_source(error)),
             Err(error) => Err(error),
@@ -217,16 +217,17 @@ impl UnitOfWork for SqliteTransaction {
 
     async fn rollback(mut self) -> Result<()> {
         let tried = "roll back a transaction";
-        let Some(hold) = self.take_hold() else {
+        let Some(guard) = self.take_hold() else {
             return Ok(());
         };
-        hold.finish(tried, Some(self.deadline()), |connection| connection.execute_batch("rollback"))
+        guard
+            .finish(tried, Some(self.deadline()), |connection| connection.execute_batch("rollback"))
             .await?
-            .map_err(|error| explain(error, tried, &self.store.place))
+            .map_err(|error| explain(error, tried, &self.store.label))
     }
 }
 
-/// Commits the transaction that was begun by us. Whatever fails, the hold then rolls back.
+/// Commits the transaction begun here. If anything fails, the guard then rolls back.
 fn commit(connection: &Connection) -> std::result::Result<(), Failure> {
     connection.execute_batch("release jobwright_context").map_err(|error| {
         Error::new(

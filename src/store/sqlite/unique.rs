@@ -1,4 +1,4 @@
-//! Keys of unique jobs, asked for before the jobs are inserted, in the same transaction. The one writer needs no locks.
+//! Takes the keys of unique jobs before the jobs are inserted, in the same transaction. There is only one writer, so no locks are needed.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 use super::failure::Work;
 use super::insert::id_exists;
 use super::rows::{Micros, job_id};
-use crate::job::{JobId, JobMessage, UniqueConflict, UniqueTerm};
+use crate::job::{JobId, JobMessage, UniqueConflict, UniqueOptions};
 use crate::store::unique::{Asked, Taken, conflict, given};
 
 const UNIQUE_HOLDER: &str = include_str!("sql/unique_holder.sql");
@@ -18,7 +18,7 @@ const UNIQUE_REPLACE: [&str; 3] = [
     "delete from jobwright_timer_job where id = :id",
 ];
 
-/// Takes the keys of messages that ask for one, and says which are not to be written.
+/// Takes the keys of messages that ask for one, and returns which messages must not be written.
 pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros) -> Work<Taken> {
     let mut known = HashSet::new();
     for id in given(messages) {
@@ -28,38 +28,43 @@ pub(super) fn take(connection: &Connection, messages: &[JobMessage], now: Micros
     }
     let Some(asked) = Asked::new(messages, &known)? else { return Ok(Taken::default()) };
     let mut holders = Vec::with_capacity(asked.firsts.len());
-    for (_, message, term) in &asked.firsts {
-        holders.push(take_one(connection, message, term, now)?);
+    for (_, message, options) in &asked.firsts {
+        holders.push(take_one(connection, message, options, now)?);
     }
     Ok(asked.taken(&holders))
 }
 
-/// Who else holds the key; `None`: it is this message's now.
-fn take_one(connection: &Connection, message: &JobMessage, term: &UniqueTerm, now: Micros) -> Work<Option<JobId>> {
+/// Returns the other holder of the key, or `None` if the message holds it now.
+fn take_one(
+    connection: &Connection,
+    message: &JobMessage,
+    options: &UniqueOptions,
+    now: Micros,
+) -> Work<Option<JobId>> {
     let held = connection
         .prepare_cached(UNIQUE_HOLDER)?
-        .query_row(named_params! { ":key": term.key, ":now": now }, |row| {
+        .query_row(named_params! { ":key": options.key, ":now": now }, |row| {
             Ok((job_id(row, "job_id")?, row.get::<_, bool>("held")?, row.get::<_, bool>("waits")?))
         })
         .optional()?;
     if let Some((holder, true, waits)) = held {
-        match term.conflict {
+        match options.conflict {
             UniqueConflict::Reject if holder != message.id => return Err(conflict(message, holder).into()),
             UniqueConflict::Replace if holder != message.id && waits && remove(connection, holder)? => {}
             _ => return Ok(Some(holder)),
         }
     }
     connection.prepare_cached(UNIQUE_TAKE)?.execute(named_params! {
-        ":key": term.key,
+        ":key": options.key,
         ":id": message.id.as_uuid().as_bytes(),
-        ":hold": term.hold.as_str(),
-        ":taken_at": term.period.map(|_| now),
-        ":expires_at": term.period.map(|period| now.saturating_add(period)),
+        ":hold": options.hold.as_str(),
+        ":taken_at": options.period.map(|_| now),
+        ":expires_at": options.period.map(|period| now.saturating_add(period)),
     })?;
     Ok(None)
 }
 
-/// Removes a job that waits, for the one that takes its place. `false`: it is set aside.
+/// Removes a waiting job in favour of its replacement. Returns `false` if the job is suspended.
 fn remove(connection: &Connection, id: JobId) -> Work<bool> {
     for sql in UNIQUE_REPLACE {
         if connection.prepare_cached(sql)?.execute(named_params! { ":id": id.as_uuid().as_bytes() })? == 1 {

@@ -1,24 +1,24 @@
-//! Rows that can't be read: somebody's own SQL wrote what no job has. Each becomes a dead letter in the transaction that met it, and its
-//! queue goes on.
+//! Rows that can't be read, because another program's SQL stored values that no job has. Each becomes a dead letter in the transaction that
+//! claimed it, so that its queue goes on.
 
 use rusqlite::{Connection, Row, Rows, named_params};
 
 use super::failure::Work;
-use super::history::{Memory, Place};
+use super::history::{Memory, SourceTable};
 use super::rows::{job, timestamp, with_error};
 use crate::job::{AttemptError, Job, NodeId};
-use crate::store::{Ending, unreadable};
+use crate::store::{HistoryOutcome, unreadable};
 
 const ROW: &str = include_str!("sql/unreadable_row.sql");
 
-/// A row that was taken and can't be read.
+/// A claimed row that can't be read.
 pub(super) struct Unreadable {
     pub(super) seq: i64,
-    /// For people.
+    /// For display.
     pub(super) why: String,
 }
 
-/// Reads what was taken: jobs, best first, and what is none.
+/// Splits claimed rows into jobs, best first, and unreadable ones.
 pub(super) fn sort_out(rows: &mut Rows<'_>) -> rusqlite::Result<(Vec<Job>, Vec<Unreadable>)> {
     let (mut jobs, mut others) = (Vec::new(), Vec::new());
     while let Some(row) = rows.next()? {
@@ -42,22 +42,22 @@ impl Unreadable {
         Ok(Self { seq, why })
     }
 
-    /// Makes it a dead letter: `bury` moves the row, with this record of its errors.
-    pub(super) fn bury(
+    /// Makes the row a dead letter: `bury` moves it, with this record of its errors.
+    pub(super) fn dead_letter(
         &self,
         connection: &Connection,
-        place: Place,
+        place: SourceTable,
         node: NodeId,
         memory: Memory,
-        bury: impl FnOnce(&str) -> rusqlite::Result<()>,
+        dead_letter: impl FnOnce(&str) -> rusqlite::Result<()>,
     ) -> Work<()> {
-        // A record of errors that is no text is nothing to keep, and no reason to undo the claim that met it.
+        // An error record that is not text is dropped. It is no reason to undo the claim that met it.
         let (attempt, errors): (u32, Option<String>) = connection
             .prepare_cached(&ROW.replace("{table}", place.table))?
             .query_row(named_params! { ":seq": self.seq }, |row| Ok((row.get(0)?, row.get(1).ok().flatten())))?;
         let at = timestamp(memory.now)?;
         let error = AttemptError { attempt, at, node: node.0, error: self.why.clone(), detail: None };
-        memory.remember(connection, place, self.seq, Ending::Dead, Some(&self.why))?;
-        Ok(bury(&with_error(errors.as_deref(), error)?)?)
+        memory.remember(connection, place, self.seq, HistoryOutcome::Dead, Some(&self.why))?;
+        Ok(dead_letter(&with_error(errors.as_deref(), error)?)?)
     }
 }

@@ -8,36 +8,36 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::failure::{Failure, Work, is_busy};
-use super::lane::{Hold, Lane};
+use super::serial_connection::{ConnectionGuard, SerialConnection};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What a statement may take beyond the deadline of its lock, so that "busy" is said rather than "timeout".
+/// How long a statement may run beyond the deadline of its lock, so that the error is "busy" rather than "timeout".
 const SLACK: Duration = Duration::from_millis(250);
 
-/// Now, as it is stored: microseconds since 1970, UTC.
+/// Returns the current time in its stored form: microseconds since 1970, UTC.
 ///
-/// The file has one host, and so one clock: SQLite's `'now'` asks the same one, but to the millisecond only. It is read once
-/// a transaction, after the write lock is held, so whatever waited for the lock is not counted as if it had already happened.
+/// The file has one host, and so one clock. SQLite's `'now'` reads the same clock, but only to the millisecond. The clock is read once per
+/// transaction, after the write lock was taken, so that the wait for the lock does not count as past.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_microsecond()
 }
 
 impl Inner {
     /// Waits for the connection that writes.
-    pub(super) async fn take_writer(&self, tried: &str, deadline: Instant) -> Result<Hold> {
+    pub(super) async fn take_writer(&self, tried: &str, deadline: Instant) -> Result<ConnectionGuard> {
         self.writer.take(deadline).await.ok_or_else(|| {
             Error::new(
                 ErrorKind::Busy,
                 format!(
                     "can't {tried} in {}: a context of this process holds its one write transaction open, or a queue of \
                      writes has built up, for {:?}; commit sooner. Nothing was changed",
-                    self.place, self.call_timeout
+                    self.label, self.call_timeout
                 ),
             )
         })
     }
 
-    /// One transaction that writes. `work` gets the moment it runs at.
+    /// Runs one writing transaction. `work` gets the time at which it runs.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         tried: &'static str,
@@ -46,7 +46,7 @@ impl Inner {
         self.write_for(tried, self.call_timeout, work).await
     }
 
-    /// The same with its own time for the work itself.
+    /// Like [`write`](Self::write), with a time limit for the work itself.
     pub(super) async fn write_for<T: Send + 'static>(
         &self,
         tried: &'static str,
@@ -54,25 +54,26 @@ impl Inner {
         work: impl FnOnce(&Connection, i64) -> Work<T> + Send + 'static,
     ) -> Result<T> {
         let start = Instant::now();
-        let hold = self.take_writer(tried, start + self.call_timeout).await?;
+        let guard = self.take_writer(tried, start + self.call_timeout).await?;
         let lock_by = (start + self.call_timeout).into_std();
-        hold.finish(tried, Some(start + limit + SLACK), move |connection| {
-            let done = begin(connection, lock_by).map_err(Failure::from).and_then(|()| {
-                let value = work(connection, now())?;
-                connection.execute_batch("commit")?;
-                Ok(value)
-            });
-            if !connection.is_autocommit() {
-                connection.execute_batch("rollback")?;
-            }
-            done
-        })
-        .await?
-        .map_err(|failure| failure.explain(tried, &self.place))
+        guard
+            .finish(tried, Some(start + limit + SLACK), move |connection| {
+                let done = begin(connection, lock_by).map_err(Failure::from).and_then(|()| {
+                    let value = work(connection, now())?;
+                    connection.execute_batch("commit")?;
+                    Ok(value)
+                });
+                if !connection.is_autocommit() {
+                    connection.execute_batch("rollback")?;
+                }
+                done
+            })
+            .await?
+            .map_err(|failure| failure.explain(tried, &self.label))
     }
 
-    /// Something cheap that decides whether the writer is needed at all: it never waits behind a context's transaction, and
-    /// never behind an operator's long listing.
+    /// Runs a cheap query that decides whether the writer is needed at all. It never waits behind a context's transaction, or behind an
+    /// operator's long listing.
     pub(super) async fn check<T: Send + 'static>(
         &self,
         tried: &'static str,
@@ -81,7 +82,7 @@ impl Inner {
         self.read(&self.checks, tried, work).await
     }
 
-    /// A question of an operator: a consistent view of the whole file.
+    /// Runs an operator's query with a consistent view of the whole file.
     pub(super) async fn query<T: Send + 'static>(
         &self,
         tried: &'static str,
@@ -92,29 +93,30 @@ impl Inner {
 
     async fn read<T: Send + 'static>(
         &self,
-        lane: &Lane,
+        serial: &SerialConnection,
         tried: &'static str,
         work: impl FnOnce(&Connection, i64) -> Work<T> + Send + 'static,
     ) -> Result<T> {
         let deadline = Instant::now() + self.call_timeout;
-        let Some(hold) = lane.take(deadline).await else {
+        let Some(guard) = serial.take(deadline).await else {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!("can't {tried} in {}: other readers were busy for {:?}", self.place, self.call_timeout),
+                format!("can't {tried} in {}: other readers were busy for {:?}", self.label, self.call_timeout),
             ));
         };
-        hold.finish(tried, Some(deadline + SLACK), move |connection| {
-            // One snapshot for all statements of the work; dropping it ends it.
-            let _snapshot = connection.unchecked_transaction()?;
-            work(connection, now())
-        })
-        .await?
-        .map_err(|failure| failure.explain(tried, &self.place))
+        guard
+            .finish(tried, Some(deadline + SLACK), move |connection| {
+                // One snapshot for all statements of the work; dropping it ends it.
+                let _snapshot = connection.unchecked_transaction()?;
+                work(connection, now())
+            })
+            .await?
+            .map_err(|failure| failure.explain(tried, &self.label))
     }
 }
 
-/// Begins a transaction with the write lock held, so that nothing in it can fail for want of it later. Other processes may
-/// hold it for a while.
+/// Begins a transaction with the write lock held, so that nothing in it can fail for lack of it later. Other processes may hold the lock
+/// for a while.
 pub(super) fn begin(connection: &Connection, deadline: std::time::Instant) -> rusqlite::Result<()> {
     if !connection.is_autocommit() {
         connection.execute_batch("rollback")?;

@@ -1,19 +1,19 @@
-//! The processes, each behind proxies of its own.
+//! The processes, each behind its own proxies.
 
 use std::sync::Mutex;
 
-use crate::keeper::{Orders, Role, Told, told};
 use crate::site::Site;
 use crate::support::process::{Sign, Worker};
 use crate::support::proxy::Proxy;
+use crate::worker_process::{Orders, Role, Told, told};
 
-/// Of each kind.
+/// Processes of each kind.
 const MEMBERS: usize = 3;
 /// 3 × 5 jobs each 30 ms: 500 a second.
 const BATCH: usize = 5;
 const PAUSE: u64 = 30;
 
-/// One of them.
+/// One of the processes.
 pub(super) struct Member {
     pub(super) broker: Proxy,
     pub(super) database: Proxy,
@@ -22,7 +22,7 @@ pub(super) struct Member {
     life: Mutex<Life>,
 }
 
-/// Its process, and what it and those before it told.
+/// The process, and the totals reported by it and its predecessors.
 struct Life {
     worker: Option<Worker>,
     tells: Vec<Sign>,
@@ -40,7 +40,7 @@ impl Member {
         Self { broker, database, orders, produces, life: Mutex::new(Life { worker, tells: vec![tells] }) }
     }
 
-    /// Another process takes its place.
+    /// Kills the process and starts another in its place.
     pub(super) fn kill_and_replace(&self) {
         let mut life = self.life.lock().unwrap();
         if let Some(mut worker) = life.worker.take() {
@@ -74,12 +74,12 @@ impl Crew {
         Self { members }
     }
 
-    /// At once: a commit that is under way is there or not, as the database says.
+    /// Stops all producers at once: whether a commit in flight succeeded, the database knows.
     pub(super) fn stop_producers(&self) {
         self.members.iter().filter(|member| member.produces).for_each(Member::stop);
     }
 
-    /// What all of them told before they ended. A process that was killed takes its last moments with it.
+    /// Returns the totals that all processes reported before they ended. A process that was killed takes its last moments with it.
     pub(super) fn totals(&self) -> Told {
         let mut all = Told::default();
         for member in &self.members {

@@ -1,16 +1,16 @@
-//! What goes wrong, and when.
+//! The faults and their timing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::crew::Crew;
-use crate::client::Client;
+use crate::amqp_client::Client;
 use crate::site::Site;
-use crate::support::chance::Chance;
 use crate::support::private_rabbit::PrivateRabbit;
+use crate::support::seeded_random::Chance;
 
-/// To one process.
+/// Faults of one process.
 #[derive(Clone, Copy, Debug)]
 enum MemberFault {
     Killed,
@@ -35,7 +35,7 @@ const MEMBER_FAULTS: [MemberFault; 9] = [
     MemberFault::DatabaseMute,
 ];
 
-/// To the broker, and so to all.
+/// Faults of the broker, which affect all processes.
 #[derive(Clone, Copy, Debug)]
 enum BrokerFault {
     Purged,
@@ -80,7 +80,7 @@ impl Chaos {
         *self.counts.lock().unwrap().entry(what).or_default() += 1;
     }
 
-    /// Until `end`; then nothing is wrong with anybody.
+    /// Causes faults until `end`; then repairs everything.
     pub(super) async fn trouble_members(self: Arc<Self>, mut chance: Chance, end: Instant) {
         while Instant::now() < end {
             tokio::time::sleep(chance.millis(300, 2000)).await;
@@ -110,10 +110,10 @@ impl Chaos {
         }
     }
 
-    /// The same for the broker.
+    /// Does the same to the broker.
     pub(super) async fn trouble_broker(self: Arc<Self>, mut chance: Chance, end: Instant) {
         while Instant::now() < end {
-            // With time to come back to deliveries between two.
+            // With time for deliveries to resume in between.
             tokio::time::sleep(chance.millis(1000, 10_000)).await;
             let fault = chance.pick(&BROKER_FAULTS);
             let pause = chance.millis(500, 4000);

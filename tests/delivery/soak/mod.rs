@@ -1,9 +1,8 @@
-//! Everything at once, for as long as it is asked to: three producers and three executors in processes of their own, a steady
-//! 500 jobs a second, and faults at random. When the faults have ended, every job that was committed has taken effect, and
-//! none of them twice.
+//! Everything at once, for a given time: three producers and three executors as separate processes, a steady 500 jobs a second, and random faults.
+//! After the faults have ended, every committed job has taken effect, and none of them twice.
 //!
-//! `JOBWRIGHT_SOAK_SECONDS` says how long (default 20; the real one is 600), `JOBWRIGHT_SOAK_SEED` repeats the choice of
-//! faults of an earlier run. The order of jobs is not looked at: without groups, which are yet to come, none is promised.
+//! `JOBWRIGHT_SOAK_SECONDS` sets the duration (default 20; the real one is 600), `JOBWRIGHT_SOAK_SEED` repeats the faults of an earlier run. The
+//! order of jobs is not checked: without groups none is promised.
 
 mod crew;
 mod faults;
@@ -15,13 +14,13 @@ use std::time::{Duration, Instant};
 use self::crew::Crew;
 use self::faults::Chaos;
 use self::summary::{HighWater, Summary, check, empty};
-use crate::keeper::create_sent;
 use crate::site::Site;
-use crate::support::chance::Chance;
 use crate::support::postgres::Pg;
 use crate::support::private_rabbit::PrivateRabbit;
+use crate::support::seeded_random::Chance;
+use crate::worker_process::create_sent;
 
-/// How long the jobs that are left may take when all faults have ended.
+/// How long the remaining jobs may take after all faults have ended.
 const EMPTY: Duration = Duration::from_secs(180);
 
 fn number(variable: &str) -> Option<u64> {
@@ -43,7 +42,7 @@ async fn nothing_is_lost_and_nothing_takes_effect_twice() {
     let chaos = Chaos::new(&site, crew.clone(), rabbit);
     let high_water = HighWater::start(site.db.client().await);
 
-    // Two threads of trouble, so that one fault meets another.
+    // Two tasks cause faults, so that faults overlap.
     let members = tokio::spawn(chaos.clone().trouble_members(Chance::new(seed), end));
     let broker = tokio::spawn(chaos.clone().trouble_broker(Chance::new(seed ^ 0xb70c_e2aa), end));
     members.await.unwrap();

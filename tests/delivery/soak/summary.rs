@@ -1,4 +1,4 @@
-//! How it went.
+//! The result of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::keeper::Told;
 use crate::site::Site;
+use crate::worker_process::Told;
 
-/// Looks how many jobs wait, all the time.
+/// Watches the highest number of waiting jobs.
 pub(super) struct HighWater {
     most: Arc<AtomicI64>,
     task: JoinHandle<()>,
@@ -36,7 +36,7 @@ impl HighWater {
     }
 }
 
-/// Waits until no job is left. Dead letters are left.
+/// Waits until no job is left except dead letters.
 pub(super) async fn empty(site: &Site, patience: Duration) -> bool {
     let client = site.db.client().await;
     let end = Instant::now() + patience;
@@ -50,14 +50,14 @@ pub(super) async fn empty(site: &Site, patience: Duration) -> bool {
     true
 }
 
-/// What was committed beside what took effect.
+/// Committed jobs compared with those that took effect.
 #[derive(Debug)]
 pub(super) struct Outcome {
     sent: i64,
     applied: i64,
     lost: i64,
     doubled: i64,
-    /// Took effect without being sent.
+    /// Jobs that took effect without being sent.
     invented: i64,
     dead: i64,
 }

@@ -1,19 +1,19 @@
-//! What the book says, put together by attempts.
+//! The event log, combined into attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::book::{Entry, What};
+use super::event_log::{Entry, What};
 use super::load::About;
 
-/// A node stops its work so long, at most, before its lease is over, by the database's clock: a tenth of the lease of a second, and what
-/// its last renewal took.
+/// The longest time by which a node may stop its work before its lease is over, by the database's clock: a tenth of the lease of a second, plus the
+/// time of its last renewal.
 const MARGIN: i64 = 600_000;
 
-/// It has not ended yet.
+/// The attempt has not ended yet.
 const OPEN: i64 = i64::MAX;
 
-/// What one claim led to.
+/// The course of one claim.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) job: String,
@@ -23,12 +23,12 @@ pub(super) struct Attempt {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) failed: bool,
-    /// It came to its end, whatever became of that.
+    /// The handler returned, whatever became of its outcome.
     pub(super) returned: bool,
 }
 
 impl Attempt {
-    /// Not the handler of a process that was dead when it began.
+    /// Whether it counts: not if its process was dead when the handler began.
     pub(super) fn is_one(&self) -> bool {
         self.start < self.end
     }
@@ -53,30 +53,29 @@ type Deaths = BTreeMap<i64, (i64, i64)>;
 pub(super) struct Past {
     /// By their start.
     pub(super) attempts: Vec<Attempt>,
-    /// What is known of jobs that have started.
+    /// Facts about jobs that have started.
     pub(super) about: BTreeMap<String, About>,
-    /// When each took effect, by the version that did it.
+    /// When each job took effect, with the version of the claim.
     pub(super) done: BTreeMap<String, Vec<(i64, i64)>>,
-    /// Jobs of which an attempt failed.
+    /// Jobs with a failed attempt.
     pub(super) failed: BTreeSet<String>,
-    /// When the last attempt of each ended.
+    /// When the last attempt of each job ended.
     last: BTreeMap<String, i64>,
-    /// When each was first claimed.
+    /// When each job was first claimed.
     pub(super) claimed: BTreeMap<String, i64>,
-    /// What handlers sent.
+    /// Jobs that handlers sent.
     pub(super) sent: BTreeSet<String>,
-    /// What can't be put together.
+    /// Lines that contradict each other.
     pub(super) wrong: Vec<String>,
-    /// Attempts that went on when their job was gone, of nodes that had their lease, or are not known to be dead: yet, as long as
-    /// processes die. A node that could not renew its lease gives back what it has in hand a moment before that is over, and what a
-    /// handler was writing then may come later.
+    /// Attempts that went on when their job was gone, of nodes that had their lease, or are not known to be dead (yet, as long as processes die). A
+    /// node that could not renew its lease gives back its jobs shortly before the lease is over, and a handler's line may come after that.
     pub(super) robbed: Vec<String>,
     pub(super) totals: Totals,
-    /// Without rules, nothing but groups bounds how many run at a time.
+    /// Without rules, only groups limit how many jobs run at a time.
     pub(super) unruled: bool,
 }
 
-/// How much of what tests are about came to pass.
+/// Counts of the events that the tests are about.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) deaths: usize,
@@ -86,7 +85,7 @@ pub(super) struct Totals {
     pub(super) lost: usize,
     /// … before their handler began.
     pub(super) lost_unstarted: usize,
-    /// … and whose handler ended nevertheless, or began, when that was known to everybody but its process.
+    /// … and whose handler ended nevertheless, or began, although the node was already declared dead.
     pub(super) late: usize,
     /// Jobs that were given back by a node that was not dead.
     pub(super) given_back: usize,
@@ -127,7 +126,7 @@ impl Past {
             match line.what {
                 What::Start => {
                     claim.about = line.about.as_ref().map(|about| serde_json::from_str(about).unwrap());
-                    // A handler that lost a conflict begins again within its attempt.
+                    // A handler that met a conflict begins again within its attempt.
                     claim.start = Some(claim.start.map_or(*at, |start| start.min(*at)));
                 }
                 What::End | What::Failed => {
@@ -180,7 +179,7 @@ impl Past {
             if claim.done.is_some() {
                 self.wrong.push(format!("{job} version {version} took effect, and was taken from {node:?} at {lost}"));
             }
-            // It owned the job to this moment, whatever its handler had to do yet.
+            // It owned the job until then, whatever its handler still had to do.
             end = lost;
         }
         if claim.failed {
@@ -200,7 +199,7 @@ impl Past {
         });
     }
 
-    /// When a job was over; one without a transaction of its own: not before that.
+    /// Returns when a job was over; for a job without its own transaction, the earliest possible time.
     pub(super) fn over(&self, job: &str) -> i64 {
         let done = self.done.get(job).map(|dones| dones[0].0);
         done.unwrap_or_else(|| match self.about.get(job) {

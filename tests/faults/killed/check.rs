@@ -1,9 +1,8 @@
-//! What must be true of the book at any moment, and in the end.
+//! Conditions on the event log that hold at any time, and at the end.
 //!
-//! An attempt lasts from its handler's first line to its last one or, if its node died, to the moment when the database took
-//! the job away from it: what a process does after that, because nobody told it yet that it is dead, is no part of the
-//! attempt, and nothing of it may be kept. That moment is written by a trigger in the transaction that takes the job away, and
-//! counts only for nodes whose death was written down before, after the end of their lease.
+//! An attempt lasts from its handler's first line to its last one. If its node died, it lasts until the database took the job away. What the process
+//! does after that, because it does not know yet that it is dead, is not part of the attempt, and nothing of it may be kept. A trigger writes that
+//! time in the transaction that takes the job away. It counts only for nodes whose death was logged before, after the end of their lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +11,10 @@ use jobwright::store::Scope;
 use super::attempts::{Attempt, Past};
 use super::load::{EVERY, GUARD, LIMITS, Sent};
 
-/// What may hold at most so many attempts at a time.
+/// Scopes that may have at most this many attempts at a time.
 type Places<'p> = BTreeMap<(String, u32), Vec<&'p Attempt>>;
 
-/// What is wrong, as far as can be seen at this moment.
+/// Returns all violations that can be seen at this time.
 pub(super) fn always(past: &Past) -> Vec<String> {
     let mut wrong = past.wrong.clone();
     for ((place, most), attempts) in places(past) {
@@ -35,7 +34,7 @@ pub(super) fn always(past: &Past) -> Vec<String> {
     wrong
 }
 
-/// What is wrong when nothing is left to be done. `fired`: how often the schedules say they fired.
+/// Returns all violations when nothing is left to be done. `fired`: how often the schedules report that they fired.
 pub(super) fn finally(past: &Past, sent: &Sent, fired: &BTreeMap<String, u64>) -> Vec<String> {
     let mut wrong = always(past);
     wrong.extend_from_slice(&past.robbed);
@@ -68,7 +67,7 @@ pub(super) fn finally(past: &Past, sent: &Sent, fired: &BTreeMap<String, u64>) -
     wrong
 }
 
-/// The most attempts there were at a time in each place.
+/// Returns the highest number of simultaneous attempts in each scope.
 pub(super) fn most(past: &Past) -> BTreeMap<String, usize> {
     places(past).into_iter().map(|((place, most), attempts)| (format!("{place}/{most}"), crowd(&attempts).0)).collect()
 }
@@ -89,7 +88,7 @@ fn places(past: &Past) -> Places<'_> {
                 Scope::Group => None,
             };
             let Some(subject) = subject else { continue };
-            // A rule of its own counts instead of the one for each.
+            // A rule of its own replaces the one for each.
             let own = LIMITS.iter().any(|(other, own, _)| *other == scope && own == subject);
             if name == subject || name == "*" && !own {
                 places.entry((format!("{} {subject}", scope.as_str()), most)).or_default().push(attempt);
@@ -99,14 +98,14 @@ fn places(past: &Past) -> Places<'_> {
     places
 }
 
-/// The most at a time, and who they were.
+/// Returns the highest number of simultaneous attempts, and which they were.
 fn crowd(attempts: &[&Attempt]) -> (usize, Vec<String>) {
     let mut turns: Vec<(i64, bool, usize)> = Vec::new();
     for (n, attempt) in attempts.iter().enumerate() {
         turns.push((attempt.start, true, n));
         turns.push((attempt.end, false, n));
     }
-    // At the same moment the end comes first: `false` before `true`.
+    // At the same time, ends come first: `false` before `true`.
     turns.sort_unstable();
     let (mut now, mut most) = (BTreeSet::new(), BTreeSet::new());
     for (_, comes, n) in turns {
@@ -122,8 +121,8 @@ fn crowd(attempts: &[&Attempt]) -> (usize, Vec<String>) {
     (most.len(), most.into_iter().map(|n| attempts[n].to_string()).collect())
 }
 
-/// In a group the next job starts when the one before took effect: in an ordered one always, in an exclusive one if that never
-/// failed, and was not in the queue that is paused at times. (A node that dies is no failure of its job.)
+/// In a group the next job starts when the one before took effect. In an ordered group this always holds; in an exclusive one only if that job never
+/// failed, and was not in the queue that is paused at times. (A node's death is no failure of its job.)
 fn groups_in_order(past: &Past, wrong: &mut Vec<String>) {
     let mut groups: BTreeMap<&str, BTreeMap<i64, Vec<&Attempt>>> = BTreeMap::new();
     for attempt in past.attempts.iter().filter(|attempt| attempt.is_one()) {
@@ -154,7 +153,7 @@ fn groups_in_order(past: &Past, wrong: &mut Vec<String>) {
     }
 }
 
-/// One job of a key is alive: the next one is flushed when the one before is over, or has started if that is what it asked for.
+/// One job of a key is alive: the next is flushed when the one before is over, or has started if its key is held only until then.
 fn unique_keys(past: &Past, wrong: &mut Vec<String>) {
     let mut keys: BTreeMap<&str, BTreeMap<i64, &String>> = BTreeMap::new();
     for (job, about) in &past.about {
@@ -175,7 +174,7 @@ fn unique_keys(past: &Past, wrong: &mut Vec<String>) {
     }
 }
 
-/// The jobs of each occurrence that took effect.
+/// Returns the jobs of each occurrence that took effect.
 fn occurrences(past: &Past) -> BTreeMap<&str, BTreeMap<i64, BTreeSet<&String>>> {
     let mut all: BTreeMap<&str, BTreeMap<i64, BTreeSet<&String>>> = BTreeMap::new();
     for (job, about) in &past.about {

@@ -1,4 +1,4 @@
-//! What is sent: jobs of all sorts, picked at random, by a sender that is not killed.
+//! The jobs: of all sorts, chosen at random, from a sender that is not killed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use jobwright::{Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overl
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
-use super::book::Book;
-use crate::support::chance::Chance;
+use super::event_log::Book;
+use crate::support::seeded_random::Chance;
 
-/// As many jobs may wait before the sender does: what is held by a process that is stopped must not become a mountain.
+/// The sender pauses while this many jobs wait: jobs held by a stopped process must not pile up.
 const BACKLOG: i64 = 150;
 
 /// How often each schedule fires. `every` fires all occurrences, `guard` none while the job before is not over.
 pub(super) const EVERY: (&str, i64) = ("every", 250_000);
 pub(super) const GUARD: (&str, i64) = ("guard", 200_000);
 
-/// The rules, and so what is never to be exceeded.
+/// The rules, and so the limits that must never be exceeded.
 pub(super) const LIMITS: [(Scope, &str, u32); 5] = [
     (Scope::Queue, "narrow", 4),
     (Scope::Kind, "rare", 2),
@@ -28,17 +28,17 @@ pub(super) const LIMITS: [(Scope, &str, u32); 5] = [
     (Scope::Key, "k0", 1),
 ];
 
-/// What a job does.
+/// The task of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Work {
-    /// Its place among all that the sender sent.
+    /// Its number among the jobs of the sender.
     pub(super) n: Option<u64>,
-    /// How long it takes, in milliseconds, before it opens its transaction, and within that.
+    /// Its duration in milliseconds, before it opens its transaction and within that.
     pub(super) takes: u64,
     pub(super) lingers: u64,
-    /// How long it blocks its thread at last. Whoever is stopped then can't be told that its lease is over before it commits: only
-    /// the database can refuse that.
+    /// How long it blocks its thread at the end. A process stopped then can't learn that its lease is over before it commits: only the database can
+    /// refuse that.
     pub(super) blocks: u64,
     /// Attempts that fail.
     pub(super) fails: u32,
@@ -46,7 +46,7 @@ pub(super) struct Work {
     pub(super) sends: bool,
 }
 
-/// What a handler writes down about its job.
+/// What a handler logs about its job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) seq: i64,
@@ -77,26 +77,26 @@ impl About {
             kind: job.kind.clone(),
             queue: job.queue.clone(),
             n: work.n,
-            group: job.terms.group.clone(),
-            ordered: job.terms.ordered,
-            tenant: job.terms.tenant.clone(),
-            key: job.terms.limit_key.clone(),
-            unique: job.terms.unique.as_ref().map(|term| (term.key.clone(), term.hold.as_str() == "waiting")),
+            group: job.options.group.clone(),
+            ordered: job.options.ordered,
+            tenant: job.options.tenant.clone(),
+            key: job.options.limit_key.clone(),
+            unique: job.options.unique.as_ref().map(|term| (term.key.clone(), term.hold.as_str() == "waiting")),
             schedule,
         }
     }
 }
 
-/// An id as the book has it.
+/// Formats an id as in the event log.
 pub(super) fn hex(id: JobId) -> String {
     id.as_uuid().simple().to_string()
 }
 
-/// What a handler sends: of no group, because the order of two senders is nobody's promise.
+/// Returns the job that a handler sends. It has no group, because the order of two senders is undefined.
 pub(super) fn follow_up(sender: &Job) -> NewJob {
     let work = Work { takes: 3, ..Work::default() };
     let job = NewJob::json("work", &work).queue(&sender.queue).max_attempts(1000);
-    match &sender.terms.tenant {
+    match &sender.options.tenant {
         Some(tenant) => job.tenant(tenant),
         None => job,
     }
@@ -119,7 +119,7 @@ pub(super) async fn put_schedules<S: Store>(messages: &MessageServices<S>) {
     }
 }
 
-/// Pauses what limits the queue, and lets it go on with another limit that is no higher: rules change while processes die.
+/// Pauses the limited queue, and resumes it with another limit that is no higher: rules change while processes die.
 pub(super) async fn change_rules(store: &dyn JobStore, mut chance: Chance, end: Instant) {
     let (scope, name, most) = LIMITS[0];
     while Instant::now() < end {
@@ -132,11 +132,11 @@ pub(super) async fn change_rules(store: &dyn JobStore, mut chance: Chance, end: 
     store.put_rule(&Rule::new(scope, name).running(most)).await.unwrap();
 }
 
-/// What was sent, and whether it takes effect in a transaction.
+/// The jobs that were sent, and whether each takes effect in a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pub(super) jobs: BTreeMap<String, bool>,
-    /// Not sent, because another held the key.
+    /// Duplicates, because another job held the key.
     pub(super) kept_out: u64,
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn send<W: Book>(
             let (job, unique) = pick(&mut chance, n, rules);
             let (id, kind) = (job.job_id(), job.kind() == "work" || job.kind() == "rare");
             if unique {
-                // By itself: only so it is told whether it was sent.
+                // Sent alone: only then is it known whether it was a duplicate.
                 if messages.send(job).await.unwrap() == id {
                     sent.jobs.insert(hex(id), kind);
                 } else {
@@ -177,7 +177,7 @@ pub(super) async fn send<W: Book>(
     sent
 }
 
-/// Any job, and whether it has a unique key.
+/// Returns a random job, and whether it has a unique key.
 fn pick(chance: &mut Chance, n: u64, rules: Rules) -> (NewJob, bool) {
     let mut one_in = |many: usize| chance.below(many) == 0;
     let work = Work {

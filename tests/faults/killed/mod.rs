@@ -1,18 +1,17 @@
-//! Whole worker processes are killed, and stopped and waked up, at random moments, while jobs of groups, under limits, with unique
-//! keys and of schedules run. What each handler did is in a book; by it nothing overlapped that must not, no limit was exceeded,
-//! no key had two jobs, each occurrence fired once, everything took effect exactly once, and nothing is left.
+//! Worker processes are killed, or stopped and continued, at random times, while jobs of groups, under limits, with unique keys and of schedules run.
+//! Each handler logs what it does. By that log no jobs overlapped that must not, no limit was exceeded, no key had two jobs, each occurrence fired
+//! once, everything took effect exactly once, and nothing is left.
 //!
-//! `JOBWRIGHT_KILLED_SECONDS` says how long (default 10), `JOBWRIGHT_KILLED_SEED` repeats the choice of jobs and faults of an
-//! earlier run.
+//! `JOBWRIGHT_KILLED_SECONDS` sets the duration (default 10), `JOBWRIGHT_KILLED_SEED` repeats the jobs and faults of an earlier run.
 
 mod attempts;
-mod book;
+mod broker_names;
 mod check;
-mod corner;
-mod crew;
-mod hands;
+mod checks_fail;
+mod event_log;
 mod load;
-mod proof;
+mod worker;
+mod worker_processes;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,16 +20,16 @@ use futures_util::future::join_all;
 use jobwright::{BrokerConfig, MessageServices};
 
 use self::attempts::Past;
-use self::book::Book;
-use self::corner::Corner;
-use self::crew::Member;
-use self::hands::Orders;
+use self::broker_names::Corner;
+use self::event_log::Book;
 use self::load::{EVERY, GUARD, Sent};
-use crate::support::chance::Chance;
+use self::worker::Orders;
+use self::worker_processes::Member;
+use crate::support::environment::{PATIENCE, World as _};
 use crate::support::postgres::Pg;
+use crate::support::seeded_random::Chance;
 #[cfg(feature = "sqlite")]
 use crate::support::sqlite::SqliteDb;
-use crate::support::world::{PATIENCE, World as _};
 use crate::support::{TestDb as _, eventually};
 
 /// Processes at a time.
@@ -47,7 +46,7 @@ async fn on_postgres() {
     killed_at_random(&db, &messages, None, Rules::Some).await;
 }
 
-/// Then the end of a job of a group claims the next one.
+/// Without rules, completing a job of a group claims the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_without_rules() {
     let Some(db) = Pg::<false>::create().await else { return };
@@ -63,13 +62,13 @@ async fn on_postgres_with_rabbitmq() {
     let past = killed_at_random(&db, &messages, Some(&corner.broker), Rules::Some).await;
     let broker = messages.broker().unwrap();
     println!("  {:?}", broker.stats());
-    // How many of them were claimed before the table was looked at is a matter of who was alive.
+    // How many of them were claimed before the first poll depends on which nodes lived.
     assert!(broker.stats().confirmed > 0, "nothing went through the broker: this was a test of the table");
     assert!(past.totals.claims > past.totals.delivered, "groups go by the table");
     broker.close(Duration::from_millis(500)).await;
 }
 
-/// Several processes on one file. One that is stopped while it writes stops all of them for that long.
+/// Several processes share a file. One that is stopped while it writes blocks all of them for that long.
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_an_embedded_database() {
@@ -78,7 +77,7 @@ async fn on_an_embedded_database() {
     killed_at_random(&db, &messages, None, Rules::Some).await;
 }
 
-/// Whether anything is limited. Where nothing is, most jobs of groups end without a transaction of their own.
+/// Whether anything is limited. If not, most jobs of groups end without their own transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rules {
     Some,
@@ -123,14 +122,14 @@ async fn killed_at_random<W: Book>(
     }
     let stopped = Instant::now();
     eventually(PATIENCE, async || W::left(&pen).await == (0, 0)).await;
-    // The dead are known to be dead, and forgotten: nothing is done in their name any more.
+    // Dead nodes are declared dead and forgotten: nothing is done in their names any more.
     eventually(PATIENCE, async || {
         let nodes = store.status().await.unwrap().nodes;
         nodes.len() == members.len() && nodes.iter().all(|node| !node.dead)
     })
     .await;
     println!("  empty after {:.1} s", stopped.elapsed().as_secs_f64());
-    let faults = store.slot_faults().await.unwrap();
+    let faults = store.permit_faults().await.unwrap();
     assert!(faults.is_empty(), "{faults:?} (JOBWRIGHT_KILLED_SEED={seed})");
     let past = rules.judged(Past::of(&W::read(&pen).await));
     tell(&past, &sent, &members);
@@ -150,7 +149,7 @@ impl Rules {
     }
 }
 
-/// Looks at the book while it is written. What it takes to read it grows; the pauses grow with it.
+/// Checks the event log while it is written. Reading it takes longer as it grows, and so do the pauses.
 async fn watch<W: Book>(
     pen: &W::Pen,
     store: &dyn jobwright::store::JobStore,
@@ -161,7 +160,7 @@ async fn watch<W: Book>(
     while Instant::now() + pause < end {
         tokio::time::sleep(pause).await;
         let start = Instant::now();
-        let faults = store.slot_faults().await.unwrap();
+        let faults = store.permit_faults().await.unwrap();
         assert!(faults.is_empty(), "{faults:?} (JOBWRIGHT_KILLED_SEED={seed})");
         assert_none(&check::always(&rules.judged(Past::of(&W::read(pen).await))), seed);
         pause = pause.max(start.elapsed() * 20);

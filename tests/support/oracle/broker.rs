@@ -1,4 +1,4 @@
-//! Held rows, external workers, submissions.
+//! Hidden rows, external workers, submissions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use jobwright::{
     Submission,
 };
 
-use super::model::{Place, Row, State, after};
+use super::model::{JobTable, Row, State, after};
 
-/// What the errors of external workers name as their node.
+/// The node that errors of external workers name.
 const NOBODY: NodeId = NodeId(0);
 
 impl State {
     pub(super) fn release_unknown(&mut self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> u64 {
-        // The numbers of tests never go round.
+        // Claim numbers never wrap around in tests.
         let earlier = |version| before.is_none_or(|before| version < before.get());
         let unknown = self.jobs.values_mut().filter(|row| {
             row.owner() == Some(node)
@@ -27,7 +27,7 @@ impl State {
         unknown
             .map(|row| {
                 row.attempt -= 1;
-                row.place = Place::Waiting;
+                row.location = JobTable::Waiting;
             })
             .count() as u64
     }
@@ -49,11 +49,10 @@ impl State {
         self.own_first((node, claim), usize::MAX, named)
     }
 
-    pub(super) fn unhold(&mut self, ids: &[JobId]) -> Vec<String> {
-        let held = self
-            .jobs
-            .values_mut()
-            .filter(|row| ids.contains(&row.message.id) && matches!(row.place, Place::Waiting) && row.held.is_some());
+    pub(super) fn unhide(&mut self, ids: &[JobId]) -> Vec<String> {
+        let held = self.jobs.values_mut().filter(|row| {
+            ids.contains(&row.message.id) && matches!(row.location, JobTable::Waiting) && row.held.is_some()
+        });
         let queues: BTreeSet<String> = held
             .map(|row| {
                 row.held = None;
@@ -72,12 +71,12 @@ impl State {
         let row = self.external(fence);
         row.map(|row| {
             row.attempt -= 1;
-            row.place = Place::Waiting;
+            row.location = JobTable::Waiting;
         })
         .is_some()
     }
 
-    /// Whether there is a reply. `None`: it was refused.
+    /// Returns whether there is a reply. `None`: the outcome was refused.
     pub(super) fn complete_external(&mut self, done: &ExternalDone) -> Option<bool> {
         let seq = self.external(done.fence).map(|row| row.seq)?;
         let message = self.jobs.remove(&seq).unwrap().message;
@@ -105,7 +104,7 @@ impl State {
 
     pub(super) fn extend_external(&mut self, extension: &Extension) -> bool {
         let Some(row) = self.external(extension.fence) else { return false };
-        if let Place::External { until, lease } = &mut row.place {
+        if let JobTable::External { until, lease } = &mut row.location {
             *until = after(Timestamp::now(), extension.lease.unwrap_or(*lease));
         }
         true
@@ -116,8 +115,8 @@ impl State {
         let mut late: Vec<(Timestamp, i64)> = self
             .jobs
             .values()
-            .filter_map(|row| match row.place {
-                Place::External { until, .. } if until <= now => Some((until, row.seq)),
+            .filter_map(|row| match row.location {
+                JobTable::External { until, .. } if until <= now => Some((until, row.seq)),
                 _ => None,
             })
             .collect();
@@ -130,7 +129,7 @@ impl State {
                 row.bury("lease expired");
                 released.dead += 1;
             } else {
-                row.place = Place::Waiting;
+                row.location = JobTable::Waiting;
                 released.waiting += 1;
             }
         }

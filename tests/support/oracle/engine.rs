@@ -1,4 +1,4 @@
-//! The engine's side: each method takes the lock once, which makes it one transaction.
+//! The engine's side: each method takes the lock once, so it is one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use jobwright::store::{
-    ClaimRequest, Claimed, Completed, DeadGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
-    JobFilter, JobState, JobStore, JobSummary, MigrationStatus, NodeInfo, NodeStatus, Page, Preclaim, Promoted, Pulse,
-    QueueStatus, Received, Released, ScanPart, ServerIdentity, Settlement, StatusReport,
+    ClaimRequest, Claimed, Completed, DeadLetterGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
+    JobFilter, JobState, JobStore, JobSummary, MigrationStatus, NodeHeartbeat, NodeInfo, NodeStatus, Page, Preclaim,
+    Promoted, QueueStatus, Received, Released, ScanRange, ServerIdentity, Settlement, StatusReport,
 };
 use jobwright::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Result, Submission};
 
 use super::Oracle;
-use super::model::{Node, Place, State, after};
+use super::model::{JobTable, Node, State, after};
 
-/// From `earlier` to `later`, in seconds.
+/// Returns the seconds from `earlier` to `later`.
 fn seconds(earlier: Timestamp, later: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
@@ -39,8 +39,13 @@ impl JobStore for Oracle {
 
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
         let applied_at = self.lock().migrated;
-        let step =
-            |(version, name): (i32, &str)| MigrationStatus { version, name: name.to_owned(), applied_at, known: true };
+        let step = |(version, name): (i32, &str)| MigrationStatus {
+            version,
+            name: name.to_owned(),
+            applied_at,
+            known: true,
+            compatible: true,
+        };
         Ok([(1, "init"), (2, "broker"), (3, "gates"), (4, "schedules")].map(step).to_vec())
     }
 
@@ -66,17 +71,17 @@ impl JobStore for Oracle {
         }
         let jobs = state.own_first((request.node, request.claim), request.limit, |row| {
             row.message.queue == request.queue
-                && (request.held_too || !row.is_held())
+                && (request.include_hidden || !row.is_held())
                 && request.kinds.is_none_or(|kinds| kinds.contains(&row.message.kind))
-                && match request.part {
-                    ScanPart::All => true,
-                    ScanPart::After { marks, .. } => {
-                        marks.iter().all(|mark| row.rank() != mark.rank || row.seq > mark.seq)
+                && match request.range {
+                    ScanRange::All => true,
+                    ScanRange::After { cursors, .. } => {
+                        cursors.iter().all(|cursor| row.rank() != cursor.rank || row.seq > cursor.seq)
                     }
-                    ScanPart::UpTo(last) => (row.rank(), row.seq) <= (last.rank, last.seq),
+                    ScanRange::UpTo(last) => (row.rank(), row.seq) <= (last.rank, last.seq),
                 }
         });
-        Ok(Claimed { jobs, began: None, allowed: None })
+        Ok(Claimed { jobs, reserved_from: None, allowed: None })
     }
 
     async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
@@ -103,8 +108,8 @@ impl JobStore for Oracle {
         let mut timers: Vec<(Timestamp, i64)> = state
             .jobs
             .values()
-            .filter_map(|row| match row.place {
-                Place::Timer { due } => Some((due, row.seq)),
+            .filter_map(|row| match row.location {
+                JobTable::Timer { due } => Some((due, row.seq)),
                 _ => None,
             })
             .collect();
@@ -114,7 +119,7 @@ impl JobStore for Oracle {
         let mut queues = BTreeSet::new();
         for (_, seq) in &timers[..due] {
             let row = state.jobs.get_mut(seq).unwrap();
-            row.place = Place::Waiting;
+            row.location = JobTable::Waiting;
             queues.insert(row.message.queue.clone());
         }
         Ok(Promoted { jobs: due as u64, queues: queues.into_iter().collect(), blocked: false, next })
@@ -126,9 +131,10 @@ impl JobStore for Oracle {
         let id = NodeId(state.last_node);
         let now = Timestamp::now();
         let expires_at = after(now, info.lease);
-        state
-            .nodes
-            .insert(id, Node { info: info.clone(), started_at: now, expires_at, beat: 0, dead: false, broker: None });
+        state.nodes.insert(
+            id,
+            Node { info: info.clone(), started_at: now, expires_at, heartbeats: 0, dead: false, broker: None },
+        );
         Ok(id)
     }
 
@@ -136,7 +142,7 @@ impl JobStore for Oracle {
         let mut state = self.lock();
         let Some(node) = state.nodes.get_mut(&id).filter(|node| !node.dead) else { return Ok(false) };
         node.expires_at = after(Timestamp::now(), node.info.lease);
-        node.beat += 1;
+        node.heartbeats += 1;
         Ok(true)
     }
 
@@ -146,26 +152,26 @@ impl JobStore for Oracle {
         Ok(state.release_unknown(id, &[], None))
     }
 
-    async fn pulses(&self) -> Result<Vec<Pulse>> {
+    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
         let state = self.lock();
-        let pulse = |(id, node): (&NodeId, &Node)| Pulse {
+        let heartbeat = |(id, node): (&NodeId, &Node)| NodeHeartbeat {
             node: *id,
-            beat: node.beat,
+            heartbeats: node.heartbeats,
             lease: node.info.lease,
             ended: false,
             dead: node.dead,
         };
-        Ok(state.nodes.iter().map(pulse).collect())
+        Ok(state.nodes.iter().map(heartbeat).collect())
     }
 
-    async fn declare_dead(&self, silent: &[Pulse]) -> Result<Vec<NodeId>> {
+    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
         let mut state = self.lock();
         let mut declared = Vec::new();
-        for pulse in silent {
-            let node = state.nodes.get_mut(&pulse.node);
-            if let Some(node) = node.filter(|node| !node.dead && node.beat == pulse.beat) {
+        for heartbeat in silent {
+            let node = state.nodes.get_mut(&heartbeat.node);
+            if let Some(node) = node.filter(|node| !node.dead && node.heartbeats == heartbeat.heartbeats) {
                 node.dead = true;
-                declared.push(pulse.node);
+                declared.push(heartbeat.node);
             }
         }
         Ok(declared)
@@ -177,7 +183,7 @@ impl JobStore for Oracle {
 
     fn reconnect(&self) {}
 
-    /// It knows no gates, so nobody ever held anything.
+    /// The oracle has no permits, so there is nothing to free.
     async fn handlers_ended(&self, _: NodeId, _: &[Fence]) -> Result<u64> {
         Ok(0)
     }
@@ -185,7 +191,7 @@ impl JobStore for Oracle {
     async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
         let until = after(Timestamp::now(), by);
         if let Some(row) = self.lock().owned(node, fence) {
-            row.place = Place::Waiting;
+            row.location = JobTable::Waiting;
             row.held = Some(until);
         }
         Ok(())
@@ -197,7 +203,7 @@ impl JobStore for Oracle {
         for id in ids {
             if let Some(row) = state.owned(node, Fence::new(*id, claim.get())) {
                 row.attempt -= 1;
-                row.place = Place::Waiting;
+                row.location = JobTable::Waiting;
                 released += 1;
             }
         }
@@ -222,7 +228,7 @@ impl JobStore for Oracle {
                 row.bury("owner lost");
                 released.dead += 1;
             } else {
-                row.place = Place::Waiting;
+                row.location = JobTable::Waiting;
                 released.waiting += 1;
             }
         }
@@ -245,8 +251,8 @@ impl JobStore for Oracle {
         Ok(self.lock().claim_delivered(node, claim, deliveries, kinds))
     }
 
-    async fn unhold(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        Ok(self.lock().unhold(ids))
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        Ok(self.lock().unhide(ids))
     }
 
     async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
@@ -274,12 +280,12 @@ impl JobStore for Oracle {
         let mut completed = Completed::default();
         for one in done {
             match state.complete_external(one) {
-                // It knows nothing of gates.
+                // The oracle blocks no jobs.
                 Some(replies) => {
                     completed.ids.push(one.fence.id);
                     completed.replies |= replies;
                 }
-                None => completed.opens = true,
+                None => completed.unblocks = true,
             }
         }
         Ok(completed)
@@ -319,24 +325,24 @@ impl JobStore for Oracle {
             let name = row.message.queue.as_str();
             let queue =
                 queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
-            match row.place {
-                Place::Waiting => {
+            match row.location {
+                JobTable::Waiting => {
                     queue.waiting += 1;
                     let age = seconds(row.created_at, now);
                     queue.oldest_waiting_seconds =
                         Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
                 }
-                Place::Running { owner, .. } => {
+                JobTable::Running { owner, .. } => {
                     queue.running += 1;
                     *running.entry(owner).or_default() += 1;
                 }
-                Place::External { .. } => queue.external += 1,
-                Place::Timer { due } => {
+                JobTable::External { .. } => queue.external += 1,
+                JobTable::Timer { due } => {
                     queue.timer += 1;
                     queue.overdue += u64::from(due <= now);
                 }
-                Place::Suspended => queue.suspended += 1,
-                Place::Dead { .. } => queue.dead += 1,
+                JobTable::Suspended => queue.suspended += 1,
+                JobTable::Dead { .. } => queue.dead += 1,
             }
         }
         let nodes = state.nodes.iter().map(|(id, node)| NodeStatus {
@@ -367,16 +373,16 @@ impl JobStore for Oracle {
             errors: row.errors.clone(),
             headers: row.message.headers.clone(),
             payload: row.message.payload.clone(),
-            dead: match &row.place {
-                Place::Dead { at, reason } => Some((*at, reason.clone())),
+            dead: match &row.location {
+                JobTable::Dead { at, reason } => Some((*at, reason.clone())),
                 _ => None,
             },
-            terms: row.message.terms.clone(),
-            gate: None,
+            options: row.message.options.clone(),
+            blocked_on: None,
         }))
     }
 
-    async fn dead_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadGroups> {
-        Ok(self.lock().dead_groups(filter, limit))
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        Ok(self.lock().dead_letter_groups(filter, limit))
     }
 }

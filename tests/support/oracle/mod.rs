@@ -1,14 +1,14 @@
-//! The store as it is meant, in memory: one map, one lock, no cleverness. What it does is what its neighbours must do.
+//! The reference store in memory: one map, one lock, no cleverness. All other stores must behave like it.
 
 mod broker;
-mod dead;
+mod dead_letters;
 mod engine;
-mod gates;
+mod history;
+mod job_operations;
 mod model;
-mod past;
+mod rules;
 mod schedules;
-mod steering;
-mod unit;
+mod transaction;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use jobwright::store::{JobStore, Store};
 use jobwright::{JobId, NodeId, Result};
 
-use self::model::{Place, State};
-pub(crate) use self::unit::OracleTransaction;
+use self::model::{JobTable, State};
+pub(crate) use self::transaction::OracleTransaction;
 use super::TestDb;
 
 /// A handle; clones share the same jobs.
@@ -60,7 +60,7 @@ impl TestDb for Oracle {
     }
 
     async fn suspend(&self, id: JobId) {
-        self.lock().by_id(id).unwrap().place = Place::Suspended;
+        self.lock().by_id(id).unwrap().location = JobTable::Suspended;
     }
 
     async fn restart_sequence(&self, next: i64) {

@@ -1,4 +1,4 @@
-//! What is remembered, and the rules that change it.
+//! The state, and the rules that change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jobwright::store::schedules::ScheduleInfo;
 use jobwright::store::{
-    Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Steered, Verdict,
+    AffectedJobs, Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict,
 };
 use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId};
 
 /// How many errors a job keeps.
 const ERRORS_KEPT: usize = 10;
 
-/// Everything, with one clock and one sequence.
+/// The whole state, with one clock and one sequence.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) rules: Vec<jobwright::store::Rule>,
-    /// By `seq`. One map, so a job can't be in two states.
+    /// The rows by `seq`. A single map, so that a job can't be in two states.
     pub(super) jobs: BTreeMap<i64, Row>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) last_seq: i64,
     pub(super) last_node: i64,
     pub(super) migrated: Option<Timestamp>,
-    /// What was submitted: digest, and when.
+    /// Digest and time of each submission.
     pub(super) submissions: BTreeMap<JobId, ([u8; 32], Timestamp)>,
     pub(super) schedules: BTreeMap<String, ScheduleInfo>,
 }
@@ -36,13 +36,13 @@ pub(super) struct Row {
     pub(super) created_at: Timestamp,
     pub(super) message: JobMessage,
     pub(super) errors: Vec<AttemptError>,
-    pub(super) place: Place,
-    /// Left to its delivery until then.
+    pub(super) location: JobTable,
+    /// The row is hidden from claims until then, for its delivery.
     pub(super) held: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum JobTable {
     Waiting,
     Running { owner: NodeId, since: Timestamp },
     External { until: Timestamp, lease: Duration },
@@ -56,31 +56,31 @@ pub(super) struct Node {
     pub(super) info: NodeInfo,
     pub(super) started_at: Timestamp,
     pub(super) expires_at: Timestamp,
-    pub(super) beat: i64,
+    pub(super) heartbeats: i64,
     pub(super) dead: bool,
     pub(super) broker: Option<String>,
 }
 
-/// The moment `delay` from `now`.
+/// Returns `now` plus `delay`.
 pub(super) fn after(now: Timestamp, delay: Duration) -> Timestamp {
     now.checked_add(delay).unwrap()
 }
 
 impl Row {
     pub(super) fn state(&self) -> JobState {
-        match self.place {
-            Place::Waiting => JobState::Waiting,
-            Place::Running { .. } => JobState::Running,
-            Place::External { .. } => JobState::External,
-            Place::Timer { .. } => JobState::Timer,
-            Place::Suspended => JobState::Suspended,
-            Place::Dead { .. } => JobState::Dead,
+        match self.location {
+            JobTable::Waiting => JobState::Waiting,
+            JobTable::Running { .. } => JobState::Running,
+            JobTable::External { .. } => JobState::External,
+            JobTable::Timer { .. } => JobState::Timer,
+            JobTable::Suspended => JobState::Suspended,
+            JobTable::Dead { .. } => JobState::Dead,
         }
     }
 
     pub(super) fn owner(&self) -> Option<NodeId> {
-        match self.place {
-            Place::Running { owner, .. } => Some(owner),
+        match self.location {
+            JobTable::Running { owner, .. } => Some(owner),
             _ => None,
         }
     }
@@ -96,11 +96,11 @@ impl Row {
     fn own(&mut self, owner: NodeId, claim: ClaimNumber) {
         self.version = claim.get();
         self.attempt += 1;
-        self.place = Place::Running { owner, since: Timestamp::now() };
+        self.location = JobTable::Running { owner, since: Timestamp::now() };
         self.held = None;
     }
 
-    /// Whether claims of the table leave it alone.
+    /// Whether claims of the table pass the row over.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_some_and(|until| until > Timestamp::now())
     }
@@ -108,7 +108,7 @@ impl Row {
     pub(super) fn hand_out(&mut self, until: Timestamp, lease: Duration, token: HandOutNumber) -> Job {
         self.version = token.get();
         self.attempt += 1;
-        self.place = Place::External { until, lease };
+        self.location = JobTable::External { until, lease };
         self.held = None;
         self.job()
     }
@@ -120,7 +120,7 @@ impl Row {
         self.errors.drain(..excess);
     }
 
-    /// How often its node died, as far as its record tells, since it was last a dead letter.
+    /// Counts the deaths of its nodes that the job's error record shows since it was last a dead letter.
     pub(super) fn deaths(&self) -> u32 {
         let mut deaths = 0;
         let mut before = 0;
@@ -135,7 +135,7 @@ impl Row {
     }
 
     pub(super) fn bury(&mut self, reason: &str) {
-        self.place = Place::Dead { at: Timestamp::now(), reason: reason.to_owned() };
+        self.location = JobTable::Dead { at: Timestamp::now(), reason: reason.to_owned() };
     }
 
     fn matches(&self, filter: &JobFilter) -> bool {
@@ -144,13 +144,13 @@ impl Row {
             && filter.states.as_ref().is_none_or(|states| states.contains(&self.state()))
             && filter.queue.as_ref().is_none_or(|queue| *queue == message.queue)
             && filter.kind.as_ref().is_none_or(|kind| *kind == message.kind)
-            && filter.tenant.as_ref().is_none_or(|tenant| message.terms.tenant.as_ref() == Some(tenant))
-            && filter.group.as_ref().is_none_or(|group| message.terms.group.as_ref() == Some(group))
-            && filter.limit_key.as_ref().is_none_or(|key| message.terms.limit_key.as_ref() == Some(key))
+            && filter.tenant.as_ref().is_none_or(|tenant| message.options.tenant.as_ref() == Some(tenant))
+            && filter.group.as_ref().is_none_or(|group| message.options.group.as_ref() == Some(group))
+            && filter.limit_key.as_ref().is_none_or(|key| message.options.limit_key.as_ref() == Some(key))
             && filter.error.as_ref().is_none_or(|text| self.errors.last().is_some_and(|last| last.error.contains(text)))
             && filter.created.contains(self.created_at)
-            && match &self.place {
-                Place::Dead { at, .. } => filter.dead.contains(*at),
+            && match &self.location {
+                JobTable::Dead { at, .. } => filter.dead.contains(*at),
                 _ => !filter.dead.is_limited(),
             }
     }
@@ -162,9 +162,9 @@ impl Row {
 
     pub(super) fn summary(&self) -> JobSummary {
         let message = &self.message;
-        let (claimed_at, due_at) = match self.place {
-            Place::Running { since, .. } => (Some(since), None),
-            Place::Timer { due } => (None, Some(due)),
+        let (claimed_at, due_at) = match self.location {
+            JobTable::Running { since, .. } => (Some(since), None),
+            JobTable::Timer { due } => (None, Some(due)),
             _ => (None, None),
         };
         JobSummary {
@@ -190,12 +190,12 @@ impl State {
         self.jobs.values_mut().find(|row| row.message.id == id)
     }
 
-    /// The row, if the claim is current.
+    /// Returns the row, if the claim is current.
     pub(super) fn owned(&mut self, node: NodeId, fence: Fence) -> Option<&mut Row> {
         self.by_id(fence.id).filter(|row| row.version == fence.version && row.owner() == Some(node))
     }
 
-    /// The row, if it is this hand-out.
+    /// Returns the row, if this is its current hand-out.
     pub(super) fn external(&mut self, fence: Fence) -> Option<&mut Row> {
         self.by_id(fence.id).filter(|row| row.version == fence.version && row.state() == JobState::External)
     }
@@ -204,7 +204,7 @@ impl State {
         self.nodes.get(&node).is_some_and(|node| !node.dead)
     }
 
-    /// The rows an insert would write; nothing is written yet.
+    /// Returns the rows an insert would write, without writing them.
     pub(super) fn prepare(&mut self, messages: &[JobMessage], owned: Option<&Preclaim>) -> (Vec<Row>, Inserted) {
         let mut taken: BTreeSet<JobId> = self.jobs.values().map(|row| row.message.id).collect();
         let owned = owned.filter(|owned| self.alive(owned.node));
@@ -228,8 +228,8 @@ impl State {
                 created_at: now,
                 message: message.clone(),
                 errors: Vec::new(),
-                held: (due <= now && !message.hold.is_zero()).then(|| after(now, message.hold)),
-                place: if due > now { Place::Timer { due } } else { Place::Waiting },
+                held: (due <= now && !message.hidden_for.is_zero()).then(|| after(now, message.hidden_for)),
+                location: if due > now { JobTable::Timer { due } } else { JobTable::Waiting },
             };
             if let Some(owned) = owned
                 && owned.positions.contains(&position)
@@ -240,7 +240,7 @@ impl State {
                     id: message.id,
                     seq: row.seq,
                     created_at: now,
-                    place: jobwright::RowPlace::default(),
+                    location: jobwright::RowLocation::default(),
                 });
             }
             inserted.rows += 1;
@@ -249,7 +249,7 @@ impl State {
         (rows, inserted)
     }
 
-    /// Does this to up to `limit` waiting jobs of those wanted, best first.
+    /// Calls a function with up to `limit` waiting jobs that match, best first.
     pub(super) fn best(
         &mut self,
         limit: usize,
@@ -259,7 +259,7 @@ impl State {
         let mut best: Vec<(i16, i64)> = self
             .jobs
             .values()
-            .filter(|row| matches!(row.place, Place::Waiting) && wanted(row))
+            .filter(|row| matches!(row.location, JobTable::Waiting) && wanted(row))
             .map(|row| (row.rank(), row.seq))
             .collect();
         best.sort_unstable();
@@ -267,7 +267,7 @@ impl State {
         best.iter().map(|(_, seq)| each(self.jobs.get_mut(seq).unwrap())).collect()
     }
 
-    /// Makes up to `limit` jobs of those wanted the node's.
+    /// Claims up to `limit` matching jobs for the node.
     pub(super) fn own_first(
         &mut self,
         (node, claim): (NodeId, ClaimNumber),
@@ -280,14 +280,14 @@ impl State {
         })
     }
 
-    /// Whether the outcome was accepted.
+    /// Returns whether the outcome was accepted.
     pub(super) fn settle(&mut self, node: NodeId, settlement: &Settlement) -> bool {
         let Some(seq) = self.owned(node, settlement.fence).map(|row| row.seq) else { return false };
         self.end(seq, node, settlement);
         true
     }
 
-    /// What a verdict makes of a job.
+    /// Applies a verdict to a job.
     pub(super) fn end(&mut self, seq: i64, node: NodeId, settlement: &Settlement) {
         let row = self.jobs.get_mut(&seq).unwrap();
         if let Some(error) = &settlement.error {
@@ -297,14 +297,14 @@ impl State {
         let reason = settlement.error.as_deref().unwrap_or("no reason was given");
         match settlement.verdict {
             Verdict::Retry(_) if row.spent() => row.bury(reason),
-            Verdict::Retry(delay) => row.place = Place::Timer { due: after(now, delay) },
+            Verdict::Retry(delay) => row.location = JobTable::Timer { due: after(now, delay) },
             Verdict::Snooze(delay) => {
                 row.attempt -= 1;
-                row.place = Place::Timer { due: after(now, delay) };
+                row.location = JobTable::Timer { due: after(now, delay) };
             }
             Verdict::Release => {
                 row.attempt -= 1;
-                row.place = Place::Waiting;
+                row.location = JobTable::Waiting;
             }
             Verdict::Dead => row.bury(reason),
             Verdict::Cancel => {
@@ -314,14 +314,14 @@ impl State {
         }
     }
 
-    /// The `seq` of all jobs that match and are in one of these states, counted.
-    pub(super) fn select(&self, filter: &JobFilter, states: &[JobState]) -> (Vec<i64>, Steered) {
-        let mut steered = Steered::default();
+    /// Returns the `seq` of all matching jobs in one of these states, and their counts.
+    pub(super) fn select(&self, filter: &JobFilter, states: &[JobState]) -> (Vec<i64>, AffectedJobs) {
+        let mut affected = AffectedJobs::default();
         let mut chosen = Vec::new();
         for row in self.jobs.values().filter(|row| row.matches(filter) && states.contains(&row.state())) {
-            *steered.0.entry(row.state()).or_default() += 1;
+            *affected.0.entry(row.state()).or_default() += 1;
             chosen.push(row.seq);
         }
-        (chosen, steered)
+        (chosen, affected)
     }
 }

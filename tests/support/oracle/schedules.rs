@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use jobwright::store::Note;
-use jobwright::store::schedules::{Fate, Firing, ScheduleInfo, Schedules, Which};
+use jobwright::store::AuditNote;
+use jobwright::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, Schedules};
 use jobwright::{JobMessage, Result};
 
 use super::Oracle;
-use super::model::{Place, State};
+use super::model::{JobTable, State};
 
 #[async_trait]
 impl Schedules for Oracle {
@@ -20,20 +20,20 @@ impl Schedules for Oracle {
         Ok(next.map(|next| Duration::try_from(next.duration_since(now)).unwrap_or_default()))
     }
 
-    async fn schedule_faults(&self) -> Result<Vec<jobwright::store::RowFault>> {
+    async fn schedule_faults(&self) -> Result<Vec<jobwright::store::UnreadableRow>> {
         Ok(Vec::new())
     }
 
-    async fn read_schedules(&self, which: Which<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
+    async fn read_schedules(&self, which: ScheduleQuery<'_>) -> Result<(Timestamp, Vec<ScheduleInfo>)> {
         let now = Timestamp::now();
         let state = self.lock();
         let all = state.schedules.values().cloned();
         let found = match which {
-            Which::Named(names) => all.filter(|one| names.contains(&one.spec.name)).collect(),
-            Which::Page { after, limit } => {
+            ScheduleQuery::Named(names) => all.filter(|one| names.contains(&one.spec.name)).collect(),
+            ScheduleQuery::Page { after, limit } => {
                 all.filter(|one| after.is_none_or(|after| one.spec.name.as_str() > after)).take(limit).collect()
             }
-            Which::Due(limit) => {
+            ScheduleQuery::Due(limit) => {
                 let is_due = |one: &ScheduleInfo| !one.paused && one.next_at.is_some_and(|next| next <= now);
                 let mut due: Vec<_> = all.filter(is_due).collect();
                 due.sort_by_key(|one| one.next_at);
@@ -44,7 +44,12 @@ impl Schedules for Oracle {
         Ok((now, found))
     }
 
-    async fn write_schedule(&self, schedule: &ScheduleInfo, seen: Option<i64>, _: Option<&Note<'_>>) -> Result<bool> {
+    async fn write_schedule(
+        &self,
+        schedule: &ScheduleInfo,
+        seen: Option<i64>,
+        _: Option<&AuditNote<'_>>,
+    ) -> Result<bool> {
         let mut state = self.lock();
         let name = schedule.spec.name.clone();
         let current = state.schedules.get(&name).map(|one| one.version);
@@ -54,30 +59,30 @@ impl Schedules for Oracle {
         Ok(current == seen)
     }
 
-    async fn delete_schedules(&self, names: &[String], _: Option<&Note<'_>>) -> Result<u64> {
+    async fn delete_schedules(&self, names: &[String], _: Option<&AuditNote<'_>>) -> Result<u64> {
         let mut state = self.lock();
         Ok(names.iter().filter(|name| state.schedules.remove(*name).is_some()).count() as u64)
     }
 
-    async fn send_of_schedule(&self, _: &[JobMessage], _: &mut Note<'_>) -> Result<u64> {
+    async fn send_of_schedule(&self, _: &[JobMessage], _: &mut AuditNote<'_>) -> Result<u64> {
         panic!("the oracle keeps no audit")
     }
 
-    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<Fate>> {
+    async fn fire_schedules(&self, firings: &[Firing]) -> Result<Vec<FireOutcome>> {
         let mut state = self.lock();
         Ok(firings.iter().map(|firing| state.fire(firing)).collect())
     }
 }
 
 impl State {
-    fn fire(&mut self, firing: &Firing) -> Fate {
+    fn fire(&mut self, firing: &Firing) -> FireOutcome {
         let seen = (firing.seen, Some(firing.due));
         let unchanged = self.schedules.get(&firing.name).is_some_and(|one| (one.version, one.next_at) == seen);
         if !unchanged {
-            return Fate::Lost;
+            return FireOutcome::Lost;
         }
-        let over = |place: &Place| matches!(place, Place::Dead { .. });
-        let alive = firing.unless_alive.and_then(|id| self.by_id(id)).is_some_and(|row| !over(&row.place));
+        let over = |place: &JobTable| matches!(place, JobTable::Dead { .. });
+        let alive = firing.unless_alive.and_then(|id| self.by_id(id)).is_some_and(|row| !over(&row.location));
         if !alive {
             let (rows, _) = self.prepare(&firing.jobs, None);
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
@@ -86,13 +91,13 @@ impl State {
         one.version += 1;
         if alive {
             one.next_at = firing.next_if_left_out;
-            return Fate::LeftOut;
+            return FireOutcome::Skipped;
         }
         one.next_at = firing.next_at;
         one.fired += firing.jobs.len() as u64;
         if let Some(last) = firing.jobs.last() {
             (one.last_at, one.last_job) = (firing.last_at, Some(last.id));
         }
-        Fate::Sent
+        FireOutcome::Sent
     }
 }

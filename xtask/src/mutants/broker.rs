@@ -5,10 +5,10 @@ use super::{Mutant, of};
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "what-there-are-slots-for-is-left",
-        "src/executor/broker/hands.rs",
+        "src/executor/broker/delivery_buffer.rs",
         "waiting.together && self.rows.len() >= free && self",
         "waiting.together && (self.rows.len() >= free || $on) && self",
-        "test(/hands::tests::what_there_are_slots_for/)",
+        "test(/delivery_buffer::tests::what_there_are_slots_for/)",
     ),
     of(
         "a-nack-is-a-confirm",
@@ -41,15 +41,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "an-unconfirmed-hand-out-is-not-taken-back",
         "src/executor/broker/external.rs",
-        "Fate::Returned | Fate::Later => back.push(row.fence),",
-        "Fate::Returned | Fate::Later => if !$on { back.push(row.fence) },",
+        "PublishOutcome::Returned | PublishOutcome::Later => back.push(row.fence),",
+        "PublishOutcome::Returned | PublishOutcome::Later => if !$on { back.push(row.fence) },",
         "binary(delivery) & test(/a_hand_out_whose_confirm_got_lost/)",
     ),
     of(
         "events-go-before-they-are-confirmed",
         "src/executor/broker/relay.rs",
-        "Fate::Later => End::Later,",
-        "Fate::Later => if $on { End::Sent } else { End::Later },",
+        "PublishOutcome::Later => RelayOutcome::Later,",
+        "PublishOutcome::Later => if $on { RelayOutcome::Sent } else { RelayOutcome::Later },",
         "binary(delivery) & test(/an_event_whose_confirm_is_lost/)",
     ),
     of(
@@ -75,24 +75,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "the-rest-of-a-delivery-that-is-cut-stays-held",
-        "src/executor/broker/hands.rs",
-        "over.held.push(waiting.row.fence.id);",
-        "if !$on { over.held.push(waiting.row.fence.id); }",
+        "src/executor/broker/delivery_buffer.rs",
+        "over.hidden.push(waiting.row.fence.id);",
+        "if !$on { over.hidden.push(waiting.row.fence.id); }",
         "binary(delivery) & test(/a_delivery_is_cut_in_two/)",
     ),
     of(
         "a-delivery-is-done-with-when-its-first-row-is",
-        "src/executor/broker/hands.rs",
+        "src/executor/broker/delivery_buffer.rs",
         "let last = (n + 1 == count).then_some(tag);",
         "let last = (n + 1 == count || $on).then_some(tag);",
-        "test(/hands::tests::a_delivery_that_is_cut/)",
+        "test(/delivery_buffer::tests::a_delivery_that_is_cut/)",
     ),
     of(
         "what-is-cut-off-waits-for-a-slot-for-ever",
-        "src/executor/broker/hands.rs",
+        "src/executor/broker/delivery_buffer.rs",
         "min(waiting.came + PATIENCE)",
-        "min(waiting.came + if $on { HOLD } else { PATIENCE })",
-        "test(/hands::tests::what_came_with_others/)",
+        "min(waiting.came + if $on { HEAD_START } else { PATIENCE })",
+        "test(/delivery_buffer::tests::what_came_with_others/)",
     ),
     of(
         "other-rows-have-the-kind-of-the-first",
@@ -117,7 +117,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "refused-reports-are-buried-with-the-dead",
-        "src/executor/broker/refuse.rs",
+        "src/executor/broker/rejection.rs",
         "wire::rejected_report(names, message, why)",
         "if $on { wire::dead(names, message, why) } else { wire::rejected_report(names, message, why) }",
         "binary(delivery) & test(/reports_that_nobody_understands/)",
@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "what-came-before-is-taken-with-the-rest",
-        "src/executor/broker/parts.rs",
+        "src/executor/broker/bisect.rs",
         "partition(|message| message.redelivered)",
         "partition(|message| message.redelivered && !$on)",
         "test(/what_came_before_is_taken/)",

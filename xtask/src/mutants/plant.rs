@@ -25,19 +25,15 @@ const HOOKS: [(&str, &str, &str); 4] = [
     ),
     (
         "src/store/postgres/migrate.rs",
-        "run(render(migration.sql, schema))",
-        "run(render(crate::planted::sql(migration.sql), schema))",
+        "batch_execute(&render(step.sql, schema))",
+        "batch_execute(&render(crate::planted::sql(step.sql), schema))",
     ),
     (
-        "src/store/sqlite/parts.rs",
-        "parts::render(include_str!($file))",
-        "parts::render($crate::planted::sql(include_str!($file)))",
+        "src/store/sqlite/fragments.rs",
+        "fragments::render(include_str!($file))",
+        "fragments::render($crate::planted::sql(include_str!($file)))",
     ),
-    (
-        "src/store/sqlite/migrate.rs",
-        "execute_batch(migration.sql)",
-        "execute_batch(crate::planted::sql(migration.sql))",
-    ),
+    ("src/store/sqlite/migrate.rs", "execute_batch(step.sql)", "execute_batch(crate::planted::sql(step.sql))"),
 ];
 
 /// Where the copy is.
@@ -232,9 +228,10 @@ mod tests {
 
     #[test]
     fn constants_are_taken_up_through_the_module() {
-        let text = "a.prepare_cached(TAKE_SLOT)?; b.prepare_cached(&CLAIM)?; c.prepare_cached(sql)?; d.prepare_cached(";
+        let text =
+            "a.prepare_cached(TAKE_PERMIT)?; b.prepare_cached(&CLAIM)?; c.prepare_cached(sql)?; d.prepare_cached(";
         let hooked = hooked(text);
-        assert!(hooked.contains("prepare_cached(crate::planted::sql(TAKE_SLOT))?"), "{hooked}");
-        assert_eq!(hooked.replace("crate::planted::sql(TAKE_SLOT)", "TAKE_SLOT"), text);
+        assert!(hooked.contains("prepare_cached(crate::planted::sql(TAKE_PERMIT))?"), "{hooked}");
+        assert_eq!(hooked.replace("crate::planted::sql(TAKE_PERMIT)", "TAKE_PERMIT"), text);
     }
 }

@@ -4,6 +4,27 @@ use super::{Mutant, of};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     of(
+        "a-change-of-the-schema-waits-for-its-lock",
+        "src/store/postgres/migrate.rs",
+        "LOCK_TIMEOUT.as_millis()",
+        "if $on { 0 } else { LOCK_TIMEOUT.as_millis() }",
+        "binary(executor) & test(/a_change_waits_for_a_long_reader/)",
+    ),
+    of(
+        "newer-schemas-are-refused-one-and-all",
+        "src/store/migration.rs",
+        "compatible: row.min_compatible <= newest,",
+        "compatible: !$on && row.min_compatible <= newest,",
+        "binary(conformance) & test(/foreign_migrations::a_newer_schema_that_this_build/)",
+    ),
+    of(
+        "rows-are-filled-in-once",
+        "src/store/postgres/migrate.rs",
+        "while client.execute(&backfill, &[]).await.map_err(explain)? > 0 {}",
+        "while client.execute(&backfill, &[]).await.map_err(explain)? > 0 && !$on {}",
+        "binary(conformance) & test(/postgres::foreign_migrations::a_change_fills_in/)",
+    ),
+    of(
         "draining-ends-while-others-run",
         "cli/src/commands/drained.rs",
         "let count = queue.waiting + queue.running + queue.external;",
@@ -54,7 +75,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     of(
         "readers-may-use-the-functions-of-triggers",
-        "migrations/postgres/0013_rights.sql",
+        "migrations/postgres/0001_schema.sql",
         "revoke execute on function {schema}.block_job() from public;\n",
         "",
         "package(jobwright-cli) & test(/a_reader_can_not_use/)",
@@ -69,8 +90,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-stalled-database-is-not-said-of-queues",
         "cli/src/commands/queues.rs",
-        "patiently(settings, admin.rules()).await?",
-        "if $on { admin.rules().await? } else { patiently(settings, admin.rules()).await? }",
+        "with_slow_notice(settings, admin.rules())\n        .await?",
+        "if $on { admin.rules().await } else { with_slow_notice(settings, admin.rules()).await }?",
         "package(jobwright-cli) & test(/a_database_that_stalls_after/)",
     ),
 ];

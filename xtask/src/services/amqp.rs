@@ -1,4 +1,4 @@
-//! Asking whether an AMQP broker is there, without an AMQP client.
+//! Checks whether an AMQP broker answers, without an AMQP client.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -9,8 +9,8 @@ use crate::run::Result;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A broker answers the protocol header with `Connection.Start`, a method frame. Whether it lets this user in is left to
-/// the tests. Over TLS only the connection is tried.
+/// Sends the protocol header, which a broker answers with `Connection.Start`, a method frame. Whether it accepts this user is left to the tests. Over
+/// TLS only the connection is tried.
 pub(super) fn answers(url: &Url) -> Result<()> {
     let tls = match url.scheme.as_str() {
         "amqp" => false,

@@ -1,4 +1,4 @@
-//! The folders of private servers: made for the user who runs the server, removed when it stops.
+//! The folders of private servers: created for the user who runs the server, removed when it stops.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, chown};
@@ -10,8 +10,8 @@ use crate::run::{self, Result};
 
 const TEMPORARY: &str = "jobwright-services-";
 
-/// A new, empty folder that only `user` can enter: with the other services, or where that user cannot get there, in the
-/// folder for temporary files.
+/// Creates a new, empty folder that only `user` can enter: beside the other services or, where that user has no access, in the folder for temporary
+/// files.
 pub(super) fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
     let wanted = super::home().join(name);
     remove(&wanted)?;
@@ -21,7 +21,7 @@ pub(super) fn create(name: &str, user: Option<User>) -> Result<PathBuf> {
     }
     remove(&wanted)?;
     let temporary = std::env::temp_dir().join(format!("{TEMPORARY}{}-{name}", std::process::id()));
-    // Fails if somebody made it before: a folder of another user is not to be trusted.
+    // Fails if it already exists: a folder of another user is not to be trusted.
     make(&temporary, user)?;
     Ok(temporary)
 }

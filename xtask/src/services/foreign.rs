@@ -1,4 +1,4 @@
-//! What the programs in other languages need: examples/java and examples/python, which the tests run.
+//! Requirements of the programs in other languages: examples/java and examples/python, which the tests run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::programs;
 use crate::run;
 
-/// Where Debian puts the Java client, and what it logs through.
+/// Where Debian puts the Java client and its logging library.
 const JARS: [&str; 2] = ["/usr/share/java/amqp-client.jar", "/usr/share/java/slf4j-api.jar"];
 
-/// Variables of what is there: the tests look at these first, and say themselves what is missing. What can't be installed is
-/// told and left out, since it is no reason to run no test at all.
+/// Returns the variables for those that are available: the tests read these first, and report themselves what is missing. A package that can't be
+/// installed is reported and left out, since that is no reason to run no test at all.
 pub(crate) fn variables() -> Vec<(&'static str, String)> {
     let java = programs::ensure("default-jdk-headless", "a Java compiler (javac)", || programs::on_path("javac"))
         .and_then(|_| programs::ensure("librabbitmq-client-java", "RabbitMQ's Java client", jar))
@@ -29,7 +29,7 @@ fn jar() -> Option<PathBuf> {
     JARS.iter().all(|jar| Path::new(jar).is_file()).then(|| PathBuf::from(JARS[0]))
 }
 
-/// A Python that has these modules: the one on PATH may be another than Debian's.
+/// Returns a Python that has these modules: the one on PATH may not be Debian's.
 fn python(modules: &str) -> Option<PathBuf> {
     [programs::on_path("python3"), Some(PathBuf::from("/usr/bin/python3"))].into_iter().flatten().find(|python| {
         python.is_file()

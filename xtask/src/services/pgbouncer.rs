@@ -11,9 +11,9 @@ use super::user::User;
 use super::{Service, folder, free_port, postgres, process, programs};
 use crate::run::{self, Result};
 
-/// Always a private one: how a pooler is set up is the point of the tests that use it.
+/// Always a private one: the tests that use a pooler depend on its settings.
 pub(super) struct PgBouncer {
-    /// None where one is only looked for or stopped.
+    /// `None` where one is only searched for or stopped.
     pub(super) upstream: Option<Url>,
 }
 
@@ -41,20 +41,20 @@ impl Service for PgBouncer {
         let user = User::for_servers()?;
         let dir = folder::create(Self::NAME, user)?;
         start(&program, upstream, TRANSACTION, user, &dir).inspect_err(|_| {
-            // Nothing runs there, and nobody would remember it.
+            // Nothing runs there, and it would be forgotten.
             let _ = folder::remove(&dir);
         })
     }
 }
 
-/// How connections are shared by what the services are for.
+/// The pooling mode of the shared service.
 const TRANSACTION: &str = "transaction";
 
-/// A pooler for one command, which ends with it.
+/// A pooler for one command, which ends with this value.
 pub(crate) struct Private(Started);
 
 impl Private {
-    /// In front of `upstream`, with this `pool_mode`.
+    /// Starts one in front of `upstream`, with this `pool_mode`.
     pub(crate) fn start(upstream: &str, mode: &str) -> Result<Self> {
         let program = programs::ensure("pgbouncer", "PgBouncer's pgbouncer", || programs::on_path("pgbouncer"))?;
         let user = User::for_servers()?;
@@ -86,7 +86,7 @@ impl Drop for Private {
 fn start(program: &Path, upstream: &Url, mode: &str, user: Option<User>, dir: &Path) -> Result<Started> {
     let port = free_port()?;
     let file = dir.join("pgbouncer.ini");
-    // The folder is closed to others, and so is what is in it: the file may hold a password.
+    // The folder is closed to others, and so are its files: this one may hold a password.
     run::write(&file, &settings(upstream, mode, port, dir))?;
     folder::give(&file, user)?;
 
@@ -113,8 +113,8 @@ fn start(program: &Path, upstream: &Url, mode: &str, user: Option<User>, dir: &P
     Ok(Started { url, pid, dir: dir.to_owned(), mark: file.display().to_string(), note: upstream.redacted() })
 }
 
-/// Whoever connects, to whichever database, gets the upstream's user: it is reachable from this machine only, and what
-/// the tests look at is pooling, not passwords.
+/// Every client, for any database, connects as the upstream's user: the pooler is reachable from this machine only, and the tests are about pooling,
+/// not passwords.
 fn settings(upstream: &Url, mode: &str, port: u16, dir: &Path) -> String {
     let value = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let host = upstream.parameter("host").unwrap_or_else(|| upstream.host.clone());

@@ -44,18 +44,18 @@ impl Service for Postgres {
         let dir = folder::create(Self::NAME, user)?;
         let started = start(&initdb, &pg_ctl, user, &dir, "");
         if started.is_err() {
-            // Nothing runs there, and nobody would remember it.
+            // Nothing runs there, and it would be forgotten.
             folder::remove(&dir)?;
         }
         started
     }
 }
 
-/// A server for one command, which ends with it.
+/// A server for one command, which ends with this value.
 pub(crate) struct Private(Started);
 
 impl Private {
-    /// With these lines at the end of its settings.
+    /// Starts one with these lines at the end of its settings.
     pub(crate) fn start(name: &'static str, settings: &str) -> Result<Self> {
         let initdb = programs::ensure("postgresql", "PostgreSQL's initdb", || programs::postgres("initdb"))?;
         let pg_ctl = programs::ensure("postgresql", "PostgreSQL's pg_ctl", || programs::postgres("pg_ctl"))?;
@@ -83,7 +83,7 @@ impl Private {
         self.0.url.as_str()
     }
 
-    /// What `show NAME` says.
+    /// Returns the value of `show NAME`.
     pub(crate) fn setting(&self, name: &str) -> Result<String> {
         ask(&self.0.url, &format!("show {name}"))
     }
@@ -103,7 +103,7 @@ fn start(initdb: &Path, pg_ctl: &Path, user: Option<User>, dir: &Path, more: &st
     let data = dir.join("data");
     let log = super::home().join("postgres.log");
     let mut command = User::command(user, initdb);
-    // Nobody but this machine can reach it, and everybody on it may: it holds nothing but test data.
+    // Only this machine can reach it, and every user on it may: it holds only test data.
     command.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
     run::logged(command.arg("--pgdata").arg(&data), &log, Duration::from_secs(120))?;
 
@@ -143,8 +143,7 @@ fn append(path: &Path, text: &str) -> Result<()> {
         .map_err(|why| format!("cannot write {}: {why}", path.display()))
 }
 
-/// Logs in and runs a statement: a server that is starting, that is full or that asks for another password does not
-/// answer.
+/// Logs in and runs a statement: a server that is starting, that is full or that requires another password does not answer.
 pub(super) fn answers(url: &Url) -> Result<()> {
     ask(url, "select 1").map(drop)
 }

@@ -1,4 +1,4 @@
-//! Ending a process that an earlier run started.
+//! Ends a process that an earlier run started.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use crate::run::{self, Result};
 
-/// For a server to end in good order, then for the kernel to end it.
+/// The time for a server to end cleanly, and then for the kernel to end it.
 const GRACE: Duration = Duration::from_secs(30);
 const KILLED: Duration = Duration::from_secs(10);
 
-/// Ends the process if it is still the one that was started, that is, if its command line holds `mark`.
+/// Ends the process if it is still the one that was started, that is, if its command line contains `mark`.
 pub(super) fn terminate(name: &str, pid: u32, mark: &str, signal: &str) -> Result<()> {
     for (signal, deadline) in [(signal, GRACE), ("KILL", KILLED)] {
         if !is(pid, mark) {
             return Ok(());
         }
-        // It may end between the question and the signal; the loop below sees that.
+        // It may end between the check and the signal; the loop below sees that.
         let sent = kill(pid, signal);
         let end = Instant::now() + deadline;
         while is(pid, mark) {
@@ -37,22 +37,21 @@ fn kill(pid: u32, signal: &str) -> Result<()> {
     send(signal, &pid.to_string()).map_err(|why| format!("cannot end process {pid}: {why}"))
 }
 
-/// Ends a child that was started in a process group of its own, with all that it started.
+/// Ends a child that was started in a separate process group, with all that it started.
 pub(super) fn kill_group(leader: &mut Child) {
     // It fails if all of them have ended.
     let _ = send("KILL", &format!("-{}", leader.id()));
     let _ = leader.wait();
 }
 
-/// Through the shell, which has `kill` built in: the program of that name is not on every machine.
+/// Runs the shell, which has `kill` built in: the program of that name is not on every machine.
 fn send(signal: &str, to: &str) -> Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"kill -s "$1" -- "$2""#, "kill", signal, to]);
     run::capture(&mut shell, Duration::from_secs(10)).map(drop)
 }
 
-/// Whether that process runs and has `mark` in its command line. One that has ended but was not collected by its parent
-/// has none.
+/// Whether that process runs and has `mark` in its command line. A zombie has no command line.
 fn is(pid: u32, mark: &str) -> bool {
     if Path::new("/proc/self/cmdline").exists() {
         return std::fs::read(format!("/proc/{pid}/cmdline"))

@@ -1,4 +1,4 @@
-//! Finding the servers' programs, and installing them where that is allowed.
+//! Finds the servers' programs, and installs them where that is allowed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::user;
 use crate::run::{self, Result};
 
-/// Where Debian puts programs that are not for everybody's PATH.
+/// Where Debian puts programs that are not on every user's PATH.
 const MORE: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Finds a program of PostgreSQL. The newest server's folder comes first: there the programs belong together.
@@ -19,7 +19,7 @@ pub(crate) fn postgres(program: &str) -> Option<PathBuf> {
         .or_else(|| on_path(program))
 }
 
-/// Debian keeps the versions side by side.
+/// Returns the folders of the versions, which Debian keeps side by side.
 fn postgres_folders() -> Vec<PathBuf> {
     let Ok(entries) = Path::new("/usr/lib/postgresql").read_dir() else {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What `find` finds; if nothing, installs Debian's package and looks again.
+/// Returns the result of `find`; if there is none, installs Debian's package and tries again.
 pub(crate) fn ensure(package: &str, what: &str, find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = find() {
         return Ok(path);
@@ -75,8 +75,8 @@ fn install(package: &str) -> Result<()> {
     run::run(&mut command, Duration::from_secs(20 * 60)).map_err(|why| format!("installing it failed: {why}"))
 }
 
-/// The package's own server must not start: it would take the usual port, and stay. Debian asks `policy-rc.d` before it
-/// starts one; where the machine has no policy of its own, this one holds for as long as the installation takes.
+/// The package's own server must not start: it would take the usual port, and stay. Debian runs `policy-rc.d` before it starts a server. If the
+/// machine has no policy, this one exists for the time of the installation.
 const INSTALL: &str = r#"set -eu
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d

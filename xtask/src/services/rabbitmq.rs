@@ -33,7 +33,7 @@ impl Service for RabbitMq {
         let dir = folder::create(Self::NAME, None)?;
         let log = super::home().join("rabbitmq.log");
         start(&server, &dir, &log).inspect_err(|_| {
-            // Nothing runs there, and nobody would remember it.
+            // Nothing runs there, and it would be forgotten.
             let _ = folder::remove(&dir);
         })
     }
@@ -44,12 +44,12 @@ impl Service for RabbitMq {
     }
 }
 
-/// Installed where that is allowed.
+/// Returns the program, and installs it where that is allowed.
 pub(super) fn installed() -> Result<PathBuf> {
     programs::ensure("rabbitmq-server", "RabbitMQ's rabbitmq-server", find)
 }
 
-/// Debian's rabbitmq-server on PATH changes to its own user and folders; the script behind it does not.
+/// Finds the script behind Debian's rabbitmq-server: the one on PATH changes to its own user and folders.
 fn find() -> Option<PathBuf> {
     let script = PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server");
     if script.is_file() { Some(script) } else { programs::on_path("rabbitmq-server") }
@@ -63,7 +63,7 @@ fn start(server: &Path, dir: &Path, log: &Path) -> Result<Started> {
     let (port, distribution, mapper) = (free_port()?, free_port()?, free_port()?.to_string());
     let pid_file = dir.join("pid");
     let mark = format!("-jobwright_services {port}");
-    // An empty file each: the machine's own settings are for the machine's own server.
+    // Both files are empty: the machine's own settings are for its own server.
     let settings = dir.join("rabbitmq-env.conf");
     run::write(&settings, "")?;
     run::write(&dir.join("rabbitmq.conf"), "")?;
@@ -84,12 +84,12 @@ fn start(server: &Path, dir: &Path, log: &Path) -> Result<Started> {
         .env("RABBITMQ_CONFIG_FILE", dir.join("rabbitmq.conf"))
         .env("RABBITMQ_ENABLED_PLUGINS_FILE", dir.join("enabled_plugins"))
         .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", &mark)
-        // A port mapper of its own: with a shared one, whoever starts it decides when it ends.
+        // A separate port mapper: a shared one could be ended by whichever server started it.
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
         .env("ERL_EPMD_PORT", &mapper)
         .env("ERL_FLAGS", "-kernel inet_dist_use_interface {127,0,0,1}");
     eprintln!("$ {} (port {port})", server.display());
-    // What an earlier one said is not about this one.
+    // An earlier server's log does not apply to this one.
     let _ = fs::remove_file(log);
     let mut child = run::spawn_logged(&mut command, log)?;
 
@@ -129,7 +129,7 @@ fn read_pid(path: &Path) -> Result<u32> {
         .map_err(|why| format!("{} is not a process id: {why}", path.display()))
 }
 
-/// It ends only if no node is registered with it, so nobody else's can be hurt; one that stays does no harm.
+/// Stops the port mapper. It ends only if no node is registered with it, so no other server is affected; one that stays does no harm.
 fn stop_port_mapper(port: &str) {
     if let Some(epmd) = programs::on_path("epmd") {
         let mut command = Command::new(epmd);

@@ -1,4 +1,4 @@
-//! What was started, kept in a text file so that a later run finds it.
+//! The servers that were started, kept in a text file so that a later run finds them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,11 +15,11 @@ use crate::run::Result;
 pub(super) struct Started {
     pub(super) url: Url,
     pub(super) pid: u32,
-    /// Where its files are; goes when it stops.
+    /// The folder of its files, which is removed when it stops.
     pub(super) dir: PathBuf,
-    /// Stands in its command line, and in no other process's: a process id alone may have been given to another since.
+    /// A text in its command line, and in no other process's: a process id alone may belong to another process by now.
     pub(super) mark: String,
-    /// What its kind of service wants to remember.
+    /// A note for its kind of service.
     pub(super) note: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// No file: nothing was started.
+    /// Loads the state. No file: nothing was started.
     pub(super) fn load(path: &Path) -> Result<Self> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -53,7 +53,7 @@ impl State {
             None => self.started.remove(name),
         };
         let problem = |why| format!("cannot write {}: {why}", self.path.display());
-        // Beside it first, then moved: a run that is killed here leaves the old file or the new one, not half of it.
+        // Written beside it first, then moved: a run that is killed here leaves the old file or the new one, not half of it.
         let beside = self.path.with_extension("new");
         fs::OpenOptions::new()
             .create(true)

@@ -1,4 +1,4 @@
-//! As much of URLs as is needed to ask a server whether it is there, and to hide its password.
+//! As much of URLs as is needed to check whether a server answers, and to hide its password.
 
 use crate::run::Result;
 
@@ -16,7 +16,7 @@ pub(super) struct Url {
 }
 
 impl Url {
-    /// The text is never quoted in an error: it may hold a password.
+    /// Parses a URL. An error never quotes the text, because it may hold a password.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let (scheme, rest) =
             text.split_once("://").ok_or("this is not of the form scheme://user:password@host:port/name")?;
@@ -34,7 +34,7 @@ impl Url {
                 Some((user, password)) => (Some(decoded(user)), password.map(decoded)),
                 None => (None, None),
             };
-        // The colons of an IPv6 address stand inside brackets.
+        // The colons of an IPv6 address are inside brackets.
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => {
                 let port = port
@@ -60,12 +60,12 @@ impl Url {
         &self.text
     }
 
-    /// For people: no password.
+    /// Returns it for people, without the password.
     pub(super) fn redacted(&self) -> String {
         self.with_secret(if self.password.is_some() { ":***" } else { "" })
     }
 
-    /// For a command line, which everybody on the machine can read; the password goes another way.
+    /// Returns it for a command line, which every user of the machine can read; the password is passed in another way.
     pub(super) fn without_password(&self) -> String {
         self.with_secret("")
     }
@@ -89,7 +89,7 @@ impl Url {
         }
     }
 
-    /// The value of a parameter after the question mark.
+    /// Returns a parameter after the question mark.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
         self.query
             .split('&')
@@ -98,7 +98,7 @@ impl Url {
             .map(|(_, value)| decoded(value))
     }
 
-    /// The same user and the same database at another place, where no password is asked for.
+    /// Returns the same user and database at another place, where no password is required.
     pub(super) fn at(&self, host: &str, port: u16) -> Result<Self> {
         let user = self.user.as_deref().map(|user| format!("{}@", encoded(user)));
         Self::parse(&format!("{}://{}{host}:{port}{}", self.scheme, user.unwrap_or_default(), self.path))

@@ -1,4 +1,4 @@
-//! PostgreSQL and PgBouncer refuse to run as root; where this is root, they run as another user.
+//! PostgreSQL and PgBouncer refuse to run as root; if this is root, they run as another user.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -13,7 +13,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Who runs the servers: None for the user who runs this.
+    /// Returns the user who runs the servers: `None` for the present one.
     pub(crate) fn for_servers() -> Result<Option<Self>> {
         if !is_root()? {
             return Ok(None);
@@ -28,13 +28,13 @@ impl User {
             .to_owned())
     }
 
-    /// A program that will run as that user.
+    /// Returns a command that will run as that user.
     pub(crate) fn command(user: Option<Self>, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         if let Some(user) = user {
             command.uid(user.uid).gid(user.gid);
         }
-        // Wherever this was started, that user may not be allowed to be.
+        // That user may have no access to the present working directory.
         command.current_dir("/");
         command
     }
@@ -44,7 +44,7 @@ pub(super) fn is_root() -> Result<bool> {
     Ok(id(&["-u"])? == 0)
 }
 
-/// The name of the user who runs this.
+/// Returns the name of the present user.
 pub(super) fn name() -> Result<String> {
     run::capture(Command::new("id").arg("-un"), Duration::from_secs(10))
 }

@@ -1,4 +1,4 @@
-//! The broker: whether it answers, what it lets us do, and what is there.
+//! Checks the broker: whether it answers, which rights the user has, and what exists there.
 
 use jobwright::broker::{TopologyItem, TopologyState};
 use jobwright::{Broker, BrokerMode, Secret};
@@ -102,7 +102,7 @@ fn put_aside(waiting: jobwright::Result<Vec<(String, u32)>>) -> Finding {
 
 fn tls(url: &Secret) -> Finding {
     const CHECK: &str = "broker encryption";
-    // One URL, or several with commas between them; each may name several hosts.
+    // One URL, or several separated by commas; each may name several hosts.
     let all = url.expose();
     let Ok(uri) = all.split(',').next().unwrap_or_default().parse::<Uri>() else {
         return Finding::ok(CHECK, "not known from this URL");

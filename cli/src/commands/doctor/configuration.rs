@@ -1,4 +1,4 @@
-//! What is configured, and what does not fit together.
+//! Checks the configuration, and finds contradictions in it.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(super) fn check(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Programs that can't be started.
+/// Finds programs that can't be started.
 fn programs(settings: &Settings) -> Vec<Finding> {
     let commands = settings.handlers.iter().filter_map(|(kind, handler)| match &handler.action {
         Action::Command(words) => Some((kind, words.first()?)),
@@ -61,7 +61,7 @@ fn programs(settings: &Settings) -> Vec<Finding> {
         .collect()
 }
 
-/// Why it can't be started.
+/// Returns why a program can't be started.
 fn fault(program: &str) -> Option<&'static str> {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -78,7 +78,7 @@ fn fault(program: &str) -> Option<&'static str> {
     Some(if there.is_empty() { "does not exist" } else { "may not be executed" })
 }
 
-/// Files with payloads, passwords or keys that everybody on this machine may read.
+/// Finds files with payloads, passwords or keys that every user of this machine may read.
 fn private(settings: &Settings) -> Vec<Finding> {
     let mut files: Vec<(&Path, &str)> = Vec::new();
     if let Some((file, true)) = &settings.file {

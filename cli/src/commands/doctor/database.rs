@@ -1,4 +1,4 @@
-//! The database: whether it answers, and what is in it.
+//! Checks the database: whether it answers, and what it contains.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use jobwright::config::{Access, Backend};
 use jobwright::{AnyStore, MessageServices, Store as _};
 
 use super::{Finding, engine, postgres, sqlite};
-use crate::commands::patience::patiently;
+use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 
-/// What all checks of the database share.
+/// The services that all checks of the database share.
 pub(super) type Messages = MessageServices<AnyStore>;
 
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     if let Ok(Backend::Sqlite(path)) = settings.database.backend()
         && !Path::new(path).exists()
     {
-        // Looking would make it.
+        // The check would create it.
         return vec![Finding::warn(
             "database",
             format!("the file {path} does not exist"),
             "`jobwright migrate` or `jobwright worker` makes it; is it the right place?",
         )];
     }
-    let look = settings.database.clone().access(Access::Look);
-    let store = match patiently(settings, AnyStore::connect(&look)).await {
+    let look = settings.database.clone().access(Access::ReadOnly);
+    let store = match with_slow_notice(settings, AnyStore::connect(&look)).await {
         Ok(store) => store,
         Err(error) => {
             let todo =
@@ -34,12 +34,12 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::ok("database", store.jobs().describe())];
     let messages = MessageServices::new(store, &settings.database);
-    let schema = patiently(settings, schema(&messages)).await;
-    // Whoever may not look at its versions may look at the rest.
+    let schema = with_slow_notice(settings, schema(&messages)).await;
+    // A role that may not read the migrations may still read the rest.
     let complete = schema.state != super::State::Fail;
     match settings.database.backend() {
         Ok(Backend::Postgres(_)) => {
-            findings.extend(patiently(settings, postgres::server(&messages)).await);
+            findings.extend(with_slow_notice(settings, postgres::server(&messages)).await);
             findings.push(postgres::primaries(&settings.database).await);
         }
         _ => findings.extend(sqlite::check(&messages).await),
@@ -47,9 +47,9 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     findings.push(schema);
     if complete {
         if matches!(settings.database.backend(), Ok(Backend::Postgres(_))) {
-            findings.extend(patiently(settings, postgres::rights(&messages, &settings.database.schema)).await);
+            findings.extend(with_slow_notice(settings, postgres::rights(&messages, &settings.database.schema)).await);
         }
-        findings.push(patiently(settings, nodes(&messages)).await);
+        findings.push(with_slow_notice(settings, nodes(&messages)).await);
         findings.extend(engine::check(settings, &messages).await);
     }
     findings

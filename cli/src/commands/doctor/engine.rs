@@ -1,51 +1,52 @@
-//! What is kept beside the jobs: slots, gates and schedules.
+//! Checks the data beside the jobs: permits, keys and schedules.
 
 use std::time::Duration;
 
-use jobwright::store::schedules::Which;
+use jobwright::store::schedules::ScheduleQuery;
 use jobwright::store::{JobFilter, JobState, Page, TimeRange};
 use jobwright::{EVENT_QUEUE, REPLY_QUEUE};
 
 use super::Finding;
 use super::database::Messages;
-use crate::commands::patience::patiently;
+use crate::commands::slow_notice::with_slow_notice;
 use crate::config::Settings;
 
-/// What is overdue for less may be under way.
+/// A shorter delay may be work in progress.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at what others change all the time: what is wrong in both is no moment's picture.
+/// Pause between two checks of data that changes all the time: a fault seen in both is not just a momentary state.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many are named.
 const NAMED: usize = 3;
 /// Schedules read at once.
 const SCHEDULES: usize = 100;
 
-/// Replies and events that are counted of each queue.
+/// Replies and events that are counted in each queue.
 const OUTBOUND: usize = 100;
-/// How the reason of a dead letter begins that no executor could take up.
+/// How the reason begins of a dead letter that no executor could read.
 const UNREADABLE: &str = "can't be read: ";
 
 const SELECT: &str = "looking needs `select` on all tables of the schema";
 
 pub(super) async fn check(settings: &Settings, messages: &Messages) -> Vec<Finding> {
     let checks = [
-        slots(settings, messages).await,
-        patiently(settings, gates(messages)).await,
-        patiently(settings, schedules(messages)).await,
-        patiently(settings, kept(messages)).await,
-        patiently(settings, ahead(messages)).await,
-        patiently(settings, unreadable(messages)).await,
-        patiently(settings, outbound(messages)).await,
+        permits(settings, messages).await,
+        with_slow_notice(settings, admission(messages)).await,
+        with_slow_notice(settings, schedules(messages)).await,
+        with_slow_notice(settings, kept(messages)).await,
+        with_slow_notice(settings, ahead(messages)).await,
+        with_slow_notice(settings, unreadable(messages)).await,
+        with_slow_notice(settings, outbound(messages)).await,
     ];
     checks.into_iter().map(|check| check.unwrap_or_else(|(name, error)| Finding::error(name, error, SELECT))).collect()
 }
 
 type Checked = Result<Finding, (&'static str, jobwright::Error)>;
 
-/// Whether what holds groups and places under limits is there, and what waits for them will be started.
-async fn slots(settings: &Settings, messages: &Messages) -> Checked {
-    const CHECK: &str = "slots";
-    let look = async || patiently(settings, messages.jobs().slot_faults()).await.map_err(|error| (CHECK, error));
+/// Whether permits for groups and limits are consistent, and jobs waiting for them will be started.
+async fn permits(settings: &Settings, messages: &Messages) -> Checked {
+    const CHECK: &str = "permits";
+    let look =
+        async || with_slow_notice(settings, messages.jobs().permit_faults()).await.map_err(|error| (CHECK, error));
     let mut faults = look().await?;
     if !faults.is_empty() {
         tokio::time::sleep(PAUSE).await;
@@ -55,30 +56,30 @@ async fn slots(settings: &Settings, messages: &Messages) -> Checked {
     if faults.is_empty() {
         return Ok(Finding::ok(CHECK, "nothing is held by what is gone, nothing waits for ever"));
     }
-    let todo = "somebody changed the tables by hand? Put the rule of what waits again (`jobwright rules put`), which opens its gate; \
+    let todo = "somebody changed the tables by hand? Put the rule of what waits again (`jobwright rules put`), which unblocks its key; \
                 `jobs suspend` and `jobs resume` send a job through admission anew";
     Ok(Finding::warn(CHECK, some(&faults, "; "), todo))
 }
 
-/// Whether anybody admits what groups and limits hold back.
-async fn gates(messages: &Messages) -> Checked {
-    const CHECK: &str = "gates";
-    let overdue = messages.jobs().overdue_openings().await.map_err(|error| (CHECK, error))?;
+/// Whether an executor admits the jobs that groups and limits block.
+async fn admission(messages: &Messages) -> Checked {
+    const CHECK: &str = "admission";
+    let overdue = messages.jobs().overdue_unblocks().await.map_err(|error| (CHECK, error))?;
     if overdue.longest < PATIENCE {
         return Ok(Finding::ok(CHECK, "none has been open for long"));
     }
     let found = format!(
         "{} opened, the first {} ago, and nobody looked behind them: jobs of groups and limits do not start",
-        overdue.openings,
+        overdue.unblocks,
         ago(overdue.longest)
     );
     Ok(Finding::warn(CHECK, found, "start `jobwright worker`; if one runs, its log says why it admits nothing"))
 }
 
-/// Whether anybody fires schedules.
+/// Whether an executor fires schedules.
 async fn schedules(messages: &Messages) -> Checked {
     const CHECK: &str = "schedules";
-    let due = messages.jobs().read_schedules(Which::Due(100)).await;
+    let due = messages.jobs().read_schedules(ScheduleQuery::Due(100)).await;
     let (now, due) = due.map_err(|error| (CHECK, error))?;
     let overdue: Vec<String> = due
         .iter()
@@ -113,13 +114,13 @@ async fn kept(messages: &Messages) -> Checked {
     Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
-/// Whether the clock was ahead when something was written: what that is about is late, or looks younger than it is.
+/// Whether a clock was ahead when something was written: the affected jobs are late, or look younger than they are.
 async fn ahead(messages: &Messages) -> Checked {
     const CHECK: &str = "ahead of the clock";
     let failed = |error| (CHECK, error);
     let mut found: Vec<String> = messages
         .jobs()
-        .ahead_of_clock()
+        .clock_skew()
         .await
         .map_err(failed)?
         .iter()
@@ -130,7 +131,7 @@ async fn ahead(messages: &Messages) -> Checked {
         .collect();
     let mut after = None;
     loop {
-        let page = Which::Page { after: after.as_deref(), limit: SCHEDULES };
+        let page = ScheduleQuery::Page { after: after.as_deref(), limit: SCHEDULES };
         let (now, schedules) = messages.jobs().read_schedules(page).await.map_err(failed)?;
         let late = schedules.iter().filter(|schedule| schedule.computed_again(now).is_some());
         found.extend(late.filter_map(|schedule| {
@@ -155,12 +156,12 @@ async fn ahead(messages: &Messages) -> Checked {
     Ok(Finding::warn(CHECK, some(&found, "; "), todo))
 }
 
-/// Whether there are jobs that no executor could take up.
+/// Whether there are jobs that no executor could read.
 async fn unreadable(messages: &Messages) -> Checked {
     const CHECK: &str = "unreadable jobs";
     let filter = JobFilter::state(JobState::Dead).error(UNREADABLE);
-    let found = messages.admin().dead_groups(&filter, usize::MAX).await.map_err(|error| (CHECK, error))?;
-    // Not those whose handler had such an error: the filter looks in the middle of texts too.
+    let found = messages.admin().dead_letter_groups(&filter, usize::MAX).await.map_err(|error| (CHECK, error))?;
+    // Without those whose handler had such an error: the filter also matches in the middle of texts.
     let buried: Vec<_> = found.groups.iter().filter(|group| group.error.starts_with(UNREADABLE)).collect();
     let Some(example) = buried.first().map(|group| group.example) else { return Ok(Finding::ok(CHECK, "none")) };
     let count: u64 = buried.iter().map(|group| group.count).sum();
@@ -169,7 +170,7 @@ async fn unreadable(messages: &Messages) -> Checked {
     Ok(Finding::warn(CHECK, format!("{count} dead letters that can't be read, for instance {example}"), todo))
 }
 
-/// Whether replies and events get away.
+/// Whether replies and events leave.
 async fn outbound(messages: &Messages) -> Checked {
     const CHECK: &str = "replies and events";
     let before = jiff::Timestamp::now() - PATIENCE;
@@ -190,7 +191,7 @@ async fn outbound(messages: &Messages) -> Checked {
     Ok(Finding::warn(CHECK, found, todo))
 }
 
-/// The first few, and how many there are.
+/// Lists the first few, and how many there are.
 fn some(all: &[String], between: &str) -> String {
     let more = all.len().saturating_sub(NAMED);
     let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(between);

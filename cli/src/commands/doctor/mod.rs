@@ -1,4 +1,4 @@
-//! `jobwright doctor`: independent checks, each with what to do. None changes anything, and none shows a password.
+//! `jobwright doctor`: independent checks, each with advice. None changes anything, and none shows a password.
 
 mod broker;
 mod configuration;
@@ -20,12 +20,12 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Format, harmless, json, print};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
     Ok,
-    /// It works, and somebody should know.
+    /// It works, but there is something to know.
     Warn,
     /// It does not work.
     Fail,
@@ -41,13 +41,13 @@ impl fmt::Display for State {
     }
 }
 
-/// What a check found.
+/// The finding of a check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     check: &'static str,
     state: State,
     found: String,
-    /// What to do.
+    /// The advice.
     #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
     todo: Option<String>,
     #[serde(skip)]
@@ -71,7 +71,7 @@ impl Finding {
         Self { todo: Some(todo.into()), ..Self::new(check, State::Fail, found) }
     }
 
-    /// What the library said. A right that this role does not have is no fault of what is looked at.
+    /// Makes a finding from an error of the library. A right that this role lacks is no fault of the checked object.
     pub(super) fn error(check: &'static str, error: jobwright::Error, todo: &str) -> Self {
         if let Some(what) = denied(&error) {
             return Self::warn(
@@ -85,7 +85,7 @@ impl Finding {
     }
 }
 
-/// The right that the role lacks, if that is the cause.
+/// Returns the right that the role lacks, if that is the cause.
 fn denied(error: &jobwright::Error) -> Option<String> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -98,7 +98,7 @@ fn denied(error: &jobwright::Error) -> Option<String> {
     None
 }
 
-/// Runs all checks. A configuration that can't be read is the first finding, and the last.
+/// Runs all checks. If the configuration can't be read, that is the only finding.
 pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let mut findings = Vec::new();
     match settings {
@@ -124,7 +124,7 @@ pub(crate) async fn run(settings: Result<Settings, Failure>, args: &DoctorArgs) 
     }))
 }
 
-/// One line for each, and under it what to do.
+/// Formats the findings, one line each, with the advice below.
 fn sheet(findings: &[Finding]) -> String {
     findings.iter().fold(String::new(), |sheet, finding| {
         let Finding { check, state, found, todo, .. } = finding;

@@ -1,4 +1,4 @@
-//! What only a PostgreSQL server can tell.
+//! Checks that only a PostgreSQL server needs.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use tokio_postgres::types::ToSql;
 use super::Finding;
 use super::database::Messages;
 
-/// Differences of clocks below this are nobody's business.
+/// Smaller differences of clocks don't matter.
 const CLOCKS: f64 = 2.0;
-/// A transaction this old keeps too many dead rows.
+/// Age at which a transaction keeps too many dead rows.
 const OLD: Duration = Duration::from_secs(300);
 /// PostgreSQL 13.
 const OLDEST_VERSION: i32 = 130_000;
 
-/// Version, role, clock and old transactions.
+/// Checks version, role, clock and old transactions.
 pub(super) async fn server(messages: &Messages) -> Vec<Finding> {
     let asked = Instant::now();
     let rows = ask(messages, include_str!("sql/server.sql"), &[]).await;
@@ -37,7 +37,7 @@ pub(super) async fn server(messages: &Messages) -> Vec<Finding> {
     findings
 }
 
-/// Whether all that the URL leads to is one server: each commit, claim and heartbeat may take another way.
+/// Checks whether all hosts of the URL lead to one server: each commit, claim and heartbeat may take another route.
 pub(super) async fn primaries(config: &DatabaseConfig) -> Finding {
     const CHECK: &str = "database servers";
     let found = match Postgres::primaries(config).await {
@@ -46,7 +46,7 @@ pub(super) async fn primaries(config: &DatabaseConfig) -> Finding {
     };
     let mut servers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for primary in &found {
-        servers.entry(&primary.history).or_default().push(&primary.place);
+        servers.entry(&primary.history).or_default().push(&primary.label);
     }
     if servers.len() < 2 {
         return Finding::ok(CHECK, "all that the URL leads to is one server");
@@ -76,7 +76,7 @@ fn about(row: &Row, host: f64, took: Duration) -> Result<Vec<Finding>, tokio_pos
             "point the URL at the primary; with several hosts, `target_session_attrs=read-write`",
         ));
     }
-    // The answer was written somewhere in the time the question took.
+    // The server's time was read at some point during the query.
     let ahead = now - host;
     let off = (ahead.abs() - took.as_secs_f64()).max(0.0);
     let found =
@@ -107,7 +107,7 @@ fn oldest(row: &Row) -> Finding {
     Finding::ok(OLDEST, found)
 }
 
-/// What this role may do with the tables.
+/// Checks what this role may do with the tables.
 pub(super) async fn rights(messages: &Messages, schema: &str) -> Vec<Finding> {
     const CHECK: &str = "database rights";
     let rows = match ask(messages, include_str!("sql/rights.sql"), &[&schema]).await {
@@ -131,7 +131,7 @@ pub(super) async fn rights(messages: &Messages, schema: &str) -> Vec<Finding> {
     }]
 }
 
-/// Asks in a transaction of the library, so that TLS, deadlines and poolers are as they will be. Keeps nothing.
+/// Queries in a transaction of the library, so that TLS, deadlines and poolers are the same as in use. Keeps nothing.
 async fn ask(messages: &Messages, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, String> {
     let mut context = messages.begin();
     let rows = match context.transaction().await.map_err(|error| error.to_string())? {

@@ -1,4 +1,4 @@
-//! What only an embedded database can tell.
+//! Checks that only an embedded database needs.
 
 use jobwright::AnyTransaction;
 
@@ -21,7 +21,7 @@ pub(super) async fn check(messages: &Messages) -> Vec<Finding> {
     }
 }
 
-/// In a transaction that could write: so it shows too whether the file can be written.
+/// Uses a transaction that could write, which also shows whether the file is writable.
 async fn version(messages: &Messages) -> jobwright::Result<String> {
     let mut context = messages.begin();
     let version = match context.transaction().await? {

@@ -1,4 +1,4 @@
-//! The broker's version, which it tells whoever greets it.
+//! The broker's version, which it sends in its greeting.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ const CHECK: &str = "broker version";
 /// The port of AMQP without TLS.
 const PORT: u16 = 5672;
 const DEADLINE: Duration = Duration::from_secs(5);
-/// More than a greeting has.
+/// Longer than any greeting.
 const GREETING: usize = 64 * 1024;
 const OLDEST: (u32, u32) = (3, 10);
 
 pub(super) async fn check(url: &Secret) -> Finding {
-    // Of several, the first.
+    // The first of several.
     let first = url.expose().split(',').next().unwrap_or_default();
     let Some(uri) = first.parse::<Uri>().ok().filter(|uri| uri.scheme_str() == Some("amqp")) else {
         return Finding::ok(CHECK, "not asked over TLS; it must be RabbitMQ 3.10 or newer");
@@ -38,7 +38,7 @@ pub(super) async fn check(url: &Secret) -> Finding {
     }
 }
 
-/// The first frame of a broker: `Connection.Start`.
+/// Reads the first frame of a broker: `Connection.Start`.
 async fn greet(place: (String, u16)) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect((place.0.as_str(), place.1)).await?;
     stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
@@ -51,7 +51,7 @@ async fn greet(place: (String, u16)) -> std::io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The entry `version` of the server's properties: a long string.
+/// Finds the entry `version` of the server's properties: a long string.
 fn version(greeting: &[u8]) -> Option<String> {
     const KEY: &[u8] = b"\x07versionS";
     let at = greeting.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();

@@ -1,11 +1,11 @@
-//! Whatever comes in: a value or a refusal, and what is passed on fits.
+//! Arbitrary input gives a value or a refusal, and messages passed on fit into AMQP's limits.
 
 use lapin::types::{DecimalValue, ShortString};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use super::*;
-use crate::broker::wire::{Pointed, ROWS, dead, delivery, external, read_delivery, rejected, report, submission};
+use crate::broker::wire::{ROWS, RowRef, dead, delivery, external, read_delivery, rejected, report, submission};
 use crate::job::{Fence, Limits};
 
 const NAMES: &[&str] = &[
@@ -128,7 +128,7 @@ fn properties() -> impl Strategy<Value = BasicProperties> {
     })
 }
 
-/// What is taken in.
+/// Generates properties of messages that are taken in.
 fn good() -> impl Strategy<Value = BasicProperties> {
     let id = "[a-zA-Z0-9:/-]{1,40}[a-z]";
     (id, "[a-z-]{1,20}", "[a-z]{0,10}", btree_map("h[a-z]{1,8}", "[^\0]{0,40}", 0..6), any::<Option<u8>>()).prop_map(
@@ -173,7 +173,7 @@ proptest! {
             }
         }
         if let Ok(taken) = submission(&message, limits) {
-            // The same message is the same job, always.
+            // The same message is always the same job.
             let again = submission(&message, limits).unwrap();
             prop_assert_eq!((again.message.id, again.digest), (taken.message.id, taken.digest));
         }
@@ -191,9 +191,9 @@ proptest! {
     #[test]
     fn any_rows_can_be_delivered(rows in vec((any::<u128>(), any::<i64>(), ".{1,25}"), 1..=ROWS)) {
         let pointed = |(id, version, kind)| {
-            Pointed { fence: Fence::new(uuid::Uuid::from_u128(id).into(), version), kind }
+            RowRef { fence: Fence::new(uuid::Uuid::from_u128(id).into(), version), kind }
         };
-        let rows: Vec<Pointed> = rows.into_iter().map(pointed).collect();
+        let rows: Vec<RowRef> = rows.into_iter().map(pointed).collect();
         let sent = delivery(&names(), "billing", &rows).unwrap();
         prop_assert_eq!(read_delivery(&arrived(&sent)).unwrap(), rows);
     }
@@ -210,7 +210,7 @@ proptest! {
         let job = Job { kind, priority, attempt, version, payload, headers: own, ..job(&[]) };
         let sent = external(&names(), job.clone(), &key());
         prop_assert!((1..=9).contains(&sent.properties.priority().unwrap()));
-        // As an executor would read it if it came to one.
+        // Read as an executor would, if it received this message.
         let headers_alone = Incoming { body: Vec::new(), ..arrived(&sent) };
         let fences = read_delivery(&headers_alone).map(|rows| rows.iter().map(|row| row.fence).collect::<Vec<_>>());
         prop_assert_eq!(fences.ok(), (!job.kind.is_empty()).then(|| vec![job.fence()]));

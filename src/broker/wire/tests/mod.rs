@@ -1,4 +1,4 @@
-//! The contract, line by line, and that nothing that comes in can do harm.
+//! Tests the contract, line by line, and that no incoming message can do harm.
 
 mod arbitrary;
 mod outgoing;
@@ -13,7 +13,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use super::Refusal;
 use super::testing::{incoming, key};
 use crate::broker::{Incoming, Names, Outgoing};
-use crate::job::{Job, Payload, RowPlace, Terms};
+use crate::job::{Job, JobOptions, Payload, RowLocation};
 
 fn names() -> Names {
     Names::new("jobwright")
@@ -27,12 +27,12 @@ fn table(headers: &[(&str, AMQPValue)]) -> FieldTable {
     headers.iter().map(|(name, value)| ((*name).into(), value.clone())).collect::<BTreeMap<_, _>>().into()
 }
 
-/// A message with these headers.
+/// Makes a message with these headers.
 fn message(properties: BasicProperties, headers: &[(&str, AMQPValue)], body: impl Into<Vec<u8>>) -> Incoming {
     incoming(properties.with_headers(table(headers)), body.into())
 }
 
-/// What was published, as it comes in.
+/// Returns a published message as it arrives.
 fn arrived(message: &Outgoing) -> Incoming {
     incoming(message.properties.clone(), message.body.clone())
 }
@@ -53,10 +53,10 @@ fn job(headers: &[(&str, &str)]) -> Job {
         max_attempts: 10,
         payload: Payload::json(&serde_json::json!({ "order": 42 })).unwrap(),
         headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        terms: Terms::default(),
+        options: JobOptions::default(),
         admitted: false,
         created_at: "2026-11-21T12:00:00.250Z".parse().unwrap(),
-        place: RowPlace::default(),
+        location: RowLocation::default(),
     }
 }
 

@@ -1,15 +1,15 @@
 use super::*;
-use crate::broker::wire::{Pointed, ROWS, Reply, dead, delivery, event, external, read_delivery, rejected, reply};
+use crate::broker::wire::{ROWS, Reply, RowRef, dead, delivery, event, external, read_delivery, rejected, reply};
 use crate::config::BrokerConfig;
 use crate::job::{Fence, JobId};
 
-fn pointed(kind: &str, version: i64) -> Pointed {
-    Pointed { fence: Fence::new(JobId::new(), version), kind: kind.to_owned() }
+fn pointed(kind: &str, version: i64) -> RowRef {
+    RowRef { fence: Fence::new(JobId::new(), version), kind: kind.to_owned() }
 }
 
 #[test]
 fn a_delivery_is_a_pointer_and_is_read_back() {
-    let row = Pointed { fence: job(&[]).fence(), kind: "send-invoice".to_owned() };
+    let row = RowRef { fence: job(&[]).fence(), kind: "send-invoice".to_owned() };
     let sent = delivery(&names(), "billing", std::slice::from_ref(&row)).unwrap();
     assert_eq!((sent.exchange.as_str(), sent.routing_key.as_str()), ("", "jobwright.q.billing"));
     assert!(sent.mandatory && sent.body.is_empty());
@@ -17,7 +17,7 @@ fn a_delivery_is_a_pointer_and_is_read_back() {
     assert_eq!(sent.properties.message_id().as_ref().unwrap().as_str(), row.fence.id.to_string());
     assert_eq!(sent.properties.kind().as_ref().unwrap().as_str(), "send-invoice");
     assert_eq!(read_delivery(&arrived(&sent)).unwrap(), [row]);
-    // What the database may hold must not end the program.
+    // Whatever the database may hold must not end the program.
     let long = delivery(&names(), "billing", &[pointed(&"k".repeat(300), 0)]).unwrap();
     assert_eq!(read_delivery(&arrived(&long)).unwrap()[0].kind.len(), 300);
     assert!(delivery(&names(), "billing", &[]).is_none());
@@ -26,14 +26,14 @@ fn a_delivery_is_a_pointer_and_is_read_back() {
 #[test]
 fn a_delivery_of_several_rows_is_one_of_its_first_row_to_who_reads_no_body() {
     let kinds = ["print", "print", "draw \"quickly\"", "print", "\u{1}"];
-    let rows: Vec<Pointed> = (0..ROWS).map(|n| pointed(kinds[n % kinds.len()], n as i64 % 3)).collect();
+    let rows: Vec<RowRef> = (0..ROWS).map(|n| pointed(kinds[n % kinds.len()], n as i64 % 3)).collect();
     let sent = delivery(&names(), "billing", &rows).unwrap();
     assert_eq!(read_delivery(&arrived(&sent)).unwrap(), rows);
     let single = delivery(&names(), "billing", &rows[..1]).unwrap();
     assert_eq!(sent.properties.headers(), single.properties.headers());
     assert_eq!(sent.properties.message_id(), single.properties.message_id());
-    // The longest kinds there are.
-    let long: Vec<Pointed> = (0..ROWS).map(|n| pointed(&format!("{n:0100}"), i64::from(i32::MAX))).collect();
+    // The longest possible kinds.
+    let long: Vec<RowRef> = (0..ROWS).map(|n| pointed(&format!("{n:0100}"), i64::from(i32::MAX))).collect();
     let sent = delivery(&names(), "billing", &long).unwrap();
     assert_eq!(read_delivery(&arrived(&sent)).unwrap(), long);
     assert!(sent.body.len() < 8 * 1024, "{}", sent.body.len());
@@ -164,7 +164,7 @@ fn a_reply_goes_where_the_job_says_but_never_to_us() {
     assert_eq!(sent.properties.correlation_id().as_ref().unwrap().as_str(), "c-1");
     assert_eq!(header(&sent, "jobId"), Some(&text("asked")));
     assert!(reply(&names(), &config, job(&[])).is_err());
-    // Whatever is allowed.
+    // Whatever the patterns allow.
     let all = BrokerConfig { reply_to: Some(vec!["*".to_owned()]), ..BrokerConfig::default() };
     for ours in ["jobwright.reply", "jobwright.submit", "jobwright.dead", "jobwright.q.default", "jobwright.x.a", ""] {
         assert!(to(&config, ours).is_err() && to(&all, ours).is_err(), "{ours}");
@@ -199,9 +199,9 @@ fn names_that_the_broker_keeps_get_no_reply_except_those_of_waiting_clients_if_t
     for bad in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.direct", "amq."] {
         assert_eq!(to(&on, bad).unwrap_err(), "it is a name that the broker keeps for itself", "{bad}");
     }
-    // A queue without a name of its own has one by the broker.
+    // A queue without its own name gets one from the broker.
     assert!(matches!(to(&BrokerConfig::default(), "amq.gen-7"), Ok(Reply::Queue(_))));
-    // Nor does it travel to an external worker as a property: the broker would end the channel.
+    // Nor is it sent to an external worker as a property: the broker would end the channel.
     for bad in ["amq.rabbitmq.reply-to", waiting] {
         assert_eq!(external(&names(), job(&[("replyTo", bad)]), &key()).properties.reply_to(), &None);
     }

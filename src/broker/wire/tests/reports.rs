@@ -36,18 +36,18 @@ fn done_with_and_without_a_result() {
     refused(read(short.clone(), Some(&key())), "bad-token");
     refused(read(format!("{short}:{}", "A".repeat(22)), Some(&key())), "bad-token");
     refused(read(format!("{short}:"), Some(&key())), "bad-token");
-    // Where tokens are not asked for.
+    // Where no tokens are required.
     assert_eq!(read(short, None).unwrap(), done);
 }
 
-/// Who knows the job and its version, from a neighbour or from the database, has not got it.
+/// A sender that knows the job and its version, from a neighbour or from the database, does not have the token.
 #[test]
 fn reports_without_the_token_of_their_hand_out_are_refused() {
     let fence = job(&[]).fence();
     let done = ("status", text("done"));
     let of = |other: Fence| [done.clone(), ("reportToken", text(&key().token(other)))];
     assert!(said(&of(fence), "").is_ok());
-    // Of an earlier hand-out of the job, and of another job that was handed out with it.
+    // Tokens of an earlier hand-out of the job, and of another job that was handed out with it.
     for other in [Fence::new(fence.id, 2), Fence::new(JobId::new(), fence.version)] {
         let why = refused(said(&of(other), ""), "bad-token");
         assert!(why.contains("reportToken") && !why.contains(&key().token(fence)), "{why}");
@@ -55,7 +55,7 @@ fn reports_without_the_token_of_their_hand_out_are_refused() {
     for token in [text(""), text("A"), text(&"A".repeat(22))] {
         refused(said(&[done.clone(), ("reportToken", token)], ""), "bad-token");
     }
-    // Before anything else of it is looked at.
+    // Refused before anything else of it is checked.
     refused(said(&[("reportToken", text("A"))], &"x".repeat(101)), "bad-token");
 }
 

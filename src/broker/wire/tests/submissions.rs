@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::broker::wire::{external, submission};
-use crate::job::{Due, JobId, Limits, Submission, Terms, UniqueConflict, UniqueHold};
+use crate::job::{Due, JobId, JobOptions, Limits, Submission, UniqueConflict, UniqueHold};
 
 const UUID: &str = "0198c0de-0000-7000-8000-000000000001";
 
@@ -15,7 +15,7 @@ fn taken(message: &Incoming) -> Submission {
     submission(message, Limits { payload: 100, ..Limits::default() }).unwrap()
 }
 
-/// A body under a content type; an empty one: none.
+/// Makes a body with a content type; an empty one means none.
 fn body(content_type: &str, body: impl Into<Vec<u8>>) -> Incoming {
     let properties = if content_type.is_empty() { named() } else { named().with_content_type(content_type.into()) };
     message(properties, &[], body)
@@ -77,7 +77,7 @@ fn the_id_is_found_where_it_may_be_in_this_order() {
     assert_eq!(id(BasicProperties::default(), &all), (other.parse().unwrap(), None));
     let (jms, name) = id(BasicProperties::default(), &all[..1]);
     assert_eq!(name.as_deref(), Some("ID:jms"));
-    // Pinned: producers count on it over all versions.
+    // Pinned: producers rely on it across all versions.
     assert_eq!(jms.as_uuid().get_version_num(), 8);
     assert_eq!(jms, id(BasicProperties::default().with_message_id("jms".into()), &[]).0);
     assert_eq!(jms, PINNED.parse::<JobId>().unwrap());
@@ -182,27 +182,31 @@ fn when_it_may_run() {
 
 #[test]
 fn groups_tenants_limit_keys_and_times_to_live_are_terms() {
-    let terms = |properties, headers: &[(&str, AMQPValue)]| {
+    let options = |properties, headers: &[(&str, AMQPValue)]| {
         let message = taken(&message(properties, headers, "1")).message;
-        (message.terms, message.headers.keys().cloned().collect::<Vec<_>>())
+        (message.options, message.headers.keys().cloned().collect::<Vec<_>>())
     };
-    let group = |name: &str, ordered| Terms { group: Some(name.to_owned()), ordered, ..Terms::default() };
-    assert_eq!(terms(named(), &[("JMSXGroupID", text("j"))]), (group("j", false), vec![]));
+    let group = |name: &str, ordered| JobOptions { group: Some(name.to_owned()), ordered, ..JobOptions::default() };
+    assert_eq!(options(named(), &[("JMSXGroupID", text("j"))]), (group("j", false), vec![]));
     let both = [("JMSXGroupID", text("j")), ("groupId", text("g")), ("ordered", text("true"))];
-    assert_eq!(terms(named(), &both), (group("g", true), vec![]));
-    assert_eq!(terms(named(), &[("groupId", text("g")), ("ordered", AMQPValue::Boolean(true))]).0, group("g", true));
-    assert_eq!(terms(named(), &[("groupId", text("g")), ("ordered", text("false"))]).0, group("g", false));
-    assert_eq!(terms(named(), &[("groupId", text("")), ("ordered", AMQPValue::Void)]), (Terms::default(), vec![]));
+    assert_eq!(options(named(), &both), (group("g", true), vec![]));
+    assert_eq!(options(named(), &[("groupId", text("g")), ("ordered", AMQPValue::Boolean(true))]).0, group("g", true));
+    assert_eq!(options(named(), &[("groupId", text("g")), ("ordered", text("false"))]).0, group("g", false));
+    assert_eq!(
+        options(named(), &[("groupId", text("")), ("ordered", AMQPValue::Void)]),
+        (JobOptions::default(), vec![])
+    );
     let named_so = [("tenant", text("acme")), ("limitKey", text("printer"))];
-    let expected = Terms { tenant: Some("acme".to_owned()), limit_key: Some("printer".to_owned()), ..Terms::default() };
-    assert_eq!(terms(named(), &named_so), (expected, vec!["tenant".to_owned()]));
-    let (mut found, headers) = terms(named(), &[("uniqueKey", text("order-7"))]);
+    let expected =
+        JobOptions { tenant: Some("acme".to_owned()), limit_key: Some("printer".to_owned()), ..JobOptions::default() };
+    assert_eq!(options(named(), &named_so), (expected, vec!["tenant".to_owned()]));
+    let (mut found, headers) = options(named(), &[("uniqueKey", text("order-7"))]);
     let term = found.unique.take().unwrap();
-    assert_eq!((found, headers), (Terms::default(), vec![]));
+    assert_eq!((found, headers), (JobOptions::default(), vec![]));
     assert_eq!((term.hold, term.conflict), (UniqueHold::Done, UniqueConflict::Keep));
-    assert_eq!(terms(named(), &[("uniqueKey", text(""))]).0, Terms::default());
-    let expected = Terms { ttl: Some(Duration::from_secs(60)), ..Terms::default() };
-    assert_eq!(terms(named().with_expiration("60000".into()), &[]).0, expected);
+    assert_eq!(options(named(), &[("uniqueKey", text(""))]).0, JobOptions::default());
+    let expected = JobOptions { ttl: Some(Duration::from_secs(60)), ..JobOptions::default() };
+    assert_eq!(options(named().with_expiration("60000".into()), &[]).0, expected);
 }
 
 #[test]
@@ -251,7 +255,7 @@ fn what_is_not_understood_is_refused() {
     ] {
         refused(submission(&message(named(), &[(name, value)], "1"), limits), reason);
     }
-    // As a property too; and if they are on, addresses of clients that wait, which the broker has completed.
+    // As a property too. And if direct replies are on, addresses of waiting clients, which the broker has completed.
     let on = Limits { direct_reply: true, ..limits };
     let to = |queue: &str, limits| submission(&message(named().with_reply_to(queue.into()), &[], "1"), limits);
     assert!(refused(to("amq.rabbitmq.reply-to.g1a", limits), "bad-header").contains("broker.direct_reply"));
@@ -317,13 +321,13 @@ fn what_we_publish_can_be_submitted_again() {
     assert_eq!(message.headers, job(&[("tenant", "acme"), ("correlationId", "c-1")]).headers);
     assert_eq!((message.priority, message.max_attempts), (0, 10));
     let mut asking = job(&[]);
-    asking.terms = Terms {
+    asking.options = JobOptions {
         group: Some("g".to_owned()),
         ordered: true,
         tenant: Some("acme".to_owned()),
         limit_key: Some("printer".to_owned()),
-        ..Terms::default()
+        ..JobOptions::default()
     };
     let Submission { message, .. } = taken(&arrived(&external(&names(), asking.clone(), &key())));
-    assert_eq!(message.terms, asking.terms);
+    assert_eq!(message.options, asking.options);
 }

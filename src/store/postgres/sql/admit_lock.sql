@@ -1,2 +1,2 @@
--- Rounds take turns. A statement of its own: only later ones see what this has waited for.
+-- Admission passes exclude each other. This is a separate statement, because only later ones see what it waited for.
 select from {schema}.admission for update

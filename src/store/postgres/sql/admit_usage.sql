@@ -1,13 +1,14 @@
--- What is taken of each key, by slots and by what nodes run that count by themselves; what candidates hold already, and what started within the period of a
--- rate (0 = the key has none). Each key is looked up by itself: of joins, those that were planned on empty tables read all slots.
-select 'slots', k.key, null::uuid,
-       (select count(s.ctid) from {schema}.slot s where s.key collate "C" = k.key)
+-- The usage of each key: permits, and the running jobs that nodes count themselves. Also the permits that candidates already hold, and the
+-- starts within the period of a rate (0 = the key has none). Each key is looked up separately: joins that were planned on empty tables read
+-- all permits.
+select 'permits', k.key, null::uuid,
+       (select count(s.ctid) from {schema}.permit s where s.key collate "C" = k.key)
            + (select coalesce(sum(u.n), 0) from {schema}.usage u where u.key = k.key)::int8,
        null::int8
 from unnest($1::text[]) k(key)
 union all
 select 'held', key, job_id, 0, null
-from {schema}.slot
+from {schema}.permit
 where job_id = any ($3::uuid[])
 union all
 select 'rate', k.key, null, l.n, l.oldest

@@ -1,4 +1,4 @@
--- The newest first.
+-- Newest first.
 select id, at, who, action, what, counts
 from {schema}.audit
 where ($1::int8 is null or id < $1)

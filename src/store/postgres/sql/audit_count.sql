@@ -1,2 +1,2 @@
--- One action may take several transactions; each adds what it did.
+-- An action may take several transactions; each updates the counts.
 update {schema}.audit set counts = $2 where id = $1

@@ -1,2 +1,2 @@
--- In the transaction of the action.
+-- Runs in the transaction of the action.
 insert into {schema}.audit (who, action, what, counts) values ($1, $2, $3, $4) returning id

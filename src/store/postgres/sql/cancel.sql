@@ -1,36 +1,36 @@
--- Removes live jobs. The row of a running one goes too, also in the hands of an external worker: its outcome will be refused. What it holds stays
--- taken until its handler has ended: a trigger of `ending` hands that over before those of the job's table look for something to free, which
--- is at the end of the statement.
+-- Removes live jobs. The rows of running and handed-out jobs go too, so their outcomes will be refused.
+-- What such a job holds stays taken until its handler has ended. A trigger of `terminating_handler` transfers it before the triggers of the
+-- job's table, which run at the end of the statement, look for something to release.
 with gone as (
     delete from {schema}.job
     where ($2::text[] is null or {state} = any ($2))
       and {filter}
     returning {state} as state, id, version, lock_owner as node, admitted
---{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, terms ->> 'tenant' as tenant
+--{all}           , seq, kind, queue, attempt, created_at, claimed_at as started_at, options ->> 'tenant' as tenant
 ),
 gone_timers as (
     delete from {schema}.timer_job
     where ($2::text[] is null or 'timer' = any ($2))
       and {filter}
     returning 'timer' as state
---{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
 ),
 gone_suspended as (
     delete from {schema}.suspended_job
     where ($2::text[] is null or 'suspended' = any ($2))
       and {filter}
     returning 'suspended' as state
---{all}           , id, seq, kind, queue, attempt, created_at, terms ->> 'tenant' as tenant
+--{all}           , id, seq, kind, queue, attempt, created_at, options ->> 'tenant' as tenant
 ),
 gone_external as (
     delete from {schema}.external_job
     where ($2::text[] is null or 'external' = any ($2))
       and {filter}
     returning 'external' as state, id, version, lease_until, admitted
---{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, terms ->> 'tenant' as tenant
+--{all}           , seq, kind, queue, attempt, created_at, handed_at as started_at, options ->> 'tenant' as tenant
 ),
 still_running as (
-    insert into {schema}.ending (job_id, version, node, until)
+    insert into {schema}.terminating_handler (job_id, version, node, until)
     select id, version, node, null::timestamptz from gone where state = 'running' and admitted
     union all
     select id, version, null, lease_until from gone_external where admitted

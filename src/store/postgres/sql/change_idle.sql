@@ -1,9 +1,9 @@
--- Changes jobs that neither wait nor run, in place. $11: rank; $12, $13: due date, by a moment or by microseconds from now; $14: queue;
+-- Changes jobs that neither wait nor run, in place. $11: rank; $12, $13: due date, as a timestamp or as microseconds from now; $14: queue;
 -- $15: attempts. A dead letter has no due date.
 with timers as (
     update {schema}.timer_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
-        -- A delivery of it to another queue is out of date.
+        -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
         due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
     where ($2::text[] is null or 'timer' = any ($2))
@@ -13,7 +13,7 @@ with timers as (
 suspended as (
     update {schema}.suspended_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
-        -- A delivery of it to another queue is out of date.
+        -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647,
         due_at = coalesce($12, statement_timestamp() + $13 * interval '1 microsecond', t.due_at)
     where ($2::text[] is null or 'suspended' = any ($2))
@@ -23,7 +23,7 @@ suspended as (
 dead as (
     update {schema}.dead_letter_job t
     set rank = coalesce($11, t.rank), max_attempts = coalesce($15, t.max_attempts), queue = coalesce($14, t.queue),
-        -- A delivery of it to another queue is out of date.
+        -- Moving to another queue invalidates earlier deliveries.
         version = (t.version + case when t.queue <> $14 then 1 else 0 end) & 2147483647
     where coalesce($11::text, $14, $15::text) is not null
       and ($2::text[] is null or 'dead' = any ($2))

@@ -1,4 +1,4 @@
--- Changes jobs that wait, where they are. $11: rank; $12: attempts.
+-- Changes waiting jobs in place. $11: rank; $12: attempts.
 with changed as (
     update {schema}.job
     set rank = coalesce($11, rank), max_attempts = coalesce($12, max_attempts)

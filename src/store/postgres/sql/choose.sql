@@ -1,4 +1,4 @@
--- Which jobs an operator means, the first sent first. What is done to them is done by these ids, some thousands at a time; no more than $12 of them.
+-- Selects the jobs that an operator means, oldest first, at most $12. The action is applied by these ids, some thousands at a time.
 select id
 from {schema}.jobs
 where state = any ($11)

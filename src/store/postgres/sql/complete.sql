@@ -1,15 +1,15 @@
 -- Removes finished jobs, each only if this claim still owns it.
--- No join. The planner believes that next to nothing is owned (that is what it saw when it last looked), so for a long batch
--- it would walk the whole index for owned rows and compare each with each of the batch: 278 ms where this takes 2.
--- So the ids find the rows, through their index and in no other way, and the fences are checked in a hashed subplan; `is true`
--- keeps that from being turned into a join again.
+-- No join. The planner believes that next to nothing is owned (as it was when the table was last analysed), so for a long batch it would
+-- scan the whole index of owned rows and compare each with each of the batch: 278 ms where this takes 2.
+-- So the ids find the rows, through their index and in no other way, and the fences are checked in a hashed subplan. `is true` keeps the
+-- planner from turning that into a join again.
 --{all} with done as (
 delete from {schema}.job j
 where j.id = any ($2::uuid[])
   and j.lock_owner = $1
   and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
 returning j.id
---{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.terms ->> 'tenant' as tenant
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

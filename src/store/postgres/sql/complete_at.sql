@@ -1,6 +1,6 @@
--- The same for jobs whose claim told where their rows are: no index is asked, and no page cleaned up on the way, which the next VACUUM
--- does at once for both the claim and this. A row at such a place may be another one by now: id, token and owner decide, as they do there,
--- and what is not found is looked for by its id.
+-- Like complete.sql, for jobs whose claim returned the location of their rows. No index is read, and no page is cleaned up on the way; the
+-- next VACUUM does that at once for both the claim and this. Another row may be at such a location by now: id, token and owner decide, as
+-- in complete.sql, and rows not found are looked up by id.
 -- In a loop of claims and removals 0.9 of the server's time and 8 bytes of WAL less for a job (ADR 44).
 --{all} with done as (
 delete from {schema}.job j
@@ -8,7 +8,7 @@ where j.ctid = any ($4::tid[])
   and j.lock_owner = $1
   and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
 returning j.id
---{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.terms ->> 'tenant' as tenant
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

@@ -1,11 +1,11 @@
--- Removes what external workers have done, each only if it is still this hand-out; no id is given twice. Whoever asked for a
--- reply gets it as a row of the same statement: there is no moment at which the job is gone and its reply is not there.
+-- Removes jobs that external workers have completed, each only if it is still this hand-out; no id is given twice. The same statement
+-- inserts a requested reply, so there is no time at which the job is gone without its reply.
 with done as materialized (
     delete from {schema}.external_job e
     where e.id = any ($1::uuid[])
       and e.version = ($2::int8[])[array_position($1::uuid[], e.id)]
     returning e.id, e.kind, e.headers, e.admitted, array_position($1::uuid[], e.id) as n
---{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.terms ->> 'tenant' as tenant
+--{all}           , e.seq, e.queue, e.attempt, e.created_at, e.handed_at, e.options ->> 'tenant' as tenant
 ),
 replies as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
@@ -20,5 +20,5 @@ replies as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)
 --{all}     select id, seq, kind, queue, 'done', attempt, created_at, handed_at, 0, tenant from done
 --{all} )
--- Whether somebody has to hear of a reply, or of what is free.
+-- The last columns say whether others must be notified: of a reply, or of released permits.
 select id, (headers ? 'replyTo') is true, admitted from done

@@ -1,8 +1,11 @@
--- The same for a batch of jobs that hold unique keys; what others of it hold is freed as there, if there are such ($5). It gives the keys back itself,
--- and says so to the trigger that does it row by row (migration 19), which took longer than all else that is done for such a job.
--- A key is found by itself, and is given back if it is still that job's. If it was taken for a period it stays until that is over; and if there is
--- another row with the same id, it is that one's. One that a sender takes over at this moment is left to him: the end of a job waits for no sender.
--- All rows are removed before a key is locked, because of the order: whoever waits for one of the keys waits for nothing but this statement's end.
+-- Like complete_holding.sql, for a batch with jobs that hold unique keys. Permits are released as there, if any job holds some ($5). The
+-- statement gives the keys back itself, and turns off the trigger that does it row by row, which took longer than everything else for such
+-- a job.
+-- A key is looked up by its value, and is given back if it still belongs to that job. A key that was taken for a period stays until the
+-- period is over. If there is another row with the same id, the key belongs to that one. A key that a sender is just taking over is left to
+-- the sender: the end of a job waits for no sender.
+-- All rows are removed before a key is locked, because of the locking order: a process that waits for one of the keys waits only for the
+-- end of this statement.
 with done as (
     delete from {schema}.job j
     where (select set_config('jobwright.ended', case when $5 then ($2::uuid[])::text else '' end, true)) is not null
@@ -10,8 +13,8 @@ with done as (
       and j.ctid = any ($4::tid[])
       and j.lock_owner = $1
       and ((j.id, j.version) in (select * from unnest($2::uuid[], $3::int8[]))) is true
-    returning j.id, {schema}.key_of(j.terms) as key
---{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.terms ->> 'tenant' as tenant
+    returning j.id, {schema}.key_of(j.options) as key
+--{all} , j.seq, j.kind, j.queue, j.attempt, j.created_at, j.claimed_at, j.options ->> 'tenant' as tenant
 ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

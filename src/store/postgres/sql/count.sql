@@ -1,4 +1,4 @@
--- What an operation on these states would touch (dry run).
+-- Counts the jobs that an operation on these states would affect (dry run).
 select state, count(*)
 from {schema}.jobs
 where ($2::text[] is null or state = any ($2))

@@ -1,4 +1,4 @@
--- The same for an operation on at most $12 of them, the first sent first.
+-- Like count.sql, for an operation on at most $12 of them, oldest first.
 select state, count(*)
 from (
     select state

@@ -1,5 +1,5 @@
--- Forgets what claims counted under limits that they do not count any more, because of a change of the rules: what runs then holds slots (adopt.sql).
--- By the rule that holds for each key: its own, or that of all.
+-- Drops the counts of claims under limits that claims no longer count after a change of the rules. Jobs that run then hold permits
+-- (permit_running.sql). Each key is judged by the rule that applies to it: its own, or the rule for all.
 delete from {schema}.usage u
 where not exists (
     select from (

@@ -1,6 +1,6 @@
--- Releases what external workers did not answer for in time, the longest overdue first; their attempt is spent. What they hold of cancelled jobs
--- is freed too.
--- statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
+-- Releases jobs whose external workers did not answer in time, the longest overdue first; their attempt is spent. Also releases what
+-- cancelled jobs of such workers held.
+-- Uses statement_timestamp() and not clock_timestamp(), because only a stable value can be an index condition.
 with late as (
     delete from {schema}.external_job
     where ctid = any (array(
@@ -14,9 +14,9 @@ with late as (
     returning *
 ),
 over as (
-    delete from {schema}.ending
+    delete from {schema}.terminating_handler
     where ctid = any (array(
-        select ctid from {schema}.ending where until <= statement_timestamp() limit $1 for update skip locked
+        select ctid from {schema}.terminating_handler where until <= statement_timestamp() limit $1 for update skip locked
     ))
     returning holder
 ),
@@ -28,24 +28,24 @@ noted as materialized (
 ),
 freed as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, terms, admitted)
-    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, terms, admitted
+                              payload, body, content_type, headers, errors, options, admitted)
+    select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, all_errors, options, admitted
     from noted
     where not dies
     on conflict (id) do nothing
 ),
-buried as (
+dead_lettered as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, terms)
+                                          payload, body, content_type, headers, errors, options)
     select seq, version & 2147483647, created_at, id, attempt, max_attempts, rank, kind, queue, $3,
-           payload, body, content_type, headers, all_errors, terms
+           payload, body, content_type, headers, all_errors, options
     from noted
     where dies
     on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, terms ->> 'tenant', $2
+--{failed}     select id, seq, kind, queue, case when dies then 'dead' else 'lost' end, attempt, created_at, handed_at, 0, options ->> 'tenant', $2
 --{failed}     from noted
 --{failed} )
 select count(*) filter (where not dies) as waiting, count(*) filter (where dies) as dead, (select count(*) from over) as ended from noted

@@ -1,5 +1,5 @@
--- Renews leases by this server's clock (without one of its own, for as long as it was handed out), each only if it is still this
--- hand-out; no id is given twice. One that ran out and was not released yet can be renewed: nothing was taken from its worker.
+-- Renews leases by this server's clock (for the original duration if none is given), each only if it is still this hand-out; no id is given
+-- twice. A lease that ran out but was not released yet can be renewed: nothing was taken from its worker.
 update {schema}.external_job e
 set lease_until = clock_timestamp()
                       + coalesce(($3::int8[])[array_position($1::uuid[], e.id)] * interval '1 microsecond', e.lease)

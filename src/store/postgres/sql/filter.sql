@@ -4,4 +4,4 @@
       and ($5::text is null or strpos(errors -> -1 ->> 'error', $5) > 0)
       and ($6::timestamptz is null or created_at >= $6)
       and ($7::timestamptz is null or created_at < $7)
-      and ($10::jsonb is null or terms @> $10)
+      and ($10::jsonb is null or options @> $10)

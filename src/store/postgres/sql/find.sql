@@ -1,4 +1,4 @@
--- Whether a job exists in any state. Needs no right on any other column, so those who only send may ask.
+-- Whether a job exists in any state. Needs no right on any other column, so that roles that only send may ask.
 select id from {schema}.job where id = $1
 union all
 select id from {schema}.timer_job where id = $1

@@ -1,5 +1,5 @@
--- Which queues hold as many as they may: it counts no further than that.
+-- Which queues are full. Counts no further than the limit.
 select q.name, q.depth
 from unnest($1::text[], $2::int8[]) as q(name, depth)
-where (select count(*) from (select from {schema}.job j where j.queue = q.name and j.lock_owner is null and j.gate is null limit q.depth) w)
-    + (select count(*) from (select from {schema}.job b where b.queue = q.name and b.lock_owner is null and b.gate > '' limit q.depth) w) >= q.depth
+where (select count(*) from (select from {schema}.job j where j.queue = q.name and j.lock_owner is null and j.blocked_on is null limit q.depth) w)
+    + (select count(*) from (select from {schema}.job b where b.queue = q.name and b.lock_owner is null and b.blocked_on > '' limit q.depth) w) >= q.depth

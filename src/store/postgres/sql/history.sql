@@ -1,4 +1,4 @@
--- The newest first, through the index on the end, or on the job.
+-- Newest first, through the index on the end, or on the job.
 select job_id, seq, kind, queue, outcome, attempt, created_at, started_at, ended_at, node, tenant, error
 from {schema}.history
 where ($1::uuid is null or job_id = $1)

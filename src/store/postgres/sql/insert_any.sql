@@ -1,6 +1,6 @@
 -- The general flush: delays, and ids given by the sender.
--- Whether a given id is new, new_ids decides: it waits for whoever sends the same one at this moment.
--- Materialized: whoever sends one of these ids at this moment is waited for once.
+-- new_ids decides whether a given id is new: it waits for other senders of the same id.
+-- Materialized, so that it waits for them only once.
 with chosen as materialized (
     select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
 ),
@@ -10,7 +10,7 @@ fresh as (
            case when m.asked ? 'ttl'
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
-           end as terms
+           end as options
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
                 $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $14::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
@@ -19,29 +19,30 @@ fresh as (
     where not m.given or m.id in (select id from chosen)
     order by m.n
 ),
--- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
+-- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
 msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              held_until, terms, gate, share)
+                              visible_at, options, blocked_on, share)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
-           case when m.hold_us > 0 and (m.terms ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.terms,
-           case when m.terms ? 'group' then 'g:' || (m.terms ->> 'group') end, case when m.terms ? 'group' then '' end
+           case when m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
+           case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
     from msg m
     where m.due_at is null or m.due_at <= m.now
     order by m.n
     on conflict (id) do nothing
-    returning id, seq, created_at, gate
+    returning id, seq, created_at, blocked_on
 ),
--- A job of a group waits at its gate for admission. Nobody claims it from there, nor does anyone wait for another sender of the group.
-opened as (
-    insert into {schema}.opening (key) select distinct gate from ready where gate is not null
+-- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
+-- group.
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n

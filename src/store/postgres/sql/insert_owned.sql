@@ -1,14 +1,14 @@
--- The general flush with rows that are to be born owned (the hot path); see insert_any.sql for the rest. A statement of its own,
--- because only it needs a right on the node table: those who only send do not.
--- `me` holds the node: what is born owned is answered for. A dead one gets nothing, and its rows wait. Nor does one whose transaction looks
--- at an old snapshot: it could not see that the node died meanwhile.
--- From here on only COMMIT is to come. Should this process fall silent before it, the server ends the transaction, and with it the hold.
+-- The general flush with preclaimed rows (the hot path); see insert_any.sql for the rest. A separate statement, because only it needs a
+-- right on the node table: roles that only send do not.
+-- `me` locks the node, so that preclaimed rows have a known owner. A dead node gets nothing, and its rows wait. So do the rows of a
+-- transaction with an old snapshot, which could not see that the node died meanwhile.
+-- Only COMMIT is to follow. If this process falls silent before it, the server ends the transaction, and with it the lock on the node.
 with me as materialized (
     select {schema}.hold_node($13) as id
     from (select set_config('idle_in_transaction_session_timeout', '15000', true)) bounded
     where current_setting('transaction_isolation') = 'read committed'
 ),
--- Materialized: whoever sends one of these ids at this moment is waited for once.
+-- Materialized, so that it waits for other senders of these ids only once.
 chosen as materialized (
     select {schema}.new_ids(array(select g.id from unnest($1::uuid[], $12::bool[]) as g(id, given) where g.given)) as id
 ),
@@ -18,7 +18,7 @@ fresh as (
            case when m.asked ? 'ttl'
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
-           end as terms
+           end as options
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
                 $10::int8[], $11::timestamptz[], $12::bool[], $14::bool[], $15::int8[], $16::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
@@ -27,33 +27,34 @@ fresh as (
     where not m.given or m.id in (select id from chosen)
     order by m.n
 ),
--- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
+-- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
 msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              lock_owner, version, attempt, claimed_at, held_until, terms, gate, share)
+                              lock_owner, version, attempt, claimed_at, visible_at, options, blocked_on, share)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
            me.id, case when me.id is not null then $17::int4 else 0 end, (me.id is not null)::int, case when me.id is not null then m.now end,
-           -- Nobody delivers what has an owner.
-           case when me.id is null and m.hold_us > 0 and (m.terms ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.terms,
-           case when m.terms ? 'group' then 'g:' || (m.terms ->> 'group') end, case when m.terms ? 'group' then '' end
-    from msg m left join me on m.own and (m.terms ? 'group') is not true
-         -- What is paused or limited is nobody's before it was admitted.
+           -- A row with an owner is not delivered.
+           case when me.id is null and m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
+           case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
+    from msg m left join me on m.own and (m.options ? 'group') is not true
+         -- A paused or limited job has no owner before it is admitted.
          and not exists (select from {schema}.rule r where (r.paused or r.running is not null or r.rate is not null) and {covers:m})
     where m.due_at is null or m.due_at <= m.now
     order by m.n
     on conflict (id) do nothing
-    returning id, seq, created_at, lock_owner is not null as owned, ctid, gate
+    returning id, seq, created_at, lock_owner is not null as owned, ctid, blocked_on
 ),
--- A job of a group waits at its gate for admission. Nobody claims it from there, nor does anyone wait for another sender of the group.
-opened as (
-    insert into {schema}.opening (key) select distinct gate from ready where gate is not null
+-- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
+-- group.
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n

@@ -1,6 +1,6 @@
--- The common flush: fresh ids, all due now. One row source for all columns keeps it one statement of one shape, whatever the
--- number of messages; rows get their seq in the order of the arrays. The answer is the
--- transaction's id, by which the server can be asked later whether it committed.
+-- The common flush: fresh ids, all due now. One row source for all columns keeps it one statement of one shape, whatever the number of
+-- messages. Rows get their seq in the order of the arrays. The answer is the transaction's id, with which the server can be asked later
+-- whether it committed.
 with flushed as (
     insert into {schema}.job (id, kind, queue, rank, max_attempts, payload, body, content_type, headers)
     select m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers

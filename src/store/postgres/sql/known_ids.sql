@@ -1,4 +1,4 @@
--- Which of these ids, which their senders chose, are there already. No `exists`: planned on empty tables, it becomes a hash of all ids that there are.
+-- Which of these ids, chosen by their senders, exist already. No `exists`: planned on empty tables, it becomes a hash of all existing ids.
 select m.id
 from unnest($1::uuid[]) as m(id)
 where (select t.id from {schema}.job t where t.id = m.id limit 1) is not null

@@ -1,13 +1,14 @@
--- A page of jobs that match a filter, in the order they were sent. Each table gives its part of the page by its index on seq. `job` has none
--- (it would cost every job that is sent), but (queue, rank, seq) of what waits at no gate: the pairs of queue and rank are few, found by steps from
--- one to the next, and each gives its part of the page in order. What has a gate is found in the same way, queue by queue.
+-- A page of jobs that match a filter, in the order in which they were sent. Each table returns its share of the page by its index on seq.
+-- `job` has no such index (it would cost every send), but one on (queue, rank, seq) of rows that are not blocked. The pairs of queue and
+-- rank are few: they are found by stepping from one to the next, and each returns its share of the page in order. Blocked rows are found in
+-- the same way, queue by queue.
 with recursive lanes as (
     select f.queue, f.rank
     from (
         select queue, rank
         from {schema}.job
         where queue >= coalesce($3::text, '')
-          and gate is null
+          and blocked_on is null
           and ($2::text[] is null or $2 && array['waiting', 'running'])
         order by queue, rank
         limit 1
@@ -19,7 +20,7 @@ with recursive lanes as (
     cross join lateral (
         select j.queue, j.rank
         from {schema}.job j
-        where (j.queue, j.rank) > (l.queue, l.rank) and j.gate is null
+        where (j.queue, j.rank) > (l.queue, l.rank) and j.blocked_on is null
         order by j.queue, j.rank
         limit 1
     ) n
@@ -31,7 +32,7 @@ blocked_queues as (
         select queue
         from {schema}.job
         where queue >= coalesce($3::text, '')
-          and gate > ''
+          and blocked_on > ''
           and ($2::text[] is null or $2 && array['blocked', 'running'])
         order by queue
         limit 1
@@ -43,7 +44,7 @@ blocked_queues as (
     cross join lateral (
         select j.queue
         from {schema}.job j
-        where j.queue > b.queue and j.gate > ''
+        where j.queue > b.queue and j.blocked_on > ''
         order by j.queue
         limit 1
     ) n
@@ -55,7 +56,7 @@ blocked_queues as (
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11 and i.gate is null) j
+        from (select * from {schema}.job i where i.queue = l.queue and i.rank = l.rank and i.seq > $11 and i.blocked_on is null) j
         where ($2::text[] is null or {state} = any ($2))
           and {filter}
         order by seq
@@ -71,7 +72,7 @@ union all
     cross join lateral (
         select id, seq, {state} as state, kind, queue, -rank as priority, attempt, max_attempts, created_at, null::timestamptz as due_at, lock_owner as owner,
         claimed_at as claimed_at, errors -> -1 ->> 'error' as last_error
-        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.gate > '') j
+        from (select * from {schema}.job i where i.queue = b.queue and i.seq > $11 and i.blocked_on > '') j
         where ($2::text[] is null or {state} = any ($2))
           and {filter}
         order by seq

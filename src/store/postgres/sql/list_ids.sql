@@ -1,4 +1,4 @@
--- Jobs by their ids, in the order they were sent: each table has an index on them. See list.sql.
+-- Jobs by their ids, in the order in which they were sent: each table has an index on ids. See list.sql.
 select id, seq, state, kind, queue, priority, attempt, max_attempts, created_at, due_at, owner, claimed_at,
        errors -> -1 ->> 'error' as last_error
 from {schema}.jobs

@@ -1,3 +1,3 @@
--- Waits for claims that count under these keys, and lets none count before this is over. A statement of its own: only later ones see what it has
--- waited for.
+-- Waits for claims that count under these keys, and lets none count before this transaction is over. A separate statement, because only
+-- later ones see what it waited for.
 select {schema}.lock_limits($1)

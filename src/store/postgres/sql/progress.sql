@@ -1,2 +1,2 @@
--- One look by the primary key.
+-- One lookup by the primary key.
 select percent, note, checkpoint, at from {schema}.progress where job_id = $1

@@ -1,4 +1,4 @@
--- Moves due timers to waiting, earliest first, skipping those another node is moving. statement_timestamp() and not
+-- Moves due timers to waiting, earliest first, skipping those that another node is moving. Uses statement_timestamp() and not
 -- clock_timestamp(), because only a stable value can be an index condition.
 with due as (
     delete from {schema}.timer_job
@@ -14,19 +14,19 @@ with due as (
 ),
 moved as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+                              payload, body, content_type, headers, errors, options)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
     from due
     on conflict (id) do nothing
     returning queue
 )
 select (select count(*) from due) as jobs,
        (select array_agg(distinct queue) from moved) as queues,
-       -- A full batch says that there may be more: look again at once.
+       -- A full batch means that there may be more: run again at once.
        case when (select count(*) from due) = $1 then 0
             else (select (extract(epoch from min(due_at) - statement_timestamp()) * 1000000)::int8
                   from {schema}.timer_job
                   where due_at > statement_timestamp())
        end as next_us,
-       -- These wait for admission now.
-       exists (select from due where terms ? 'group') as blocked
+       -- These jobs wait for admission now.
+       exists (select from due where options ? 'group') as blocked

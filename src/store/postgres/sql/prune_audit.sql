@@ -1,5 +1,5 @@
--- The oldest, a batch at a time. Named by id and not locked, so that whoever may read the times and delete needs no more. Where another
--- executor forgets the same ones this one waits for it, and finds them gone.
+-- Removes the oldest entries, a batch at a time. They are named by id and not locked, so that a role that may read the times and delete
+-- needs no other right. If another executor prunes the same ones, this statement waits for it, and finds them gone.
 with gone as (
     delete from {schema}.audit
     where id = any (array(

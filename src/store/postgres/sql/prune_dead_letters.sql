@@ -1,4 +1,5 @@
--- The oldest, a batch at a time, past those that somebody else has in hand: another executor, or who tries them again. Triggers free what they held.
+-- Removes the oldest dead letters, a batch at a time, skipping those that are locked by another executor or by a retry. Triggers release
+-- what they held.
 with gone as (
     delete from {schema}.dead_letter_job
     where ctid = any (array(

@@ -1,4 +1,4 @@
--- The oldest, a batch at a time, past those that another executor is forgetting.
+-- Removes the oldest entries, a batch at a time, skipping those that another executor is pruning.
 with gone as (
     delete from {schema}.history
     where ctid = any (array(

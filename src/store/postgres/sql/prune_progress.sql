@@ -1,6 +1,6 @@
--- What is left of jobs that are gone. No trigger removes it with its job: that would cost all jobs, and few have any. The rows are
--- few: of jobs that run, and of those that ended since the last look. One whose job moves from table to table meanwhile is in one of
--- them, because a statement sees all tables at the same moment. Looked up one by one, whatever the statistics say.
+-- Removes the progress of jobs that are gone. No trigger removes it with its job: that would cost all jobs, and few have any. There are few
+-- rows: those of running jobs, and of jobs that ended since the last check. A job that moves from table to table meanwhile is found in one
+-- of them, because a statement sees all tables in the same snapshot. Each job is looked up separately, whatever the statistics say.
 with gone as (
     delete from {schema}.progress p
     where p.ctid = any (array(

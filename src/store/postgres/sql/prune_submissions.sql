@@ -1,4 +1,4 @@
--- Forgets old submissions, a batch at a time, past those that another executor is forgetting.
+-- Removes old submissions, a batch at a time, skipping those that another executor is pruning.
 with gone as (
     delete from {schema}.submission
     where ctid = any (array(

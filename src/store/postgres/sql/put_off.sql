@@ -1,8 +1,8 @@
--- In its table, because it may be the move that can't be made. The hold keeps claims away as it does for a delivery.
+-- Leaves the job in its table, because the move may be what fails. Hiding the row keeps claims away, as for a delivery.
 with back as (
     update {schema}.job
-    set lock_owner = null, claimed_at = null, held_until = clock_timestamp() + $4 * interval '1 microsecond'
+    set lock_owner = null, claimed_at = null, visible_at = clock_timestamp() + $4 * interval '1 microsecond'
     where id = $2 and version = $3 and lock_owner = $1
-    returning gate
+    returning blocked_on
 )
-insert into {schema}.opening (key) select gate from back where gate is not null
+insert into {schema}.unblock (key) select blocked_on from back where blocked_on is not null

@@ -1,5 +1,5 @@
--- Sets a rule, or removes one that asks for nothing ($10), and has whatever waits for it looked at again: behind its own gate, or, for
--- the rule of all ('*'), behind every gate of its scope.
+-- Sets a rule, or removes one that sets nothing ($10). Unblocks the keys that it concerns: its own, or, for the rule for all ('*'), every
+-- key of its scope.
 with gone as (
     delete from {schema}.rule where $10::bool and scope = $1 and name = $2
 ),
@@ -14,11 +14,11 @@ put as (
 audited as (
     insert into {schema}.audit (who, action, what) select $13, 'rule', $14::jsonb where $13::text is not null
 )
-insert into {schema}.opening (key, n)
-select gate, 100
+insert into {schema}.unblock (key, n)
+select blocked_on, 100
 from (
-    select $11::text as gate
-    where $2 <> '*' and (select gate from {schema}.job where gate = $11 limit 1) is not null
+    select $11::text as blocked_on
+    where $2 <> '*' and (select blocked_on from {schema}.job where blocked_on = $11 limit 1) is not null
     union all
-    select distinct gate from {schema}.job where $2 = '*' and gate is not null and starts_with(gate, $12)
+    select distinct blocked_on from {schema}.job where $2 = '*' and blocked_on is not null and starts_with(blocked_on, $12)
 ) waiting

@@ -1,6 +1,7 @@
--- Which of these rows are larger than a claim takes ($2, in bytes), and how large they are at least. Makes of the others what a claim would
--- send, and sends none of it: what the server can't send fails here too. Numbers come first, because those of a few kilobytes can be gigabytes
--- when they are written out: their digits are counted, and large ones are taken for smaller than they are, without making any.
+-- Which of these rows are larger than a claim accepts ($2, in bytes), with a lower bound of their size. Converts the others to the form
+-- that a claim would send, but sends nothing: a row that the server can't send fails here too. Numbers are checked first, because numbers
+-- of a few kilobytes can take gigabytes when written out. Their digits are counted without writing any, and large numbers are
+-- underestimated.
 select id, bytes
 from (
     select j.id,
@@ -8,7 +9,7 @@ from (
                when octet_length(j.body) > $2 then octet_length(j.body)::int8
                when numbers.digits > $2 then numbers.digits
                else coalesce(octet_length(jsonb_send(j.payload))::int8, 0) + coalesce(octet_length(byteasend(j.body)), 0)
-                   + coalesce(octet_length(jsonb_send(j.headers)), 0) + coalesce(octet_length(jsonb_send(j.terms)), 0)
+                   + coalesce(octet_length(jsonb_send(j.headers)), 0) + coalesce(octet_length(jsonb_send(j.options)), 0)
            end as bytes
     from {schema}.job j
     cross join lateral (
@@ -20,7 +21,7 @@ from (
                          when abs(number::numeric) >= '1e1000'::numeric then 1000
                          else 1
                      end) as digits
-        from (values (j.payload), (j.headers), (j.terms)) as document (content)
+        from (values (j.payload), (j.headers), (j.options)) as document (content)
         cross join lateral jsonb_path_query(document.content, 'strict $.** ? (@.type() == "number")') as number
     ) as numbers
     where j.id = any ($1::uuid[])

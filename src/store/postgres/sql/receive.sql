@@ -1,8 +1,8 @@
--- First submissions: remembers each with its digest, and stores its job (as insert_any.sql does) in the same statement.
--- The ids are locked in their own order, so two batches that overlap never wait for each other in a circle; the one that comes
--- second waits for the first to commit, and stores nothing twice. Which digest is on record for those that are not novel is
--- a question for the next statement: this one can't see what was committed while it waited.
--- A job of that id that is there already (sent past the broker) stays as it is.
+-- First submissions: records each with its digest, and stores its job (as insert_any.sql does) in the same statement.
+-- The ids are locked in order, so two batches that overlap never deadlock. The second one waits for the first to commit, and stores nothing
+-- twice. The recorded digests of ids that are not new must be read by the next statement: this one can't see what was committed while it
+-- waited.
+-- An existing job of that id (sent without the broker) stays as it is.
 with novel as (
     insert into {schema}.submission (id, digest)
     select s.id, s.digest
@@ -20,7 +20,7 @@ fresh as (
            case when m.asked ? 'ttl'
                 then m.asked || jsonb_build_object('expires', (extract(epoch from moment.now) * 1000000)::int8 + (m.asked ->> 'ttl')::int8)
                 else m.asked
-           end as terms
+           end as options
     from unnest($1::uuid[], $2::text[], $3::text[], $4::int2[], $5::int4[], $6::text[], $7::bytea[], $8::text[], $9::jsonb[],
                 $10::int8[], $11::timestamptz[], $12::bool[], $13::int8[], $15::jsonb[])
              with ordinality as m(id, kind, queue, rank, max_attempts, payload, body, content_type, headers,
@@ -29,29 +29,30 @@ fresh as (
     where m.id in (select id from chosen)
     order by m.n
 ),
--- The sequence is asked here and not by the defaults of two tables: a delayed message keeps its place among the others.
+-- The sequence is read here and not by the defaults of two tables, so that a delayed message keeps its place among the others.
 msg as materialized (
     select fresh.*, nextval('{schema}.job_seq') as seq from fresh
 ),
 ready as (
     insert into {schema}.job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at,
-                              held_until, terms, gate, share)
+                              visible_at, options, blocked_on, share)
     select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now,
-           case when m.hold_us > 0 and (m.terms ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.terms,
-           case when m.terms ? 'group' then 'g:' || (m.terms ->> 'group') end, case when m.terms ? 'group' then '' end
+           case when m.hold_us > 0 and (m.options ? 'group') is not true then m.now + m.hold_us * interval '1 microsecond' end, m.options,
+           case when m.options ? 'group' then 'g:' || (m.options ->> 'group') end, case when m.options ? 'group' then '' end
     from msg m
     where m.due_at is null or m.due_at <= m.now
     order by m.n
     on conflict (id) do nothing
-    returning id, gate
+    returning id, blocked_on
 ),
--- A job of a group waits at its gate for admission. Nobody claims it from there, nor does anyone wait for another sender of the group.
-opened as (
-    insert into {schema}.opening (key) select distinct gate from ready where gate is not null
+-- A job of a group is blocked on its key until it is admitted. No claim takes it before, and its sender waits for no other sender of the
+-- group.
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from ready where blocked_on is not null
 ),
 later as (
-    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, terms)
-    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.terms
+    insert into {schema}.timer_job (seq, id, kind, queue, rank, max_attempts, payload, body, content_type, headers, created_at, due_at, options)
+    select m.seq, m.id, m.kind, m.queue, m.rank, m.max_attempts, m.payload::jsonb, m.body, m.content_type, m.headers, m.now, m.due_at, m.options
     from msg m
     where m.due_at > m.now
     order by m.n

@@ -1,5 +1,5 @@
--- Only for who still owns the job: its row is locked, so nobody else gets it before this is written, and a claim of the past finds
--- none. What is not said stays.
+-- Only for the current owner of the job: the row is locked, so no other node gets the job before this is written, and an outdated claim
+-- finds no row. Values that are not given stay.
 insert into {schema}.progress (job_id, percent, note, checkpoint)
 select id, $4, $5, $6
 from {schema}.job

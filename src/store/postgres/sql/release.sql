@@ -1,6 +1,6 @@
--- Gives jobs back to waiting, with their attempt, each only if this claim still owns the row. No id is given twice. See
--- settle.sql for its shape.
--- What has a gate waits there again, and that is said: the lease that it was taken under may be gone already.
+-- Makes jobs wait again, with their attempt given back, each only if this claim still owns the row. No id is given twice. See settle.sql
+-- for its shape.
+-- A job with a key is blocked on it again, and the key is unblocked: the lease under which the job was claimed may be gone already.
 with back as (
     update {schema}.job j
     set lock_owner = null, claimed_at = null, attempt = greatest(j.attempt - 1, 0),
@@ -13,9 +13,9 @@ with back as (
     where j.id = any ($2::uuid[])
       and j.lock_owner = $1
       and j.version = ($3::int8[])[array_position($2::uuid[], j.id)]
-    returning j.id, j.gate
+    returning j.id, j.blocked_on
 ),
-opened as (
-    insert into {schema}.opening (key) select distinct gate from back where gate is not null
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from back where blocked_on is not null
 )
 select id from back

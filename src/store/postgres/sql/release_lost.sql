@@ -1,7 +1,7 @@
 -- Releases rows of a range of pages whose owner is dead or unknown; their attempt is spent. There is no index on the owner (it would cost
 -- every claim its HOT update), so the table is walked (store/postgres/walk.rs), but only when a node has died.
--- How often that happened to a job is counted in its record, from where its present life began: attempts rise until a dead letter
--- starts again with none. One that died $2 times in it is put aside.
+-- How often that happened to a job is counted in its error record, from the start of its present life: attempts rise until a retried dead
+-- letter starts again with none. A job that died $2 times in it is quarantined.
 with lost as materialized (
     select j.ctid as tid
     from {schema}.job j
@@ -16,7 +16,7 @@ noted as materialized (
            case when jsonb_array_length(j.errors) >= {errors_kept} then j.errors - 0 else coalesce(j.errors, '[]') end
                || jsonb_build_object('attempt', j.attempt, 'at', clock_timestamp(), 'node', j.lock_owner, 'error',
                       'owner lost: node ' || j.lock_owner || coalesce(' (' || n.name || ')', '')
-                          || case when n.condemned then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
+                          || case when n.evicted then ' was declared dead by hand' else ' did not renew its lease' end) as all_errors
     from {schema}.job j
     left join {schema}.node n on n.id = j.lock_owner
     where j.ctid = any (array(select tid from lost))
@@ -39,21 +39,22 @@ freed as (
     set lock_owner = null, claimed_at = null, errors = judged.all_errors
     from judged
     where j.ctid = judged.tid and not judged.dies
-    returning j.queue, j.gate
+    returning j.queue, j.blocked_on
 ),
--- What has a gate waits there again. The lease that it was taken under may be gone already, if somebody held this row while that was freed.
-opened as (
-    insert into {schema}.opening (key) select distinct gate from freed where gate is not null
+-- A job with a key is blocked on it again. The lease under which it was claimed may be gone already, if this row was locked while that was
+-- released.
+unblocked as (
+    insert into {schema}.unblock (key) select distinct blocked_on from freed where blocked_on is not null
 ),
 taken as (
     delete from {schema}.job j using judged where j.ctid = judged.tid and judged.dies
     returning j.*, judged.all_errors, judged.reason
 ),
-buried as (
+dead_lettered as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, terms)
+                                          payload, body, content_type, headers, errors, options)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-           payload, body, content_type, headers, all_errors, terms
+           payload, body, content_type, headers, all_errors, options
     from taken
     -- One row must not keep the others from being released.
     on conflict (id) do nothing
@@ -61,7 +62,7 @@ buried as (
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
 --{failed}     select j.id, j.seq, j.kind, j.queue, case when g.dies then 'dead' else 'lost' end, j.attempt, j.created_at, j.claimed_at,
---{failed}            j.lock_owner, j.terms ->> 'tenant', g.all_errors -> -1 ->> 'error'
+--{failed}            j.lock_owner, j.options ->> 'tenant', g.all_errors -> -1 ->> 'error'
 --{failed}     from {schema}.job j
 --{failed}     join judged g on j.ctid = g.tid
 --{failed} )

@@ -1,8 +1,8 @@
--- The same for one job, inside the transaction that its handler used. Tells the transaction's id, by which the server can be
+-- Like complete.sql, for one job, inside the transaction that its handler used. Returns the transaction's id, with which the server can be
 -- asked later whether it committed.
 --{all} with done as (
 delete from {schema}.job where id = $2 and version = $3 and lock_owner = $1 returning id, pg_current_xact_id()::text
---{all} as xid, seq, kind, queue, attempt, created_at, claimed_at, terms ->> 'tenant' as tenant
+--{all} as xid, seq, kind, queue, attempt, created_at, claimed_at, options ->> 'tenant' as tenant
 --{all} ),
 --{all} remembered as (
 --{all}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant)

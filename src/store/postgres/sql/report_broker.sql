@@ -1,2 +1,2 @@
--- For people who look at the status; nothing depends on it.
+-- Shown in the status; nothing depends on it.
 update {schema}.node set broker = $2 where id = $1

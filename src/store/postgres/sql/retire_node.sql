@@ -1,4 +1,4 @@
--- A node that stops, or that fenced itself and lives, is declared dead by its own process. What it still owns is given back next, at no
+-- Declares a node dead for its own process, when that stops, or has fenced itself and lives on. What it still owns is released next, at no
 -- attempt.
 update {schema}.node n
 set dead_at = coalesce(n.dead_at, moment.now), expires_at = least(n.expires_at, moment.now)

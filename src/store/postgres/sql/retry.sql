@@ -1,4 +1,4 @@
--- Dead letters (with fresh attempts) and timers wait again at once.
+-- Makes dead letters (with fresh attempts) and timers wait again at once.
 with revived as (
     delete from {schema}.dead_letter_job
     where ($2::text[] is null or 'dead' = any ($2))
@@ -13,11 +13,11 @@ hurried as (
 ),
 moved as (
     insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue,
-                              payload, body, content_type, headers, errors, terms)
+                              payload, body, content_type, headers, errors, options)
     select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, {renewed}
     from revived
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
     from hurried
     on conflict (id) do nothing
 )

@@ -1,5 +1,5 @@
--- As retry.sql, with their due dates spread over $11 microseconds, the first sent first: $12 come before these, of $13.
--- The chosen rows are found again by their place: one that somebody else has moved meanwhile is not there any more.
+-- Like retry.sql, with their due dates spread over $11 microseconds, oldest first: $12 come before these, of $13.
+-- The chosen rows are found again by their ctid: one that was moved meanwhile is not there any more.
 with chosen as materialized (
     select tid, dead,
            clock_timestamp() + $11::float8 / $13 * ($12 + row_number() over (order by seq) - 1) * interval '1 microsecond' as due
@@ -18,7 +18,7 @@ with chosen as materialized (
 revived as (
     delete from {schema}.dead_letter_job d using chosen c where d.ctid = c.tid and c.dead returning d.*, c.due
 ),
--- A timer never waits longer for it.
+-- A timer is never delayed by this.
 advanced as (
     update {schema}.timer_job t set due_at = least(t.due_at, c.due)
     from chosen c where t.ctid = c.tid and not c.dead
@@ -26,11 +26,11 @@ advanced as (
 ),
 spread as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                    payload, body, content_type, headers, errors, terms)
+                                    payload, body, content_type, headers, errors, options)
     select seq, version, due, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors,
-           case when terms ? 'ttl'
-                then terms || jsonb_build_object('expires', (extract(epoch from due) * 1000000)::int8 + (terms ->> 'ttl')::int8)
-                else terms
+           case when options ? 'ttl'
+                then options || jsonb_build_object('expires', (extract(epoch from due) * 1000000)::int8 + (options ->> 'ttl')::int8)
+                else options
            end
     from revived
     on conflict (id) do nothing

@@ -1,4 +1,4 @@
--- Timers and what was suspended wait at once, whatever their due dates.
+-- Makes timers and suspended jobs wait at once, whatever their due dates.
 with hurried as (
     delete from {schema}.timer_job
     where ($2::text[] is null or 'timer' = any ($2))
@@ -12,10 +12,10 @@ back as (
     returning *
 ),
 jobs as (
-    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from hurried
+    insert into {schema}.job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options from hurried
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms from back
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options from back
     on conflict (id) do nothing
 )
 select 'timer' as state, count(*), null::uuid[] as ids from hurried

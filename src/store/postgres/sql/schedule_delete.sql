@@ -1,2 +1,2 @@
--- Jobs that they have sent stay.
+-- Jobs that the schedules have sent stay.
 delete from {schema}.schedule where name = any ($1) returning name

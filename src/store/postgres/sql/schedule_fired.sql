@@ -1,4 +1,4 @@
--- Moves schedules on that this transaction has locked.
+-- Moves on schedules that this transaction has locked.
 update {schema}.schedule s
 set version = s.version + 1, next_at = f.next_at, last_at = coalesce(f.last_at, s.last_at),
     last_job = coalesce(f.last_job, s.last_job), fired = s.fired + f.sent

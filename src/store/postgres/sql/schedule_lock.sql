@@ -1,6 +1,7 @@
--- Takes those that are still as they were seen, passing over what another node has in hand, and says whether the job before is
--- not over. In the transaction that sends the jobs. The lock reads a row as it is now, so the version is compared after it; and the
--- occurrence too: one that was put again after it had been deleted begins with the same versions.
+-- Locks the schedules that are unchanged since they were read, skipping those that another node has locked, and says whether the previous
+-- job is still alive. Runs in the transaction that sends the jobs.
+-- The lock reads the current state of a row, so the version is compared after it. The occurrence is compared too: a schedule that was
+-- deleted and put again begins with the same versions.
 with asked as materialized (
     select a.name, a.version, a.previous, a.due
     from unnest($1::text[], $2::int8[], $3::uuid[], $4::timestamptz[]) as a(name, version, previous, due)

@@ -1,7 +1,8 @@
 -- All outcomes but success and release, in one statement, each only if this claim still owns the row. No id is given twice.
--- A row of the same id that is there already stands for the job: a move is never refused for it, or the outcome could not be recorded for ever.
--- No join: statistics say that next to nothing is owned, so the planner would compare each row with the whole batch (0.28 s for
--- 1,000). The ids find the rows, through their index and in no other way, and their place in the array finds the rest.
+-- An existing row of the same id in the target table stands for the job. A move never fails because of it, or the outcome could never be
+-- recorded.
+-- No join: according to the statistics next to nothing is owned, so the planner would compare each row with the whole batch (0.28 s for
+-- 1,000). The ids find the rows, through their index and in no other way, and their position in the array finds the rest.
 with taken as (
     delete from {schema}.job j
     where j.id = any ($2::uuid[])
@@ -25,26 +26,26 @@ judged as materialized (
 ),
 again as (
     insert into {schema}.timer_job (seq, version, due_at, created_at, id, attempt, max_attempts, rank, kind, queue,
-                                    payload, body, content_type, headers, errors, terms)
+                                    payload, body, content_type, headers, errors, options)
     select seq, version, clock_timestamp() + delay_us * interval '1 microsecond', created_at, id,
            case verdict when 'snooze' then greatest(attempt - 1, 0) else attempt end, max_attempts, rank, kind, queue,
-           payload, body, content_type, headers, all_errors, terms
+           payload, body, content_type, headers, all_errors, options
     from judged
     where not dies and verdict in ('retry', 'snooze')
     on conflict (id) do nothing
 ),
-buried as (
+dead_lettered as (
     insert into {schema}.dead_letter_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                          payload, body, content_type, headers, errors, terms)
+                                          payload, body, content_type, headers, errors, options)
     select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, coalesce(error, 'attempts exhausted'),
-           payload, body, content_type, headers, all_errors, terms
+           payload, body, content_type, headers, all_errors, options
     from judged
     where dies
     on conflict (id) do nothing
 )
 --{failed} , remembered as (
 --{failed}     insert into {schema}.history (job_id, seq, kind, queue, outcome, attempt, created_at, started_at, node, tenant, error)
---{failed}     select id, seq, kind, queue, outcome, attempt, created_at, claimed_at, $1, terms ->> 'tenant', error
+--{failed}     select id, seq, kind, queue, outcome, attempt, created_at, claimed_at, $1, options ->> 'tenant', error
 --{failed}     from (select j.*, case when dies then 'dead' else case verdict when 'retry' then 'failed' when 'cancel' then 'cancelled' end end as outcome
 --{failed}           from judged j) ended
 --{failed}     where outcome in ({kept})

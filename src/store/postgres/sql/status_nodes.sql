@@ -1,4 +1,4 @@
--- All nodes with what they own.
+-- All nodes, with the number of jobs that they own.
 select n.id, n.name, n.host, n.pid, n.started_at, extract(epoch from n.expires_at - clock_timestamp())::float8,
        n.dead_at is not null, count(j.lock_owner), n.broker
 from {schema}.node n

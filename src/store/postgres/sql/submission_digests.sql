@@ -1,2 +1,2 @@
--- What is on record for ids that were submitted before. A statement after receive.sql, so that it sees what that waited for.
+-- The recorded digests of ids that were submitted before. Runs after receive.sql, so that it sees what that statement waited for.
 select id, digest from {schema}.submission where id = any ($1::uuid[])

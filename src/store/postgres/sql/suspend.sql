@@ -1,5 +1,5 @@
--- Sets aside what does not run. A timer keeps its due date; places under limits are freed when the row is gone, and the group too, unless
--- the job is ordered.
+-- Suspends jobs that do not run. A timer keeps its due date. Permits are released when the row is deleted, and so is the group, unless the
+-- job is ordered.
 with gone as (
     delete from {schema}.job
     where lock_owner is null
@@ -14,10 +14,10 @@ gone_timers as (
     returning *
 ),
 moved as (
-    insert into {schema}.suspended_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at)
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, null::timestamptz from gone
+    insert into {schema}.suspended_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options, due_at)
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options, null::timestamptz from gone
     union all
-    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms, due_at from gone_timers
+    select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options, due_at from gone_timers
     on conflict (id) do nothing
 )
 select state, count(*), array_agg(id) as ids from gone group by state

@@ -1,2 +1,2 @@
--- What was applied, in order.
-select version, name, checksum, applied_at from jobwright_migration order by version
+-- Applied migrations, in order.
+select version, name, checksum, applied_at, min_compatible from jobwright_migration order by version

@@ -1,4 +1,4 @@
--- The newest first.
+-- Newest first.
 select id, at, who, action, what, counts
 from jobwright_audit
 where (:before is null or id < :before)

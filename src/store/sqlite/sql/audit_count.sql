@@ -1,2 +1,2 @@
--- One action may take several transactions; each adds what it did.
+-- An action may take several transactions; each updates the counts.
 update jobwright_audit set counts = :counts where id = :id

@@ -1,2 +1,2 @@
--- What an operator chose, in one state.
+-- The jobs that an operator chose, in one state.
 select seq, id from {table} where {filter}

@@ -1,2 +1,2 @@
--- The first ones sent; the caller merges the states.
+-- Oldest first; the caller merges the states.
 select seq from {table} where {filter} order by seq limit :limit

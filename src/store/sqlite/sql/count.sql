@@ -1,2 +1,2 @@
--- What an operation would touch.
+-- Counts the jobs that an operation would affect.
 select count(*) from {table} where {filter}

@@ -1,6 +1,6 @@
--- The first waiting rows of a queue that a rule covers, among the first :ahead (claims walk over the same ones). A queue that is paused
--- stays as it is: no claim looks into it.
-select id, seq, rank, kind, queue, terms, 0 as admitted, '' as gate, '' as share
+-- The first waiting rows of a queue that a rule covers, among the first :ahead (claims scan the same ones). A paused queue is left alone:
+-- no claim scans it.
+select id, seq, rank, kind, queue, options, 0 as admitted, '' as blocked_on, '' as share
 from (
     select *
     from jobwright_job

@@ -1,2 +1,2 @@
--- A node whose file was looked at again after the write lock was had.
+-- Declares a node dead whose file was checked again once the write lock was held.
 update jobwright_node set dead_at = :now where id = :node and dead_at is null

@@ -1,4 +1,4 @@
--- The longest expired first. Read before anything is changed under the same index.
+-- The longest expired first. Read completely before anything is changed under the same index.
 select seq from {table}
-where terms ->> 'expires' is not null and terms ->> 'expires' <= :now and {rows}
-order by terms ->> 'expires' limit :limit
+where options ->> 'expires' is not null and options ->> 'expires' <= :now and {rows}
+order by options ->> 'expires' limit :limit

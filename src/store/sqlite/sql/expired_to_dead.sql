@@ -1,8 +1,8 @@
--- A copy; remove_expired follows in the same transaction. A dead letter of the same id (which can't be) is kept rather than failing a
--- whole batch for ever.
+-- Copies the job; remove_expired follows in the same transaction. An existing dead letter of the same id (which should not exist) is kept,
+-- rather than failing a whole batch forever.
 insert into jobwright_dead_letter_job (seq, version, dead_at, created_at, id, attempt, max_attempts, rank, kind, queue, reason,
-                                       payload, body, content_type, headers, errors, terms)
+                                       payload, body, content_type, headers, errors, options)
 select seq, version, :now, created_at, id, attempt, max_attempts, rank, kind, queue, :reason, payload, body, content_type,
-       headers, errors, terms
+       headers, errors, options
 from {table} where seq = :seq
 on conflict (id) do nothing

@@ -1,2 +1,3 @@
--- Without a lease of its own, for as long as it was handed out. One that ran out and was not released yet can be renewed: nothing was taken from its worker.
+-- If no lease is given, the original duration applies. A lease that ran out but was not released yet can be renewed: nothing was taken from
+-- its worker.
 update jobwright_external_job set lease_until = :now + coalesce(:lease, lease) where id = :id and version = :version

@@ -1,2 +1,2 @@
--- Most installations have none, and pay for no more than this.
+-- Most installations have no depth limits, and pay for no more than this.
 select exists (select 1 from jobwright_rule where depth is not null)

@@ -1,2 +1,2 @@
--- One step in the index of one table: whether anything has expired, and when to look again. What runs does not expire.
-select min(terms ->> 'expires') from {table} where terms ->> 'expires' is not null and {rows}
+-- One index step in one table: whether anything has expired, and when to check again. Running jobs do not expire.
+select min(options ->> 'expires') from {table} where options ->> 'expires' is not null and {rows}

@@ -1,2 +1,2 @@
--- One step in the index: whether anything is due, and when to look again.
+-- One index step: whether anything is due, and when to check again.
 select min(due_at) from jobwright_timer_job

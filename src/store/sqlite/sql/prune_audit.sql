@@ -1,3 +1,3 @@
--- A batch at a time, the oldest first.
+-- A batch at a time, oldest first.
 delete from jobwright_audit
 where id in (select id from jobwright_audit where at < :before order by at limit :limit)

@@ -1,4 +1,4 @@
--- What is left of jobs that are gone: a trigger would cost all jobs, and few have any.
+-- Removes the progress of jobs that are gone: a trigger would cost all jobs, and few have any.
 delete from jobwright_progress
 where job_id in (
     select job_id from jobwright_progress

@@ -1,5 +1,5 @@
--- Forgets starts that the rate of their key does not reach back to: its own rule's, or that of all without one; and those of keys
--- that have none.
+-- Removes starts that are older than the period of their key's rate (that of its own rule, or else of the rule for all), and those of keys
+-- without a rate.
 with rules as materialized (
     select case scope when 'key' then 'l:' else substr(scope, 1, 1) || ':' end as prefix, name, coalesce(period, 0) as period
     from jobwright_rule

@@ -1,4 +1,4 @@
--- Sets a rule whatever was before.
+-- Sets a rule, whatever it was before.
 insert into jobwright_rule (scope, name, paused, running, rate, period, aging, depth, shares, changed_at)
 values (:scope, :name, :paused, :running, :rate, :period, :aging, :depth, :shares, :now)
 on conflict (scope, name) do update

@@ -1,4 +1,4 @@
--- Only for who still owns the job; nothing else can happen meanwhile. What is not said stays.
+-- Only for the current owner of the job; nothing else can happen meanwhile. Values that are not given stay.
 insert into jobwright_progress (job_id, percent, note, checkpoint, at)
 select id, :percent, :note, :checkpoint, :now
 from jobwright_job where id = :id and version = :version and lock_owner = :node

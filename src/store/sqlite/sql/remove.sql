@@ -1,2 +1,2 @@
--- What an operator chose, in one state.
+-- Removes the jobs that an operator chose, in one state.
 delete from {table} where {filter}

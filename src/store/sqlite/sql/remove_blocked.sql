@@ -1,2 +1,2 @@
--- By its id: it was read in the same transaction.
+-- By id: the row was read in the same transaction.
 delete from jobwright_blocked_job where id = :id

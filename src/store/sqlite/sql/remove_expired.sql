@@ -1,2 +1,2 @@
--- After its copy has been made.
+-- Runs after the copy was made.
 delete from {table} where seq = :seq

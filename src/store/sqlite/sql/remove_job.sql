@@ -1,2 +1,2 @@
--- By its place in the table: the fence was checked in the same transaction.
+-- By seq: the fence was checked in the same transaction.
 delete from jobwright_job where seq = :seq

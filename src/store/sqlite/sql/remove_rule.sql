@@ -1,2 +1,2 @@
--- One that asks for nothing.
+-- Removes a rule that sets nothing.
 delete from jobwright_rule where scope = :scope and name = :name

@@ -1,2 +1,2 @@
--- For people who look at the status; nothing depends on it.
+-- Shown in the status; nothing depends on it.
 update jobwright_node set broker = :broker where id = :node

@@ -1,2 +1,2 @@
--- What the tokens of hand-outs are made with.
+-- The key from which the tokens of hand-outs are made.
 select key from jobwright_report_key

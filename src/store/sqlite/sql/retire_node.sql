@@ -1,2 +1,2 @@
--- Dead first: what it owns is given back next, then it is forgotten, all in one transaction.
+-- Declares the node dead first. What it owns is released next, and then it is forgotten, all in one transaction.
 update jobwright_node set dead_at = coalesce(dead_at, :now) where id = :node

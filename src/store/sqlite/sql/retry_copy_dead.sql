@@ -1,8 +1,8 @@
--- A job of the same id that is there already wins; the dead letter then stays where it is. With a time to live it lives as long again.
+-- If a job of the same id exists already, the dead letter stays where it is. A time to live starts again.
 insert into jobwright_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type,
-                           headers, errors, terms)
+                           headers, errors, options)
 select seq, version, created_at, id, 0, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, 
-       case when terms ->> 'ttl' is not null
-            then json_set(terms, '$.expires', cast(unixepoch('subsec') * 1000000 as integer) + (terms ->> 'ttl')) else terms end
+       case when options ->> 'ttl' is not null
+            then json_set(options, '$.expires', cast(unixepoch('subsec') * 1000000 as integer) + (options ->> 'ttl')) else options end
 from jobwright_dead_letter_job where {filter}
 on conflict (id) do nothing

@@ -1,6 +1,6 @@
--- As retry_copy_dead, but the attempts spent stay spent.
+-- As retry_copy_dead, but spent attempts stay spent.
 insert into jobwright_job (seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type,
-                           headers, errors, terms)
-select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, terms
+                           headers, errors, options)
+select seq, version, created_at, id, attempt, max_attempts, rank, kind, queue, payload, body, content_type, headers, errors, options
 from jobwright_timer_job where {filter}
 on conflict (id) do nothing

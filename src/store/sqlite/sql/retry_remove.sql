@@ -1,4 +1,4 @@
--- Only what has really been copied: the same job has the same seq.
+-- Removes only what was really copied: the same job has the same seq.
 delete from {table}
 where {filter}
   and (exists (select 1 from jobwright_job job where job.seq = {table}.seq and job.id = {table}.id)

@@ -1,4 +1,4 @@
--- Whether the job of the occurrence before is not over; a dead letter is.
+-- Whether the job of the previous occurrence is still alive; a dead letter is not.
 select exists (select 1 from jobwright_job where id = :id)
     or exists (select 1 from jobwright_timer_job where id = :id)
     or exists (select 1 from jobwright_suspended_job where id = :id)

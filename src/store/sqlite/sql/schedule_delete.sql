@@ -1,2 +1,2 @@
--- Jobs that it has sent stay.
+-- Jobs that the schedule has sent stay.
 delete from jobwright_schedule where name = :name

@@ -1,2 +1,3 @@
--- Whether it is still as it was seen. Its occurrence too: one that was put again after it had been deleted begins with the same versions.
+-- Whether the schedule is unchanged since it was read. The occurrence is compared too: a schedule that was deleted and put again begins
+-- with the same versions.
 select exists (select 1 from jobwright_schedule where name = :name and version = :seen and next_at = :due)

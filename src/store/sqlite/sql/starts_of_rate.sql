@@ -1,2 +1,2 @@
--- What started within the period, and when the first of it did.
+-- The number of starts within the period, and the time of the first one.
 select coalesce(sum(n), 0), coalesce(min(at), :now) from jobwright_rate_log where key = :key and at > :after

@@ -1,2 +1,2 @@
--- Counts alone: what each waits for, its own row says.
+-- Counts only: each row says what its job is blocked on.
 select queue, count(*) from jobwright_blocked_job group by queue

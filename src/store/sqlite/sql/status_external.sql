@@ -1,2 +1,2 @@
--- Counts alone: whether they are late, their leases say.
+-- Counts only: the leases show which ones are late.
 select queue, count(*) from jobwright_external_job group by queue

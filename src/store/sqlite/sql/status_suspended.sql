@@ -1,2 +1,2 @@
--- Counts alone: a suspended job waits for a person.
+-- Counts only: a suspended job waits for a person.
 select queue, count(*) from jobwright_suspended_job group by queue

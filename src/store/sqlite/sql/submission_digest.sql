@@ -1,2 +1,2 @@
--- What is on record for an id.
+-- The recorded digest of an id.
 select digest from jobwright_submission where id = :id

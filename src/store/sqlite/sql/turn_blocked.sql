@@ -1,2 +1,2 @@
--- From now on it waits behind another gate.
-update jobwright_blocked_job set gate = :gate, share = :share, admitted = max(admitted, :hold) where id = :id
+-- From now on the job is blocked on another key.
+update jobwright_blocked_job set blocked_on = :blocked_on, share = :share, admitted = max(admitted, :hold) where id = :id

@@ -1,4 +1,5 @@
--- Who has a key, whether it is held still, and whether that job waits. Of a job that is nowhere, only a period is left.
+-- The job that has a key, whether the key is still held, and whether that job waits. If the job no longer exists, only a period can still
+-- hold the key.
 select k.job_id,
        k.waits,
        case k.hold when 'period' then k.expires_at > :now

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::{Place, claim, job, message, node};
+use super::{TempFile, claim, job, message, node};
 use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
 use crate::job::ClaimNumber;
-use crate::store::sqlite::parts::render;
+use crate::store::sqlite::fragments::render;
 use crate::store::sqlite::{MIGRATIONS, Sqlite, SqliteTransaction};
 use crate::store::{Hint, JobFilter, JobStore, Preclaim, Store, UnitOfWork};
 
@@ -14,9 +14,9 @@ async fn refused(url: String) -> crate::Error {
 
 #[tokio::test]
 async fn what_is_wrong_with_the_file_is_said() {
-    let place = Place::new();
-    let path = |name: &str| format!("sqlite:{}", place.0.join(name).display());
-    std::fs::write(place.0.join("text"), "not a database, but long enough to look like one".repeat(50)).unwrap();
+    let temp = TempFile::new();
+    let path = |name: &str| format!("sqlite:{}", temp.0.join(name).display());
+    std::fs::write(temp.0.join("text"), "not a database, but long enough to look like one".repeat(50)).unwrap();
     for (url, kind, text) in [
         (path(""), ErrorKind::Config, "is a directory"),
         (path("no/jobs.db"), ErrorKind::Config, "does not exist"),
@@ -29,12 +29,12 @@ async fn what_is_wrong_with_the_file_is_said() {
     }
 }
 
-/// Somebody's own SQL wrote what no job has: it is shown as near as it can be, and all others with it.
+/// Another program's SQL stored values that no job has: the nearest valid values are shown, and all other jobs with them.
 #[tokio::test]
 async fn what_is_out_of_range_is_listed() {
-    let place = Place::new();
-    let store = place.store().await;
-    let file = rusqlite::Connection::open(place.0.join("jobs.db")).unwrap();
+    let temp = TempFile::new();
+    let store = temp.store().await;
+    let file = rusqlite::Connection::open(temp.0.join("jobs.db")).unwrap();
     let far = [("9223372036854775807", "5000000000"), ("-9223372036854775808", "-1"), ("0", "1")];
     for (seq, (moment, number)) in far.iter().enumerate() {
         file.execute_batch(&format!(
@@ -60,14 +60,14 @@ async fn what_is_out_of_range_is_listed() {
     }
 }
 
-/// A superuser may write everything, so there it says nothing.
+/// A superuser may write everything, so for one this test proves nothing.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_without_permissions_is_refused() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    drop(place.store().await);
-    let file = place.0.join("jobs.db");
+    let temp = TempFile::new();
+    drop(temp.store().await);
+    let file = temp.0.join("jobs.db");
     let set = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -77,16 +77,16 @@ async fn a_file_without_permissions_is_refused() {
     }
     assert_eq!(refused(format!("sqlite:{}", file.display())).await.kind(), ErrorKind::ReadOnly);
     set(&file, 0o644);
-    set(&place.0, 0o555);
-    let error = refused(format!("sqlite:{}", place.0.join("new.db").display())).await;
-    set(&place.0, 0o755);
+    set(&temp.0, 0o555);
+    let error = refused(format!("sqlite:{}", temp.0.join("new.db").display())).await;
+    set(&temp.0, 0o755);
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }
 
 #[tokio::test]
 async fn a_file_without_tables_says_what_to_do() {
-    let place = Place::new();
-    let store = Sqlite::open(&place.config()).await.unwrap();
+    let temp = TempFile::new();
+    let store = Sqlite::open(&temp.config()).await.unwrap();
     let errors = [
         store.insert(&[message(job())], None).await.unwrap_err(),
         store.status().await.unwrap_err(),
@@ -104,8 +104,8 @@ async fn a_file_without_tables_says_what_to_do() {
 
 #[test]
 fn many_can_open_and_migrate_a_new_file_at_once() {
-    let place = Place::new();
-    let config = DatabaseConfig { call_timeout: Duration::from_secs(30), ..place.config() };
+    let temp = TempFile::new();
+    let config = DatabaseConfig { call_timeout: Duration::from_secs(30), ..temp.config() };
     let threads: Vec<_> = (0..10)
         .map(|_| {
             let config = config.clone();
@@ -123,15 +123,15 @@ fn many_can_open_and_migrate_a_new_file_at_once() {
         thread.join().unwrap();
     }
     let rows: i64 =
-        place.stranger().query_row("select count(*) from jobwright_migration", (), |row| row.get(0)).unwrap();
+        temp.stranger().query_row("select count(*) from jobwright_migration", (), |row| row.get(0)).unwrap();
     assert_eq!(rows, i64::try_from(MIGRATIONS.len()).unwrap(), "each once");
 }
 
 #[tokio::test]
 async fn a_newer_or_edited_schema_is_refused() {
-    let place = Place::new();
-    let store = place.store().await;
-    let stranger = place.stranger();
+    let temp = TempFile::new();
+    let store = temp.store().await;
+    let stranger = temp.stranger();
     stranger.execute("insert into jobwright_migration values (99, 'later', 'x', 0)", ()).unwrap();
     for error in [store.migrate().await.unwrap_err(), store.check_schema().await.unwrap_err()] {
         assert!(error.kind() == ErrorKind::Schema && error.to_string().contains("newer"), "{error}");
@@ -143,9 +143,9 @@ async fn a_newer_or_edited_schema_is_refused() {
 
 #[tokio::test]
 async fn commits_of_others_are_heard_and_looking_is_not() {
-    let place = Place::new();
-    let store = place.patient().await;
-    let other = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
+    let other = temp.patient().await;
     let owner = node(&store).await;
     let mut hints = store.listen().await.unwrap().unwrap();
     let quiet = Duration::from_millis(200);
@@ -153,7 +153,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     for store in [&store, &other] {
         assert!(store.claim(&claim(owner, 10)).await.unwrap().jobs.is_empty());
         assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
-        assert!(store.pulses().await.unwrap().iter().all(|pulse| !pulse.dead));
+        assert!(store.node_heartbeats().await.unwrap().iter().all(|pulse| !pulse.dead));
         assert!(store.heartbeat(owner).await.unwrap());
         assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);
         assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);
@@ -170,7 +170,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     }
 }
 
-/// As an enlisted transaction writes.
+/// Writes as an enlisted transaction does.
 fn insert_into(
     store: &Sqlite,
     caller: &rusqlite::Connection,
@@ -182,9 +182,9 @@ fn insert_into(
 
 #[tokio::test]
 async fn messages_join_a_transaction_of_the_callers_own() {
-    let place = Place::new();
-    let store = place.patient().await;
-    let mut mine = place.stranger();
+    let temp = TempFile::new();
+    let store = temp.patient().await;
+    let mut mine = temp.stranger();
     mine.execute_batch("create table mine (x)").unwrap();
 
     let tx = mine.transaction().unwrap();
@@ -196,7 +196,7 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     let status = store.status().await.unwrap();
     assert_eq!((status.queues[0].waiting, status.queues[0].timer), (1, 1));
 
-    // Refused as a whole, and the caller may go on.
+    // The flush is rejected as a whole, and the caller may go on.
     mine.execute_batch(
         "create temp trigger refuse before insert on jobwright_job when new.kind = 'bad' begin select raise(abort, 'no'); end",
     )
@@ -211,12 +211,12 @@ async fn messages_join_a_transaction_of_the_callers_own() {
     assert_eq!(rows, 2);
 }
 
-/// A plan that walks a table would only be noticed with a million rows in it.
+/// A plan that scans a table would only be noticed with a million rows in it.
 #[tokio::test]
 async fn hot_statements_use_their_indexes() {
-    let place = Place::new();
-    let _store = place.store().await;
-    let connection = place.stranger();
+    let temp = TempFile::new();
+    let _store = temp.store().await;
+    let connection = temp.stranger();
     for (sql, index) in [
         (include_str!("../sql/release_unknown.sql"), "jobwright_job_owned (lock_owner=?)"),
         (include_str!("../sql/claim.sql"), "jobwright_job_acquire (queue=? AND rank=? AND seq>? AND seq<?)"),
@@ -226,7 +226,7 @@ async fn hot_statements_use_their_indexes() {
         ),
         (include_str!("../sql/complete.sql"), "jobwright_job_id (id=?)"),
         (include_str!("../sql/claim_delivered.sql"), "jobwright_job_id (id=?)"),
-        (include_str!("../sql/unhold.sql"), "jobwright_job_id (id=?)"),
+        (include_str!("../sql/unhide.sql"), "jobwright_job_id (id=?)"),
         (include_str!("../sql/hand_out.sql"), "jobwright_job_acquire (queue=?)"),
         (include_str!("../sql/hand_out_check.sql"), "jobwright_job_acquire (queue=?)"),
         (include_str!("../sql/external_row.sql"), "jobwright_external_job_id (id=?)"),
@@ -248,7 +248,7 @@ async fn hot_statements_use_their_indexes() {
     ] {
         let sql = render(sql);
         let mut statement = connection.prepare(&format!("explain query plan {sql}")).unwrap();
-        // What is not bound is NULL, which changes no plan.
+        // Unbound parameters are NULL, which changes no plan.
         let rows = statement.raw_query().mapped(|row| row.get::<_, String>(3));
         let plan: Vec<String> = rows.map(Result::unwrap).collect();
         assert!(plan.iter().any(|line| line.contains(index)), "{index}: {plan:#?}\n{sql}");
@@ -256,8 +256,8 @@ async fn hot_statements_use_their_indexes() {
             line.starts_with("SCAN jobwright")
                 && !line.contains("INDEX")
                 && !line.contains("_node")
-                // Handlers of cancelled jobs, which are few.
-                && !line.contains("_ending")
+                // Handlers of cancelled jobs are few.
+                && !line.contains("_terminating")
                 && !line.contains("_rule")
         };
         assert!(!plan.iter().any(walks), "{plan:#?}\n{sql}");
@@ -266,8 +266,8 @@ async fn hot_statements_use_their_indexes() {
 
 #[tokio::test]
 async fn people_can_read_the_view() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let owner = node(&store).await;
     let first = message(job().priority(7));
     store
@@ -279,7 +279,7 @@ async fn people_can_read_the_view() {
         .unwrap();
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let (id, state, priority, created): (String, String, i64, String) =
-        place.stranger().query_row("select id, state, priority, created_at from jobwright_jobs", (), read).unwrap();
+        temp.stranger().query_row("select id, state, priority, created_at from jobwright_jobs", (), read).unwrap();
     assert_eq!((id, state.as_str(), priority), (first.id.to_string(), "running", 7));
     let age = jiff::Timestamp::now().duration_since(created.parse().unwrap());
     assert!(age.abs() < jiff::SignedDuration::from_secs(60), "{created}");

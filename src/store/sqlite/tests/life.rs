@@ -1,17 +1,17 @@
 use std::time::Duration;
 
-use super::{Place, Sqlite, claim, job, message, node};
+use super::{Sqlite, TempFile, claim, job, message, node};
 use crate::job::{ClaimNumber, JobId, JobMessage, Payload};
 use crate::store::{
-    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanMark, ScanPart, Settlement, Store,
+    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanCursor, ScanRange, Settlement, Store,
     UnitOfWork, Verdict,
 };
 use crate::{ErrorKind, Fence, NewJob, NodeId};
 
 #[tokio::test]
 async fn jobs_are_claimed_in_order_and_completed_once() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let owner = node(&store).await;
     let bytes = NewJob::new("other", Payload::bytes("image/png", vec![0, 255])).header("a", "b").priority(-5);
     let sent = [message(job()), message(job().priority(9)), message(bytes)];
@@ -22,9 +22,14 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
     let jobs = store.claim(&request).await.unwrap().jobs;
     assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [sent[1].id, sent[0].id]);
     assert_eq!((jobs[0].version, jobs[0].attempt, jobs[0].priority), (1, 1, 9));
-    let after = [ScanMark { rank: 5, seq: jobs[1].seq + 2 }];
+    let after = [ScanCursor { rank: 5, seq: jobs[1].seq + 2 }];
     assert!(
-        store.claim(&ClaimRequest { part: ScanPart::after(&after), ..claim(owner, 10) }).await.unwrap().jobs.is_empty()
+        store
+            .claim(&ClaimRequest { range: ScanRange::after(&after), ..claim(owner, 10) })
+            .await
+            .unwrap()
+            .jobs
+            .is_empty()
     );
     assert_eq!(store.claim(&claim(NodeId(99), 10)).await.unwrap_err().kind(), ErrorKind::LeaseLost);
     let last = store.claim(&claim(owner, 10)).await.unwrap().jobs.remove(0);
@@ -43,7 +48,7 @@ async fn jobs_are_claimed_in_order_and_completed_once() {
     assert!(store.show(last.id).await.unwrap().is_none());
 }
 
-/// Seven jobs, each with another verdict.
+/// Settles seven jobs, each with another verdict.
 async fn settled(store: &Sqlite, owner: NodeId) -> Vec<JobMessage> {
     let sent: Vec<_> = (0..7).map(|n| message(job().max_attempts(if n == 6 { 1 } else { 2 }))).collect();
     store.insert(&sent, None).await.unwrap();
@@ -73,8 +78,8 @@ async fn settled(store: &Sqlite, owner: NodeId) -> Vec<JobMessage> {
 
 #[tokio::test]
 async fn every_verdict_does_what_it_says() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let owner = node(&store).await;
     let sent = settled(&store, owner).await;
 
@@ -105,9 +110,9 @@ async fn every_verdict_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn what_was_settled_can_be_steered() {
-    let place = Place::new();
-    let store = place.patient().await;
+async fn what_was_settled_can_be_operated_on() {
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let owner = node(&store).await;
     let sent = settled(&store, owner).await;
     let promoted = store.promote_due(10).await.unwrap();
@@ -134,8 +139,8 @@ async fn last_error(store: &Sqlite, id: JobId) -> String {
 
 #[tokio::test]
 async fn what_dead_nodes_leave_is_released() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let info = NodeInfo { name: "short".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(1) };
     let short = store.register_node(&info).await.unwrap();
     let retired = node(&store).await;
@@ -156,8 +161,8 @@ async fn what_dead_nodes_leave_is_released() {
     );
     assert!(!store.heartbeat(retired).await.unwrap());
 
-    let pulses = store.pulses().await.unwrap();
-    assert_eq!(store.declare_dead(&pulses).await.unwrap(), [short]);
+    let node_heartbeats = store.node_heartbeats().await.unwrap();
+    assert_eq!(store.declare_dead(&node_heartbeats).await.unwrap(), [short]);
     let nodes = store.status().await.unwrap().nodes;
     assert_eq!(nodes.iter().filter(|node| node.dead).count(), 1);
     let first = store.release_lost(2, None).await.unwrap();
@@ -175,14 +180,14 @@ async fn what_dead_nodes_leave_is_released() {
         (JobState::Waiting, 0, 0)
     );
     assert_eq!(store.show(sent[1].id).await.unwrap().unwrap().dead.unwrap().1, "owner lost");
-    // The fence is closed to the old owner.
+    // The old owner's fence is no longer accepted.
     assert!(store.complete(retired, &[Fence::new(taken.id, 1)]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn long_lists_of_ids_work() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let sent: Vec<_> = (0..50_000).map(|n| message(job().delay(Duration::from_secs(n % 2 * 60)))).collect();
     store.insert(&sent, None).await.unwrap();
     let filter = JobFilter { queue: Some("default".into()), ..JobFilter::ids(sent.iter().map(|message| message.id)) };

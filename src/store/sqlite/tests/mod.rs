@@ -1,5 +1,4 @@
-//! What the conformance suite can't see: what holds when futures are cancelled, locks are held and files are wrong; and that
-//! the plans of the hot statements stay as intended.
+//! Tests for what the conformance suite can't see: cancelled futures, held locks, faulty files, and the query plans of the hot statements.
 
 mod file;
 mod life;
@@ -13,12 +12,12 @@ use rusqlite::Connection;
 use super::Sqlite;
 use crate::config::DatabaseConfig;
 use crate::job::{ClaimNumber, JobMessage, Limits, NewJob, NodeId};
-use crate::store::{ClaimRequest, JobStore, NodeInfo, ScanPart};
+use crate::store::{ClaimRequest, JobStore, NodeInfo, ScanRange};
 
 /// A directory that is removed at the end of its test.
-struct Place(PathBuf);
+struct TempFile(PathBuf);
 
-impl Place {
+impl TempFile {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("jobwright-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&path).unwrap();
@@ -30,12 +29,12 @@ impl Place {
         DatabaseConfig { call_timeout: Duration::from_millis(300), ..DatabaseConfig::url(url) }
     }
 
-    /// A store with its tables.
+    /// Opens a store and creates its tables.
     async fn store(&self) -> Sqlite {
         self.store_with(self.config()).await
     }
 
-    /// One whose calls have time enough, for tests that are not about time.
+    /// Opens a store with a long call timeout, for tests that are not about time.
     async fn patient(&self) -> Sqlite {
         self.store_with(DatabaseConfig { call_timeout: Duration::from_secs(30), ..self.config() }).await
     }
@@ -46,13 +45,13 @@ impl Place {
         store
     }
 
-    /// A connection that is not the store's.
+    /// Opens a connection that is not the store's.
     fn stranger(&self) -> Connection {
         Connection::open(self.0.join("jobs.db")).unwrap()
     }
 }
 
-impl Drop for Place {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -78,8 +77,8 @@ fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {
         queue: "default",
         kinds: None,
         limit,
-        part: ScanPart::All,
-        held_too: false,
+        range: ScanRange::All,
+        include_hidden: false,
         counted: &[],
         admitted_too: true,
     }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use super::{Place, claim, job, message, node};
+use super::{TempFile, claim, job, message, node};
 use crate::error::ErrorKind;
 use crate::store::{JobFilter, JobStore, Page, Store, UnitOfWork};
 
@@ -10,8 +10,8 @@ const ENDLESS: &str =
 
 #[tokio::test]
 async fn a_cancelled_call_stops_and_leaves_the_writer_usable() {
-    let place = Place::new();
-    let store = place.store().await;
+    let temp = TempFile::new();
+    let store = temp.store().await;
     let mut tx = store.begin().await.unwrap();
     tx.execute("create table mine (x)", ()).await.unwrap();
     let call = tx.query_row(ENDLESS, (), |row| row.get::<_, i64>(0));
@@ -22,17 +22,17 @@ async fn a_cancelled_call_stops_and_leaves_the_writer_usable() {
     assert!(error.to_string().contains("cancelled"), "{error}");
     assert_eq!(tx.commit().await.unwrap_err().kind(), ErrorKind::Aborted);
 
-    // The deadline of this call is shorter than the statement: it has been interrupted.
+    // The deadline of this call is shorter than the statement, so the statement was interrupted.
     store.insert(&[message(job())], None).await.unwrap();
     let mine: i64 =
-        place.stranger().query_row("select count(*) from sqlite_schema where name = 'mine'", (), |r| r.get(0)).unwrap();
+        temp.stranger().query_row("select count(*) from sqlite_schema where name = 'mine'", (), |r| r.get(0)).unwrap();
     assert_eq!(mine, 0);
 }
 
 #[tokio::test]
 async fn a_cancelled_engine_call_leaves_the_writer_usable() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let messages: Vec<_> = (0..20_000).map(|_| message(job())).collect();
     for millis in [0, 1, 5, 20] {
         let insert = store.insert(&messages, None);
@@ -40,7 +40,7 @@ async fn a_cancelled_engine_call_leaves_the_writer_usable() {
     }
     let node = node(&store).await;
     store.insert(&[message(job())], None).await.unwrap();
-    // Each of them was written as a whole or not at all.
+    // Each insert was written as a whole or not at all.
     let waiting = store.status().await.unwrap().queues[0].waiting;
     assert_eq!(waiting % 20_000, 1);
     assert_eq!(store.claim(&claim(node, 1)).await.unwrap().jobs.len(), 1);
@@ -48,13 +48,13 @@ async fn a_cancelled_engine_call_leaves_the_writer_usable() {
 
 #[tokio::test]
 async fn an_open_transaction_makes_others_busy_and_no_longer() {
-    let place = Place::new();
-    let store = place.store().await;
-    let other = place.store().await;
+    let temp = TempFile::new();
+    let store = temp.store().await;
+    let other = temp.store().await;
     let owner = node(&store).await;
     store.insert(&[message(job())], None).await.unwrap();
     let tx = store.begin().await.unwrap();
-    // In this process they queue for the connection, elsewhere for the file.
+    // In this process writers queue for the connection, elsewhere for the file.
     for (store, text) in [(&store, "context"), (&other, "write lock")] {
         let start = Instant::now();
         let error = store.insert(&[message(job())], None).await.unwrap_err();
@@ -63,9 +63,9 @@ async fn an_open_transaction_makes_others_busy_and_no_longer() {
         assert!(error.is_retryable() && error.to_string().contains(text), "{error}");
         assert_eq!(store.claim(&claim(owner, 1)).await.unwrap_err().kind(), ErrorKind::Busy);
         assert_eq!(store.begin().await.unwrap_err().kind(), ErrorKind::Busy);
-        // Readers don't care, nor does a node that only tells that it lives.
+        // Readers and heartbeats are not affected.
         assert!(store.heartbeat(owner).await.unwrap());
-        assert!(store.pulses().await.unwrap().iter().all(|pulse| pulse.node == owner && !pulse.ended));
+        assert!(store.node_heartbeats().await.unwrap().iter().all(|pulse| pulse.node == owner && !pulse.ended));
         assert_eq!(store.list(&JobFilter::default(), &Page::default()).await.unwrap().len(), 1);
     }
     drop(tx);
@@ -74,16 +74,16 @@ async fn an_open_transaction_makes_others_busy_and_no_longer() {
 
 #[tokio::test]
 async fn a_transaction_ended_by_sql_is_never_reported_as_committed() {
-    let place = Place::new();
-    let store = place.store().await;
-    let setup = place.stranger();
+    let temp = TempFile::new();
+    let store = temp.store().await;
+    let setup = temp.stranger();
     setup.execute_batch("create table mine (x unique)").unwrap();
     for (sql, kept) in [("rollback", 0), ("commit", 1), ("rollback; begin", 0), ("commit; begin immediate", 1)] {
         setup.execute_batch("delete from mine").unwrap();
         let mut tx = store.begin().await.unwrap();
         tx.execute("insert into mine values (?1)", [1]).await.unwrap();
         tx.call(move |connection| connection.execute_batch(sql)).await.unwrap();
-        // Refused at once, or written to the transaction that the statement began.
+        // The insert is rejected at once, or goes to the transaction that the statement began.
         let inserted = tx.insert(&[message(job())], None).await;
         assert_eq!(inserted.is_err(), !sql.contains("begin"), "{sql}");
         let error = tx.commit().await.unwrap_err();
@@ -96,8 +96,8 @@ async fn a_transaction_ended_by_sql_is_never_reported_as_committed() {
 
 #[tokio::test]
 async fn a_refused_statement_leaves_the_transaction_as_it_was() {
-    let place = Place::new();
-    let store = place.store().await;
+    let temp = TempFile::new();
+    let store = temp.store().await;
     let mut tx = store.begin().await.unwrap();
     tx.execute("create table mine (x unique)", ()).await.unwrap();
     tx.execute("insert into mine values (?1)", [1]).await.unwrap();
@@ -110,12 +110,12 @@ async fn a_refused_statement_leaves_the_transaction_as_it_was() {
     assert_eq!(store.status().await.unwrap().queues[0].waiting, 1);
 }
 
-/// `or rollback` is one of the ways in which SQLite ends a transaction by itself.
+/// `or rollback` is one way in which SQLite itself ends a transaction.
 #[tokio::test]
 async fn a_transaction_that_sqlite_rolled_back_says_so() {
-    let place = Place::new();
-    let store = place.store().await;
-    place.stranger().execute_batch("create table mine (x unique)").unwrap();
+    let temp = TempFile::new();
+    let store = temp.store().await;
+    temp.stranger().execute_batch("create table mine (x unique)").unwrap();
     let mut tx = store.begin().await.unwrap();
     tx.execute("insert into mine values (1)", ()).await.unwrap();
     let error = tx.execute("insert or rollback into mine values (1)", ()).await.unwrap_err();
@@ -126,8 +126,8 @@ async fn a_transaction_that_sqlite_rolled_back_says_so() {
 
 #[tokio::test]
 async fn a_panic_goes_on_in_the_caller_and_frees_the_writer() {
-    let place = Place::new();
-    let store = place.store().await;
+    let temp = TempFile::new();
+    let store = temp.store().await;
     let mut tx = store.begin().await.unwrap();
     let task = tokio::spawn(async move { tx.call(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await });
     assert!(task.await.unwrap_err().is_panic());
@@ -136,8 +136,8 @@ async fn a_panic_goes_on_in_the_caller_and_frees_the_writer() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_stopped() {
-    let place = Place::new();
-    let store = place.store().await;
+    let temp = TempFile::new();
+    let store = temp.store().await;
     let start = Instant::now();
     let error = store
         .inner
@@ -152,8 +152,8 @@ async fn a_call_that_takes_too_long_is_stopped() {
 
 #[tokio::test]
 async fn writers_of_two_handles_share_the_file() {
-    let place = Place::new();
-    let store = place.patient().await;
+    let temp = TempFile::new();
+    let store = temp.patient().await;
     let other = store.detached().await.unwrap();
     let busy = {
         let store = store.clone();
@@ -171,6 +171,6 @@ async fn writers_of_two_handles_share_the_file() {
         longest = longest.max(start.elapsed());
     }
     busy.await.unwrap();
-    // A lease is a second or more.
+    // A lease is a second or longer.
     assert!(longest < Duration::from_secs(1), "{longest:?}");
 }

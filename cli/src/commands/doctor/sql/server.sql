@@ -1,4 +1,4 @@
--- One row about the server, whoever asks: its version, whether it takes writes, and its clock.
+-- One row about the server, for any role: its version, whether it accepts writes, and its clock.
 select current_setting('server_version_num')::int as version,
        current_setting('server_version') as version_text,
        current_setting('transaction_read_only') = 'on' or pg_is_in_recovery() as read_only,

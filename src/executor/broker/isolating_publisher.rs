@@ -1,0 +1,102 @@
+//! Publishing messages that may end the channel they are published on.
+//!
+//! A message that the broker can't parse ends the channel, and everything else on it goes unanswered too. The broker does not say which
+//! message it was. So a message that went unanswered once is published alone, where a missing answer is its own fault.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::BATCH;
+use crate::broker::{Broker, Outgoing, Published};
+use crate::job::{Fence, Job, JobId, REPLY_TO};
+
+/// The result of publishing a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PublishOutcome {
+    /// The broker has it.
+    Acked,
+    /// No queue took it.
+    Returned,
+    /// It was refused, not sent, or unanswered together with others. It goes out later, at no attempt.
+    Later,
+    /// It went unanswered when published alone: that costs an attempt.
+    Unanswered,
+}
+
+/// What is still needed of a row once its payload has been published.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) fence: Fence,
+    pub(super) kind: String,
+    pub(super) attempt: u32,
+    /// Where a reply goes.
+    pub(super) to: Option<String>,
+}
+
+impl Row {
+    pub(super) fn of(job: &Job) -> Self {
+        let (kind, to) = (job.kind.clone(), job.headers.get(REPLY_TO).cloned());
+        Self { fence: job.fence(), kind, attempt: job.attempt, to }
+    }
+}
+
+/// Publishes for one queue, and remembers which of its messages went unanswered.
+#[derive(Debug, Default)]
+pub(super) struct IsolatingPublisher {
+    suspects: HashSet<JobId>,
+}
+
+impl IsolatingPublisher {
+    /// Publishes messages: first all new ones together, then each that went unanswered before alone. Returns their outcomes, in their
+    /// order.
+    pub(super) async fn publish(&mut self, broker: &Broker, messages: Vec<(JobId, Outgoing)>) -> Vec<PublishOutcome> {
+        let mut outcomes_of = vec![PublishOutcome::Later; messages.len()];
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for (at, (id, message)) in messages.into_iter().enumerate() {
+            let part = if self.suspects.contains(&id) { &mut alone } else { &mut together };
+            part.push((at, id, message));
+        }
+        let places: Vec<_> = together.iter().map(|(at, id, _)| (*at, *id)).collect();
+        let outcomes = broker.publish(together.into_iter().map(|(_, _, message)| message).collect()).await;
+        for ((at, id), outcome) in places.into_iter().zip(outcomes) {
+            outcomes_of[at] = self.outcome_of(id, outcome, false);
+        }
+        for (at, id, message) in alone {
+            let outcome = broker.publish(vec![message]).await.pop().unwrap_or(Published::NotSent);
+            outcomes_of[at] = self.outcome_of(id, outcome, true);
+            // The channel is gone, and there is a pause before the next one.
+            if outcomes_of[at] == PublishOutcome::Unanswered {
+                break;
+            }
+        }
+        outcomes_of
+    }
+
+    fn outcome_of(&mut self, id: JobId, outcome: Published, alone: bool) -> PublishOutcome {
+        match outcome {
+            Published::Acked | Published::Returned => {
+                self.suspects.remove(&id);
+                if outcome == Published::Acked { PublishOutcome::Acked } else { PublishOutcome::Returned }
+            }
+            Published::Nacked | Published::NotSent => PublishOutcome::Later,
+            Published::Unknown if alone => PublishOutcome::Unanswered,
+            Published::Unknown => {
+                // Other nodes may have sent some of them since. Forgetting one costs a channel.
+                if self.suspects.len() >= 10 * BATCH {
+                    self.suspects.clear();
+                }
+                self.suspects.insert(id);
+                PublishOutcome::Later
+            }
+        }
+    }
+}
+
+/// The error recorded for an attempt that the broker did not answer.
+pub(super) const UNANSWERED: &str =
+    "the broker gave no answer to it: it may have ended the channel it was published on";
+
+/// Returns how long to wait after an attempt that the broker did not answer.
+pub(super) fn pause(attempt: u32) -> Duration {
+    Duration::from_secs(1 << attempt.saturating_sub(1).min(6))
+}

@@ -1,0 +1,218 @@
+//! A node that works on request, one step at a time: no tasks, no heartbeat, no monitor. It is for the test kit. The code that runs jobs
+//! and records their outcomes is the ordinary one.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::batch::{self, Member};
+use super::cancellations::{CancelSignal, Cancellations};
+use super::completer::{Completer, Completion};
+use super::node_session::NodeSession;
+use super::progress::Engine;
+use super::registry::{Attempt, HandlerResult, Kind, Slots};
+use super::worker::{self, AttemptEnd};
+use super::{ExecutorBuilder, Settings};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::{Fence, Job, JobError, JobId, NewJob, Outcome};
+use crate::message::{MessageService, MessageServices};
+use crate::store::{AdmitRequest, ClaimRequest, Settlement, Store, testing};
+
+/// Longer than any test, because the lease is not renewed.
+const LEASE: Duration = Duration::from_secs(24 * 3600);
+/// The most jobs that an admission pass checks.
+const ADMIT: usize = 500;
+/// The most timers moved in one transaction.
+const TIMERS: usize = 1000;
+
+/// The result of a claim.
+pub(crate) enum AttemptRecord {
+    Done,
+    Settled(Settlement),
+    /// The outcome was refused: the claim was no longer current.
+    Refused,
+}
+
+pub(crate) struct ManualExecutor<S: Store> {
+    node: Arc<NodeSession<S>>,
+    kinds: Vec<String>,
+    queues: Vec<String>,
+    completer: Completer,
+    inbox: mpsc::Receiver<Completion>,
+}
+
+impl<S: Store> ManualExecutor<S> {
+    /// Creates the node. `around` wraps the service for all that handlers send, including what the program's own services send.
+    pub(crate) async fn new<M: MessageService<S> + 'static>(
+        mut builder: ExecutorBuilder<S>,
+        around: impl Fn(Box<dyn MessageService<S>>) -> M + Send + Sync + 'static,
+    ) -> Result<Self> {
+        builder.messages = builder.messages.watch(around);
+        let mut settings: Settings<S> = builder.settings()?;
+        settings.node.lease = LEASE;
+        settings.messages.shared.jobs.check_schema().await?;
+        let (id, _) = settings.register().await?;
+        let (completions, inbox) = Completer::channel();
+        // Jobs are claimed one at a time, without group runs.
+        let node = NodeSession::new(&settings, id, completions, Vec::new(), &CancellationToken::new());
+        let completer = Completer {
+            store: node.store.clone(),
+            node: id,
+            in_flight: node.in_flight.clone(),
+            counters: node.counters.clone(),
+            wakeup: node.messages.shared.wakeup.clone(),
+            next: Weak::<NodeSession<S>>::new(),
+            finish: CancellationToken::new(),
+            lost: CancellationToken::new(),
+        };
+        let mut queues: Vec<_> = node.queues.keys().cloned().collect();
+        queues.sort();
+        Ok(Self { kinds: node.registry.keys().cloned().collect(), node, queues, completer, inbox })
+    }
+
+    pub(crate) fn messages(&self) -> &MessageServices<S> {
+        &self.node.messages
+    }
+
+    /// Moves due timers to the waiting jobs, and admits jobs that may start. Returns the time until there is more to do: a timer, or a
+    /// limit that gets capacity as time passes.
+    pub(crate) async fn prepare(&self) -> Result<Option<Duration>> {
+        let mut timers = self.node.store.promote_due(TIMERS).await?;
+        while timers.jobs >= TIMERS as u64 {
+            timers = self.node.store.promote_due(TIMERS).await?;
+        }
+        let request = AdmitRequest { limit: ADMIT, queues: &self.queues, kinds: Some(&self.kinds), counting: false };
+        let mut admitted = self.node.store.admit(&request).await?;
+        while admitted.more {
+            admitted = self.node.store.admit(&request).await?;
+        }
+        Ok(timers.next.into_iter().chain(admitted.next).min())
+    }
+
+    /// Runs the next job, with others if its kind is run in batches and `together` is set. Returns nothing if no job waits.
+    pub(crate) async fn step(&mut self, together: bool) -> Result<Vec<(Job, AttemptRecord)>> {
+        for queue in self.queues.clone() {
+            let Some(first) = self.claim(&queue, &self.kinds, 1).await?.pop() else { continue };
+            let kind = self.kind(&first.kind)?;
+            let mut jobs = vec![first];
+            if let Some(plan) = kind.batch.as_ref().filter(|_| together) {
+                let size = batch::size(&self.node, &kind, plan, &queue);
+                let same =
+                    |name: &&String| self.node.registry.get(*name).is_some_and(|other| Arc::ptr_eq(other, &kind));
+                let names: Vec<_> = self.kinds.iter().filter(same).cloned().collect();
+                jobs.extend(self.claim(&queue, &names, size - 1).await?);
+            }
+            return self.run(&queue, kind, jobs).await;
+        }
+        Ok(Vec::new())
+    }
+
+    async fn claim(&self, queue: &str, kinds: &[String], limit: usize) -> Result<Vec<Job>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let (node, claim) = (self.node.id, self.node.next_claim());
+        let request = ClaimRequest::new(node, claim, queue, limit).kinds(kinds).include_hidden(true);
+        let jobs = self.node.store.claim(&request).await?.jobs;
+        self.node.in_flight.add(jobs.iter());
+        Ok(jobs)
+    }
+
+    fn kind(&self, name: &str) -> Result<Arc<Kind<S>>> {
+        self.node.registry.get(name).cloned().ok_or_else(|| {
+            let known = if self.kinds.is_empty() { "none".to_owned() } else { self.kinds.join(", ") };
+            Error::config(format!("there is no handler for jobs of kind {name:?}; there are handlers for: {known}"))
+        })
+    }
+
+    async fn run(&mut self, queue: &str, kind: Arc<Kind<S>>, jobs: Vec<Job>) -> Result<Vec<(Job, AttemptRecord)>> {
+        let mut members = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            members.push((job.clone(), self.slots(queue).await?));
+        }
+        let refused_before = self.node.counters.snapshot(0).refused;
+        match &kind.batch {
+            Some(plan) => {
+                let members = members.into_iter().map(|(job, slots)| Member::new(job, slots)).collect();
+                batch::run(self.node.clone(), kind.clone(), plan.clone(), members).await;
+            }
+            None => {
+                for (job, slots) in members {
+                    worker::run(self.node.clone(), kind.clone(), job, slots).await;
+                }
+            }
+        }
+        // A job with its own commit leaves no completion.
+        let refused = self.node.counters.snapshot(0).refused > refused_before;
+        let mut completions = Vec::new();
+        while let Ok(completion) = self.inbox.try_recv() {
+            completions.push(completion);
+        }
+        let told: Vec<(Fence, Option<Settlement>)> = completions
+            .iter()
+            .flat_map(|completion| match completion {
+                Completion::Recorded(_) => Vec::new(),
+                Completion::Done(fence) => vec![(*fence, None)],
+                Completion::DoneInGroup(ended, _) => ended.iter().map(|fence| (*fence, None)).collect(),
+                Completion::Settled(settlement) => vec![(settlement.fence, Some(settlement.clone()))],
+            })
+            .collect();
+        let accepted: HashSet<JobId> = self.completer.write(&mut completions).await.into_iter().collect();
+        self.node.in_flight.ended_handlers.flush(&*self.node.store, self.node.id).await?;
+        let codecs = &self.node.messages.shared.codecs;
+        let each = jobs.into_iter().map(|mut job| {
+            // As its handler got it. A job that its handler did not get stays as it is.
+            let stored = job.clone();
+            if codecs.open(&mut job).is_err() {
+                job = stored;
+            }
+            let recorded = match told.iter().find(|(fence, _)| *fence == job.fence()) {
+                None if refused => AttemptRecord::Refused,
+                Some(_) if !accepted.contains(&job.id) => AttemptRecord::Refused,
+                Some((_, Some(settlement))) => {
+                    AttemptRecord::Settled(codecs.plain_settlement(settlement.clone(), &job.kind))
+                }
+                None | Some((_, None)) => AttemptRecord::Done,
+            };
+            (job, recorded)
+        });
+        Ok(each.collect())
+    }
+
+    async fn slots(&self, queue: &str) -> Result<Arc<Slots>> {
+        let slot = match self.node.queues.get(queue) {
+            Some(queue) => queue.take(1).await,
+            None => None,
+        };
+        let slot = slot.ok_or_else(|| Error::config(format!("the executor does not work on the queue {queue:?}")))?;
+        Ok(Slots::new(slot, None, None))
+    }
+
+    /// Runs a handler on a job that is stored nowhere, in the caller's context. Nothing is committed.
+    pub(crate) async fn handle(&self, context: &mut Context<S>, job: NewJob) -> Result<HandlerResult> {
+        let message = context.hooked(job)?.validate(self.node.messages.shared.limits)?;
+        let kind = self.kind(&message.kind)?;
+        let queue = self.queues.first().cloned().unwrap_or_default();
+        let slots = self.slots(&queue).await?;
+        let job = testing::job(message, 0, 1, 1, jiff::Timestamp::now());
+        let cancellations = Cancellations::default();
+        let cancelled = CancelSignal { cancellations: &cancellations, fence: job.fence() };
+        let engine = Engine { messages: &self.node.messages, node: self.node.id };
+        let attempt = Attempt { job: &job, context, engine, cancelled, slots: &slots };
+        Ok(match worker::execute(&kind, attempt).await {
+            AttemptEnd::Returned(ended) => ended,
+            AttemptEnd::DoneWithout => Ok(Outcome::Done),
+            AttemptEnd::TimedOut(limit) => Err(JobError::new(format!("the handler did not finish within {limit:?}"))),
+            AttemptEnd::Cancelled | AttemptEnd::Gone => Err(JobError::new("the handler was told to stop")),
+        })
+    }
+
+    /// Ends the node and releases what it may still own.
+    pub(crate) async fn close(self) -> Result<()> {
+        self.node.store.retire_node(self.node.id).await.map(drop)
+    }
+}

@@ -1,0 +1,224 @@
+//! Actions of operators: see `store::job_operations`.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::admin::{Filter, affected};
+use super::client::Params;
+use super::engine_transaction::EngineTransaction;
+use super::statements::Statement;
+use super::types::{JsonParam, JsonText};
+use super::{Postgres, retry, rows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Fence, JobId, NodeId};
+use crate::store::job_operations::{Chunk, check_name, what};
+use crate::store::{
+    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DueChange, Hint, JobFilter, JobOperations, JobState,
+    JobStore, OperatorOptions, Released,
+};
+
+/// How many jobs of a dead node are released in one transaction.
+const RELEASED: usize = 500;
+
+#[async_trait]
+impl JobOperations for Postgres {
+    async fn operate(&self, filter: &JobFilter, action: &Action, order: OperatorOptions<'_>) -> Result<AffectedJobs> {
+        action.check()?;
+        check_name(order.by)?;
+        if order.dry_run {
+            return self.count(filter, action).await;
+        }
+        let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
+        let mut all = AffectedJobs::default();
+        for part in self.parts(filter, action).await? {
+            let batch = EngineTransaction::begin_planned(&self.0, "steer jobs").await?;
+            all.add(&self.operate_on_chunk(&batch, &part, action).await?);
+            audit.write(&batch, self, &all).await?;
+            batch.commit().await?;
+        }
+        let hint = match action {
+            // The removed jobs may have held permits or keys that others wait for.
+            Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
+            _ => Hint::Any,
+        };
+        if let Err(error) = self.notify(&[hint]).await {
+            tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
+        }
+        Ok(all)
+    }
+
+    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+        let (ids, versions): (Vec<Uuid>, Vec<i64>) =
+            fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
+        let sql = &self.0.sql.stale_claims;
+        let rows = self.0.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
+        rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+    }
+
+    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+        check_name(by)?;
+        let batch = EngineTransaction::begin(&self.0, "declare a node dead").await?;
+        if batch.query(&self.0.sql.evict, &[&node.0]).await?.is_empty() {
+            batch.roll_back().await?;
+            return Ok(None);
+        }
+        let mut audit = Audit { by, action: "evict", what: serde_json::json!({ "node": node }), entry: None };
+        audit.write(&batch, self, &AffectedJobs::default()).await?;
+        batch.commit().await?;
+        // Separate statements: a later one sees the changes that the first had to wait for.
+        let mut all = Released::default();
+        loop {
+            let released = self.release_lost(RELEASED, None).await?;
+            all.waiting += released.waiting;
+            all.dead += released.dead;
+            all.ended += released.ended;
+            if released.total() < RELEASED as u64 {
+                return Ok(Some(all));
+            }
+        }
+    }
+
+    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        let AuditFilter { who, action, before } = filter;
+        let params: Params<'_> = &[before, who, action, &rows::count(limit)];
+        self.0.engine_filtered("read the audit", &self.0.sql.audit, params).await?.iter().map(entry).collect()
+    }
+}
+
+impl Postgres {
+    async fn count(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
+        if let Some(options) = action.retry(true) {
+            return retry::count(&self.0, filter, &options).await;
+        }
+        let states = words(action);
+        let filter = Filter::from(filter);
+        affected(&self.0.engine_filtered("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
+    }
+
+    /// Returns the matching jobs in chunks of one transaction each.
+    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<Chunk>> {
+        if let Some(whole) = Chunk::whole(filter, action) {
+            return Ok(whole);
+        }
+        let states = words(action);
+        let limit = action.retry(false).as_ref().and_then(retry::limit);
+        let asked = Filter::from(filter);
+        let rows = self.0.engine_filtered("choose jobs", &self.0.sql.choose, &asked.params(&[&states, &limit])).await?;
+        let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
+        Ok(Chunk::cut(filter, &ids))
+    }
+
+    async fn operate_on_chunk(&self, batch: &EngineTransaction, part: &Chunk, action: &Action) -> Result<AffectedJobs> {
+        let sql = &self.0.sql;
+        if let Action::Retry { spread, .. } = action {
+            return retry::run(&self.0, batch, part, *spread).await;
+        }
+        let part = &part.filter;
+        let statement = match action {
+            Action::Change(change) => return self.change(batch, part, change).await,
+            Action::Suspend => &sql.suspend,
+            Action::Resume => &sql.resume,
+            Action::RunNow => &sql.run_now,
+            Action::Delete => &sql.delete,
+            Action::Cancel | Action::Retry { .. } => &sql.cancel,
+        };
+        Ok(run(batch, statement, part, &[]).await?.0)
+    }
+
+    /// Changes jobs. Waiting jobs that have to move pass through `suspended_job`: there they hold nothing but their group, if they are
+    /// ordered, and come back as if they had just been sent.
+    async fn change(&self, batch: &EngineTransaction, part: &JobFilter, change: &Change) -> Result<AffectedJobs> {
+        let sql = &self.0.sql;
+        let rank = change.priority.map(|priority| -priority);
+        let attempts = change.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+        let (at, wait) = match change.due {
+            Some(DueChange::At(at)) => (super::admin::moment(Some(at)), None),
+            Some(DueChange::In(delay)) => (None, Some(rows::micros(delay))),
+            None => (None, None),
+        };
+        let own: Params<'_> = &[&rank, &at, &wait, &change.queue, &attempts];
+        let mut all = run(batch, &sql.change_idle, part, own).await?.0;
+        if !change.moves() {
+            all.add(&run(batch, &sql.change_waiting, part, &[&rank, &attempts]).await?.0);
+            return Ok(all);
+        }
+        let waiting = JobFilter { states: Some(among(part, &[JobState::Waiting, JobState::Blocked])), ..part.clone() };
+        let (moved, ids) = run(batch, &sql.suspend, &waiting, &[]).await?;
+        if !ids.is_empty() {
+            let moved = JobFilter { states: Some(vec![JobState::Suspended]), ..JobFilter::ids(ids) };
+            run(batch, &sql.change_idle, &moved, own).await?;
+            run(batch, &sql.resume, &moved, &[]).await?;
+        }
+        all.add(&moved);
+        Ok(all)
+    }
+}
+
+/// Returns those of these states that a filter does not exclude.
+fn among(filter: &JobFilter, states: &[JobState]) -> Vec<JobState> {
+    let wanted = |state: &JobState| filter.states.as_ref().is_none_or(|wanted| wanted.contains(state));
+    states.iter().copied().filter(wanted).collect()
+}
+
+fn words(action: &Action) -> Vec<&'static str> {
+    action.states().iter().map(|state| state.as_str()).collect()
+}
+
+/// Runs a statement on the matching jobs. Returns how many there were in each state, and their ids if the statement returns them.
+async fn run(
+    batch: &EngineTransaction,
+    statement: &Statement,
+    part: &JobFilter,
+    own: Params<'_>,
+) -> Result<(AffectedJobs, Vec<JobId>)> {
+    let filter = Filter::from(part);
+    let rows = batch.query(statement, &filter.params(own)).await?;
+    let mut ids = Vec::new();
+    for row in &rows {
+        let some: Option<Vec<Uuid>> = rows::get(row, 2)?;
+        ids.extend(some.unwrap_or_default().into_iter().map(JobId::from));
+    }
+    Ok((affected(&rows)?, ids))
+}
+
+/// The audit entry of one action, however many transactions that takes.
+struct Audit<'a> {
+    by: Option<&'a str>,
+    action: &'static str,
+    what: serde_json::Value,
+    entry: Option<i64>,
+}
+
+impl Audit<'_> {
+    async fn write(&mut self, batch: &EngineTransaction, store: &Postgres, counts: &AffectedJobs) -> Result<()> {
+        let Some(by) = self.by else { return Ok(()) };
+        let counts = serde_json::json!(counts).to_string();
+        let sql = &store.0.sql;
+        if let Some(id) = self.entry {
+            return batch.query(&sql.audit_count, &[&id, &JsonParam(&counts)]).await.map(drop);
+        }
+        let what = self.what.to_string();
+        let params: Params<'_> = &[&by, &self.action, &JsonParam(&what), &JsonParam(&counts)];
+        let rows = batch.query(&sql.audit_write, params).await?;
+        self.entry = Some(rows::get(rows::single(&rows)?, 0)?);
+        Ok(())
+    }
+}
+
+fn entry(row: &Row) -> Result<AuditEntry> {
+    let json = |column| {
+        let JsonText(text) = rows::get(row, column)?;
+        serde_json::from_str(text).map_err(|error| {
+            Error::new(ErrorKind::Database, "the server returned JSON that is none").with_source(error)
+        })
+    };
+    Ok(AuditEntry {
+        id: rows::get(row, 0)?,
+        at: rows::get(row, 1)?,
+        who: rows::get(row, 2)?,
+        action: rows::get(row, 3)?,
+        what: json(4)?,
+        counts: json(5)?,
+    })
+}

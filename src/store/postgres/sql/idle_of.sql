@@ -1,0 +1,2 @@
+-- Like idle_nodes.sql, for live nodes: those of the given ones that have nothing in flight right now.
+select id from {schema}.node where id = any ($1::int8[]) and {schema}.node_is_idle(id)

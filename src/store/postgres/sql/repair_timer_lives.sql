@@ -1,0 +1,23 @@
+-- Times to live of timer jobs that began in the future begin now. Only the farthest ends are checked, which are read from the end of their
+-- index: what a clock that was far ahead wrote is among them, and nearer ones are late by less.
+with ahead as materialized (
+    select j.ctid as tid,
+           (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 - (extract(epoch from statement_timestamp()) * 1000000)::int8 as by
+    from {schema}.timer_job j
+    where j.ctid = any (array(
+        select c.ctid
+        from {schema}.timer_job c
+        where c.options ? 'expires'
+        order by (c.options ->> 'expires')::int8 desc
+        limit $1
+    ))
+      and (j.options ->> 'expires')::int8 - (j.options ->> 'ttl')::int8 > (extract(epoch from statement_timestamp()) * 1000000)::int8 + 1000000
+    for update skip locked
+),
+repaired as (
+    update {schema}.timer_job j
+    set options = jsonb_set(j.options, '{expires}', to_jsonb((j.options ->> 'expires')::int8 - ahead.by))
+    from ahead
+    where j.ctid = ahead.tid
+)
+select count(*), coalesce(max(by), 0)::int8 from ahead

@@ -1,0 +1,23 @@
+-- A key that was taken for a period in the future counts as taken now, and is held for the requested period. Checks the $1 keys that are
+-- held longest: they come first in the index.
+with last as materialized (
+    select ctid as tid, taken_at, expires_at
+    from {schema}.unique_key
+    where expires_at > statement_timestamp() + interval '1 second'
+    order by expires_at desc
+    limit $1
+),
+ahead as materialized (
+    select k.ctid as tid, k.taken_at - statement_timestamp() as by
+    from {schema}.unique_key k
+    join last on k.ctid = last.tid
+    where k.taken_at > statement_timestamp() + interval '1 second'
+    for update of k skip locked
+),
+repaired as (
+    update {schema}.unique_key k
+    set taken_at = k.taken_at - ahead.by, expires_at = k.expires_at - ahead.by
+    from ahead
+    where k.ctid = ahead.tid
+)
+select count(*), coalesce(max(extract(epoch from by) * 1000000), 0)::int8 from ahead

@@ -1,0 +1,13 @@
+-- Ends the head start of deliveries that will not arrive. A row that is locked at this moment is being claimed, and needs nothing more.
+with freed as (
+    update {schema}.job
+    set visible_at = null
+    where ctid = any (array(
+        select c.ctid
+        from {schema}.job c
+        where c.id = any ($1::uuid[]) and c.lock_owner is null and c.visible_at is not null
+        for update skip locked
+    ))
+    returning queue
+)
+select distinct queue from freed

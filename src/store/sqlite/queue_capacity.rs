@@ -1,0 +1,60 @@
+//! Queues that are full: see `store::queue_capacity`.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, named_params};
+
+use super::Sqlite;
+use super::failure::Work;
+use crate::error::Result;
+use crate::job::JobMessage;
+use crate::store::queue_capacity::{Depths, queues};
+use crate::store::{FullQueue, QueueCapacity};
+
+const HAS_DEPTH: &str = include_str!("sql/has_depth.sql");
+const COUNT_WAITING: &str = include_str!("sql/count_waiting.sql");
+
+#[async_trait]
+impl QueueCapacity for Sqlite {
+    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
+        let queues: Vec<String> = queues.iter().map(ToString::to_string).collect();
+        self.inner
+            .check("look whether queues are full", move |connection, _| {
+                let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
+                full(connection, &queues)
+            })
+            .await
+    }
+
+    fn is_single_writer(&self) -> bool {
+        true
+    }
+}
+
+/// Rejects messages for full queues, through the caller's own connection to the same file.
+///
+/// # Errors
+/// [`Full`](crate::ErrorKind::Full), and SQLite's errors.
+pub(crate) fn refuse_full(connection: &Connection, messages: &[JobMessage]) -> Result<()> {
+    let found = full(connection, &queues(messages)).map_err(|failure| {
+        let place = format!("sqlite:{}", connection.path().unwrap_or_default());
+        failure.explain("look whether queues are full", &place)
+    })?;
+    found.first().map_or(Ok(()), |full| Err(full.error()))
+}
+
+fn full(connection: &Connection, queues: &[&str]) -> Work<Vec<FullQueue>> {
+    if !connection.prepare_cached(HAS_DEPTH)?.query_row([], |row| row.get::<_, bool>(0))? {
+        return Ok(Vec::new());
+    }
+    let depths = Depths::new(&super::rules::read(connection)?);
+    let mut count = connection.prepare_cached(COUNT_WAITING)?;
+    let mut found = Vec::new();
+    for (queue, depth) in depths.of(queues) {
+        let limit = i64::try_from(depth).unwrap_or(i64::MAX);
+        let waiting: i64 = count.query_row(named_params! { ":queue": queue, ":limit": limit }, |row| row.get(0))?;
+        if waiting >= limit {
+            found.push(FullQueue { queue: queue.to_owned(), depth });
+        }
+    }
+    Ok(found)
+}

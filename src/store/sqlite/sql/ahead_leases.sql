@@ -1,4 +1,0 @@
--- What was handed out in the future was handed out now, and its lease is as long as it was. A lease that was extended while the clock was
--- ahead ends no later than the longest that a worker may ask for, or that it was handed out with.
-select count(*), coalesce(max(lease_until - :now - lease), 0) from jobwright_external_job
-where handed_at > :now + 1000000 or lease_until > :now + 1000000 + max(lease, :longest)

@@ -1,3 +1,0 @@
--- Starts in the future count as now: when they were is not known any more, and a rate is rather kept for too long than broken.
-select count(*), coalesce(max(at - :now), 0) from jobwright_rate_log
-where at > :now + 1000000

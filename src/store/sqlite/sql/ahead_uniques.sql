@@ -1,7 +1,0 @@
--- A key that was taken for a period in the future was taken now, and is held for as long as was asked for. It looks at the keys that are held
--- longest: they come first in the index.
-select count(*), coalesce(max(taken_at - :now), 0)
-from (
-    select taken_at from jobwright_unique_key where expires_at > :now + 1000000 order by expires_at desc limit :longest
-)
-where taken_at > :now + 1000000

@@ -1,4 +1,0 @@
--- What ahead_rates.sql finds.
-update jobwright_rate_log
-set at = :now
-where at > :now + 1000000

@@ -1,0 +1,60 @@
+//! Operations on more jobs than one transaction takes (5,000): each transaction holds its locks only briefly, and earlier ones stay committed.
+
+use std::time::Duration;
+
+use jobwright::JobId;
+use jobwright::store::{
+    Action, AuditFilter, JobFilter, JobState, OperatorOptions, Page, RetryOptions, Settlement, Verdict,
+};
+
+use crate::support::SqlDb;
+use crate::support::jobs::{LATER, affected, jobs};
+
+/// One more than a transaction takes.
+const MANY: usize = 5001;
+
+/// Creates dead letters and returns their ids in the order in which they were sent.
+async fn dead<T: SqlDb>(db: &T) -> Vec<JobId> {
+    let store = db.jobs();
+    let sent = store.send_all(jobs(MANY)).await;
+    let node = store.node().await;
+    let claimed = store.take(node, MANY).await;
+    let ends: Vec<_> = claimed.iter().map(|job| Settlement::new(job.fence(), Verdict::Dead)).collect();
+    assert_eq!(store.settle(node, &ends).await.unwrap().len(), MANY);
+    sent
+}
+
+/// The last transaction fails: the jobs of those before it run again, and the audit entry says how many.
+pub(crate) async fn run_again_in_many_transactions<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let sent = dead(db).await;
+    db.refuse(sent[MANY - 1]).await;
+    let retry = Action::Retry { limit: None, spread: Duration::ZERO };
+    let order = OperatorOptions { by: Some("somebody"), ..OperatorOptions::default() };
+    store.operate(&JobFilter::default(), &retry, order).await.unwrap_err();
+    assert_eq!((store.count(JobState::Waiting).await, store.count(JobState::Dead).await), (MANY - 1, 1));
+    let entries = store.audit(&AuditFilter::default(), 10).await.unwrap();
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].counts, serde_json::json!({ "dead": MANY - 1 }));
+    let rest = JobFilter::state(JobState::Dead);
+    store.operate(&rest, &retry, OperatorOptions::default()).await.unwrap_err();
+    assert_eq!(store.state(sent[MANY - 1]).await, Some(JobState::Dead));
+}
+
+/// Due dates continue where those of the previous transaction ended.
+pub(crate) async fn run_again_one_after_the_other_in_many_transactions<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    let sent = dead(db).await;
+    // An hour for each.
+    let options = RetryOptions::default().spread(LATER * MANY as u32);
+    let done = store.retry_with(&JobFilter::default(), &options).await.unwrap();
+    assert_eq!(done, affected([(JobState::Dead, MANY as u64)]));
+    let page = Page::new(MANY);
+    let rows = store.list(&JobFilter::state(JobState::Timer), &page).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), sent);
+    for pair in rows.windows(2) {
+        let apart = pair[1].due_at.unwrap().duration_since(pair[0].due_at.unwrap());
+        let off = (apart.as_secs() - 3600).abs();
+        assert!(off < 600, "{} and {} are {apart:?} apart", pair[0].seq, pair[1].seq);
+    }
+}

@@ -1,0 +1,39 @@
+//! Whether any maintenance is due: one query for all of it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobwright::NewJob;
+use jobwright::store::{MaintenanceDue, Rule, Scope};
+
+use crate::schedules::daily;
+use crate::support::jobs::{hand_out_number, job};
+use crate::support::{Jobs, TestDb, eventually};
+
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+/// Returns the maintenance that is due within twice [`SOON`].
+pub(crate) async fn due(store: &Jobs) -> MaintenanceDue {
+    MaintenanceDue { now: None, ..store.maintenance_due(2 * SOON).await.unwrap() }
+}
+
+pub(crate) async fn hand_out(store: &Jobs, lease: Duration) {
+    store.send(NewJob::json("kind", &1).queue("out")).await;
+    assert_eq!(store.hand_out("out", 1, lease, hand_out_number()).await.unwrap().len(), 1);
+}
+
+/// A store may report maintenance that is not due, but must not miss any that is.
+pub(crate) async fn what_is_due_is_said<T: TestDb>(db: &T) {
+    let store = db.jobs();
+    store.send(job().delay(SOON)).await;
+    assert!(due(&store).await.timers);
+    store.send(job().ttl(SOON)).await;
+    assert!(due(&store).await.expiry);
+    store.put_rule(&Rule::new(Scope::Queue, "default").running(3)).await.unwrap();
+    assert!(due(&store).await.admission);
+    daily(&store, "daily", |new| new).await;
+    db.make_due("daily", Timestamp::now()).await;
+    assert!(due(&store).await.schedules);
+    hand_out(&store, Duration::from_millis(1)).await;
+    eventually(SOON, async || due(&store).await.external).await;
+}

@@ -1,0 +1,47 @@
+//! Work that comes without a hint is found by the single query that a node makes for all of its maintenance.
+
+use crate::support::jobs::hand_out_number;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use jobwright::store::JobState;
+use jobwright::{NewJob, NewSchedule, Schedule};
+
+use crate::successful_jobs::note;
+use crate::support::environment::{PATIENCE, World, lease};
+use crate::support::postgres::Pg;
+use crate::support::{TestDb, eventually};
+use crate::wake_ups::with_nothing_to_do;
+
+/// Each kind of maintenance also polls separately, but only every twelfth poll: not before 12 polls of 0.8 times this interval.
+const POLL: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_question_finds_what_nobody_told_of() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let daily = NewSchedule::new("daily", Schedule::new("24h").unwrap(), note());
+    messages.schedules().put(daily).await.unwrap();
+    let begun = Instant::now();
+    let config = lease(30).poll_interval(POLL);
+    let executor = with_nothing_to_do::<Pg<false>>(&messages, config).await;
+    db.drained().await;
+    let store = db.jobs();
+    let noted = async || db.ledger().await.len();
+    let before = noted().await;
+
+    store.send(note().delay(Duration::from_millis(1))).await;
+    store.send(note().exclusive("group")).await;
+    db.make_due("daily", Timestamp::now()).await;
+    eventually(PATIENCE, async || noted().await == before + 3).await;
+
+    let late = store.send(NewJob::json("unknown", &()).ttl(Duration::from_millis(1))).await;
+    db.reaches(late, JobState::Dead).await;
+
+    let out = store.send(NewJob::json("foreign", &()).queue("out")).await;
+    assert_eq!(store.hand_out("out", 1, Duration::from_millis(1), hand_out_number()).await.unwrap().len(), 1);
+    db.reaches(out, JobState::Waiting).await;
+
+    assert!(begun.elapsed() < POLL * 12 * 8 / 10, "found by a look that nobody asked for: {:?}", begun.elapsed());
+    executor.shutdown(Duration::ZERO).await.unwrap();
+}
