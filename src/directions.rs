@@ -29,7 +29,8 @@ fn no_part_uses_what_is_above_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// All files below a folder.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }

@@ -88,6 +88,8 @@ mod panic;
 pub mod store;
 pub mod testing;
 mod tls;
+#[cfg(test)]
+mod vocabulary;
 
 pub use admin::Admin;
 /// For implementations of [`MessageService`].

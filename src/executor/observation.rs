@@ -111,7 +111,7 @@ mod tests {
     fn a_gap_in_the_looks_begins_anew() {
         let mut monitor = Monitor::new();
         assert!(monitor.at(0, &[heartbeat(2, 7)]).is_empty());
-        assert!(monitor.at(31, &[heartbeat(2, 7)]).is_empty(), "who could have seen it beat?");
+        assert!(monitor.at(31, &[heartbeat(2, 7)]).is_empty(), "nobody can have seen its heartbeat change");
         assert!(monitor.at(60, &[heartbeat(2, 7)]).is_empty());
         assert_eq!(monitor.at(61, &[heartbeat(2, 7)]), [2]);
     }

@@ -12,7 +12,7 @@ use super::failure_policy::{RetryDecision, pause};
 use super::group_run::{GroupRun, group_run};
 use super::middleware::around;
 use super::node_session::NodeSession;
-use super::panic::catching_async;
+use super::panic::{catching, catching_async};
 use super::progress::Engine;
 use super::registry::{Attempt, HandlerResult, Kind, Slots};
 use super::stats::add;
@@ -260,11 +260,11 @@ async fn conclude<S: Store>(
             completion(node, kind, job, ended, conflicts)
         }
         AttemptEnd::DoneWithout => {
-            discard(context).await;
+            abandon(context);
             Some(Completion::Done(fence))
         }
         AttemptEnd::TimedOut(limit) => {
-            discard(context).await;
+            abandon(context);
             if job.admitted || job.options.group.is_some() {
                 // Recording this frees its group or starts the group's next job. So a thread that still runs has to end first.
                 Box::pin(slots.attempt_ended(&node.cancel)).await;
@@ -283,27 +283,37 @@ async fn conclude<S: Store>(
             return Conclusion::Over(None);
         }
         AttemptEnd::Cancelled => {
-            discard(context).await;
+            abandon(context);
             Some(Completion::Settled(Settlement::new(fence, Verdict::Release)))
         }
     };
     completion.map_or(Conclusion::Again, |completion| Conclusion::Over(Some(completion)))
 }
 
-/// Drops the context of an attempt that commits nothing. Its transaction is rolled back here, so that its locks do not outlive the outcome.
+/// Ends the context of a handler that returned and commits nothing. Its transaction is rolled back here, so that its locks do not outlive the
+/// outcome.
 pub(super) async fn discard<S: Store>(context: Context<S>) {
     if !context.is_used() {
         return;
     }
     // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
-    let rolled_back = Box::pin(catching_async(async { Ok(context.rollback().await) })).await;
-    match rolled_back {
+    match Box::pin(catching_async(async { Ok(context.rollback().await) })).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "the handler's transaction was not rolled back in good order"),
-        Err(panic) => {
-            tracing::warn!(error = panic.message(), "a message service panicked when it was dropped without a commit");
-        }
+        Err(panic) => log_drop(&panic),
     }
+}
+
+/// Does the same for a handler that did not return. It may have left a statement that runs for long, which a rollback would wait for, so the
+/// transaction is dropped: that cancels the statement.
+pub(super) fn abandon<S: Store>(context: Context<S>) {
+    if let Err(panic) = catching(|| drop(context)) {
+        log_drop(&panic);
+    }
+}
+
+fn log_drop(panic: &JobError) {
+    tracing::warn!(error = panic.message(), "a message service panicked when it was dropped without a commit");
 }
 
 /// Commits what a handler did, with the end of its job, and continues its group. Returns whether the claim was current.

@@ -20,7 +20,8 @@ pub struct Migration {
     /// The SQL, with `{schema}` in place of the schema's name.
     pub sql: &'static str,
     /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
-    /// its own until it changes none. An interrupted step is repeated from its start, so its `sql` must be repeatable.
+    /// its own until it changes none. So it must not skip rows that others have locked. Senders of the previous release add rows meanwhile and
+    /// later, so what it fills in must also be readable while it is missing.
     pub backfill: Option<&'static str>,
 }
 
@@ -56,6 +57,8 @@ pub(crate) struct Applied {
     pub(crate) version: i32,
     pub(crate) name: String,
     pub(crate) min_compatible: i32,
+    /// Whether all rows are filled in.
+    pub(crate) is_filled: bool,
     pub(crate) checksum: String,
     pub(crate) at: Timestamp,
 }
@@ -83,7 +86,7 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
         all.push(MigrationStatus {
             version: migration.version,
             name: migration.name.to_owned(),
-            applied_at: found.map(|row| row.at),
+            applied_at: found.filter(|row| row.is_filled).map(|row| row.at),
             known: true,
             compatible: true,
         });

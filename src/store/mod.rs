@@ -158,13 +158,13 @@ pub trait JobStore:
 
     // -- schema
 
-    /// Applies the missing migrations. Safe when many processes start at once. Refuses a schema that is newer than this build.
+    /// Applies the missing migrations. Safe when many processes start at once. Refuses a newer schema that this build does not run on.
     async fn migrate(&self) -> Result<Vec<MigrationStatus>>;
 
     /// Returns which migrations are applied and which are missing. Changes nothing.
     async fn migration_status(&self) -> Result<Vec<MigrationStatus>>;
 
-    /// Fails, and says what to do, unless the schema is exactly what this build needs.
+    /// Fails, and says what to do, unless the schema has all that this build needs, and nothing that it does not run with.
     async fn check_schema(&self) -> Result<()> {
         migration::check(&self.migration_status().await?, &self.describe())
     }

@@ -63,6 +63,19 @@ pub(crate) async fn a_change_fills_in_rows_in_batches<T: SqlDb>(db: &T) {
     store.send(job()).await;
 }
 
+/// What was stopped in the middle goes on where it was: the change itself is not made again, and it does not count as applied before.
+pub(crate) async fn an_interrupted_change_goes_on<T: SqlDb>(db: &T) {
+    let store = db.jobs();
+    store.send(job()).await;
+    let broken = later(T::LATER.0, "insert into nowhere select 1");
+    db.migrate_with(&[broken]).await.unwrap_err();
+    let status = store.migration_status().await.unwrap();
+    assert!(status.len() == 2 && !status[1].known && status[1].compatible, "{status:?}");
+    let status = db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap();
+    assert!(status[1].applied_at.is_some(), "{status:?}");
+    db.change("create table {}proof (n integer check (n = 1)); insert into {}proof select count(*) from {}later").await;
+}
+
 /// A change that fails leaves nothing behind, and the next try applies it.
 pub(crate) async fn a_change_that_fails_is_not_applied<T: SqlDb>(db: &T) {
     let error = db.migrate_with(&[later("create table nowhere.at_all (n integer)", T::LATER.1)]).await.unwrap_err();

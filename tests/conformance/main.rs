@@ -578,6 +578,7 @@ conformance! {
             a_newer_schema_that_this_build_runs_on_is_used
             a_change_fills_in_rows_in_batches
             a_change_that_fails_is_not_applied
+            an_interrupted_change_goes_on
             an_edited_file_is_refused
         }
         history {

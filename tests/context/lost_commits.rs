@@ -184,6 +184,10 @@ async fn a_flush_that_found_no_connection_is_known() {
         // The queues of the first job are known afterwards.
         messages.send(job()).await.unwrap();
         proxy.down();
+        // Connections of the pool that were cut are found out by their next use.
+        for _ in 0..5 {
+            messages.jobs().status().await.unwrap_err();
+        }
         let sent = messages.send(job()).await;
         assert_eq!(sent.as_ref().err().map(jobwright::Error::kind), kind, "{makes:?}: {sent:?}");
     }

@@ -7,6 +7,7 @@ use jobwright::store::{JobDetail, JobState};
 use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome, Payload, RetryPolicy};
 
 use crate::support::environment::{World, at_once, quick};
+use crate::support::postgres::Pg;
 
 fn errors(detail: &JobDetail) -> Vec<(u32, &str)> {
     detail.errors.iter().map(|error| (error.attempt, error.error.as_str())).collect()
@@ -271,4 +272,26 @@ pub(crate) async fn an_attempt_near_the_largest_number_ends_as_a_dead_letter<W: 
     let dead = end_of(db, id).await.expect("a dead letter");
     assert_eq!(dead.summary.attempt, i32::MAX as u32);
     executor.shutdown(Duration::ZERO).await.unwrap();
+}
+
+/// Its transaction is dropped, which cancels the statement. A rollback would wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_does_not_wait_for_a_statement_of_its_handler() {
+    let Some(db) = Pg::<false>::with_ledger().await else { return };
+    let messages = db.messages().await;
+    let executor = CommandExecutor::builder(messages.clone())
+        .config(quick())
+        .kind_options("sleeps", at_once().timeout(Duration::from_millis(200)))
+        .handle_with("sleeps", |cx| {
+            Box::pin(async move {
+                cx.transaction().await?.batch_execute("select pg_sleep(60)").await?;
+                Ok(Outcome::Done)
+            })
+        })
+        .start()
+        .await
+        .unwrap();
+    let id = messages.send(NewJob::json("sleeps", &()).max_attempts(1)).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(15), db.reaches(id, JobState::Dead)).await.unwrap();
+    executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }

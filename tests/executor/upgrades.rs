@@ -16,10 +16,10 @@ const A_COLUMN: Migration = Migration {
     version: 2,
     name: "a column",
     min_compatible: 1,
-    sql: "alter table {schema}.job add column if not exists extra text",
+    sql: "alter table {schema}.job add column extra text",
     backfill: Some(
         "update {schema}.job set extra = 'x'
-         where ctid = any (array(select ctid from {schema}.job where extra is null limit 5000 for update skip locked))",
+         where ctid = any (array(select ctid from {schema}.job where extra is null limit 5000))",
     ),
 };
 

@@ -253,14 +253,16 @@ impl<const POOLED: bool> TestDb for Pg<POOLED> {
 
 impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     const LATER: (&'static str, &'static str) = (
-        "create table if not exists {schema}.later (seq bigint primary key)",
+        "create table {schema}.later (seq bigint primary key)",
         "insert into {schema}.later select seq from {schema}.job where seq not in (select seq from {schema}.later) limit 10",
     );
 
     async fn pretend_newer(&self, min_compatible: i32) {
-        let row = format!("(9999, 'future', '', {min_compatible})");
-        self.raw(&format!("insert into {{schema}}.migration (version, name, checksum, min_compatible) values {row}"))
-            .await;
+        let row = format!("(9999, 'future', '', {min_compatible}, true)");
+        self.raw(&format!(
+            "insert into {{schema}}.migration (version, name, checksum, min_compatible, is_filled) values {row}"
+        ))
+        .await;
     }
 
     async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {

@@ -143,14 +143,14 @@ impl TestDb for SqliteDb {
 
 impl SqlDb for SqliteDb {
     const LATER: (&'static str, &'static str) = (
-        "create table if not exists jobwright_later (seq integer primary key)",
+        "create table jobwright_later (seq integer primary key)",
         "insert into jobwright_later
          select seq from jobwright_job where seq not in (select seq from jobwright_later) limit 10",
     );
 
     async fn pretend_newer(&self, min_compatible: i32) {
-        let row = format!("(9999, 'future', '', {min_compatible}, 0)");
-        let columns = "version, name, checksum, min_compatible, applied_at";
+        let row = format!("(9999, 'future', '', {min_compatible}, true, 0)");
+        let columns = "version, name, checksum, min_compatible, is_filled, applied_at";
         self.raw(&format!("insert into jobwright_migration ({columns}) values {row}")).await;
     }
 

@@ -21,6 +21,13 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
         Format::Json => json(&steps)?,
         Format::Table => print(steps_table(&steps))?,
     }
+    if let Some(newer) = steps.iter().rfind(|step| !step.compatible) {
+        let (version, name) = (newer.version, &newer.name);
+        return Err(Failure::Failed(format!(
+            "this program is too old for version {version} ({name}) of {}: upgrade it",
+            store.describe()
+        )));
+    }
     let missing = steps.iter().filter(|step| step.applied_at.is_none()).count();
     if args.status && missing > 0 {
         return Err(Failure::Failed(format!("{missing} missing on {}: run `jobwright migrate`", store.describe())));
@@ -57,7 +64,11 @@ fn steps_table(steps: &[MigrationStatus]) -> String {
         ["version", "name", "applied at"],
         steps.iter().map(|step| {
             let applied = step.applied_at.map_or_else(|| "missing".to_owned(), time);
-            let note = if step.known { "" } else { " (newer than this program)" };
+            let note = match (step.known, step.compatible) {
+                (true, _) => "",
+                (false, true) => " (newer than this program, which runs on it)",
+                (false, false) => " (this program is too old for it)",
+            };
             [step.version.to_string(), step.name.clone(), format!("{applied}{note}")]
         }),
     )

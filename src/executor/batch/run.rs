@@ -13,7 +13,7 @@ use super::super::node_session::NodeSession;
 use super::super::panic::catching_async;
 use super::super::registry::{HandlerResult, Kind};
 use super::super::stats::add;
-use super::super::worker::{completion, discard, failure, job_span};
+use super::super::worker::{abandon, completion, discard, failure, job_span};
 use super::gather::Member;
 use super::{Batch, BatchPlan};
 use crate::context::Context;
@@ -195,11 +195,11 @@ async fn conclude<S: Store>(
             .await
             .unwrap_or_else(|panic| all_failed(&panic)),
         BatchEnd::TimedOut(limit) => {
-            discard(context).await;
+            abandon(context);
             all_failed(&JobError::new(format!("the batch handler did not finish within {limit:?}")))
         }
         BatchEnd::Cancelled => {
-            discard(context).await;
+            abandon(context);
             jobs.iter().map(|job| released(job.fence())).collect()
         }
     };
@@ -217,6 +217,7 @@ async fn returned<S: Store>(
     results: Vec<Came>,
 ) -> Vec<Completion> {
     if !context.has_writes() {
+        discard(context).await;
         return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));

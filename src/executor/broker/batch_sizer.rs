@@ -47,7 +47,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_portion_is_64_mebibytes_or_500_messages() {
+    fn a_batch_is_64_mebibytes_or_500_messages() {
         let mut batch_sizer = BatchSizer::new(Limits::default(), 1);
         assert_eq!(batch_sizer.count(), 64);
         batch_sizer.took(64, 64 * 100);

@@ -98,7 +98,7 @@ impl<S: Store> NodeSession<S> {
         start("the clock", |node, with| {
             clock::run(node.store.clone(), node.wakeup().clone(), with.stepped.clone(), with.quit.clone()).boxed()
         });
-        start("upkeep", |node, with| {
+        start("maintenance", |node, with| {
             let signals = maintenance::MaintenanceSignals {
                 timers: node.timer_hint.clone(),
                 expiry: node.expiry_hint.clone(),
@@ -132,7 +132,7 @@ impl<S: Store> NodeSession<S> {
         start("reconciliation", |node, with| {
             let (node, straggler, quit) = (node.clone(), with.straggler, with.quit.clone());
             async move {
-                let released = || node.hint(&Hint::Any);
+                let released = || node.wakeup().notify([Hint::Any]);
                 node.in_flight.reconcile(node.store.clone(), node.id, &node.claims, straggler, released, quit).await;
             }
             .boxed()

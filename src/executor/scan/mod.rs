@@ -69,6 +69,8 @@ pub(super) struct Scan {
     /// The cursors as they were [`SLACK`] ago, and the same time before that.
     earlier: Cursors,
     earliest: Cursors,
+    /// Positions before which there was nothing for this scan, though it never took a row there.
+    floor: Cursors,
     turned: Instant,
     /// The worst rank in the last scan, if that found as many jobs as it asked for. Then there is a backlog.
     draining: Option<i16>,
@@ -128,6 +130,7 @@ impl Scan {
             newest: Cursors::new(),
             earlier: Cursors::new(),
             earliest: Cursors::new(),
+            floor: Cursors::new(),
             turned: now,
             draining: None,
             density: None,
@@ -165,10 +168,9 @@ impl Scan {
         self.turn(now);
         let wanted = now >= self.due_at || (self.owed && now >= self.allowed_at);
         let behind = if wanted { self.behind_the_marks() } else { None };
-        let reach = behind.unwrap_or_else(|| {
-            let cursors = if self.has_backlog() { &self.newest } else { &self.earliest };
-            let cursors = cursors.iter().map(|(rank, seq)| ScanCursor { rank: *rank, seq: *seq }).collect();
-            Reach::On { cursors, shared_cursor: self.density.map(|density| density.shared_cursor(limit)) }
+        let reach = behind.unwrap_or_else(|| Reach::On {
+            cursors: self.cursors(),
+            shared_cursor: self.density.map(|density| density.shared_cursor(limit)),
         });
         let plan = ScanPlan { reach, begun: now };
         if plan.is_from_start() {
@@ -176,6 +178,20 @@ impl Scan {
             self.owed = false;
         }
         plan
+    }
+
+    /// Returns where a scan starts: behind its own cursors, and not before the floor. In the rank of a backlog the floor does not count. A
+    /// transaction that committed late may have put the backlog before rows of other kinds, which were taken already.
+    fn cursors(&self) -> Vec<ScanCursor> {
+        let mut cursors = if self.has_backlog() { self.newest.clone() } else { self.earliest.clone() };
+        for (rank, seq) in &self.floor {
+            let is_draining = self.draining == Some(*rank);
+            if cursors.contains_key(rank) && !is_draining || !cursors.contains_key(rank) && cursors.len() < RANKS {
+                let known = cursors.entry(*rank).or_insert(*seq);
+                *known = *seq.max(known);
+            }
+        }
+        cursors.into_iter().map(|(rank, seq)| ScanCursor { rank, seq }).collect()
     }
 
     /// Returns the range behind the cursors. `None`: the backlog is too young to have passed over anything for long.
@@ -218,18 +234,13 @@ impl Scan {
         std::mem::take(&mut self.saw_all)
     }
 
-    /// Moves the older cursors up to those of `other`, a scan of the same queue for other kinds. There is nothing before them for this scan,
-    /// which saw the whole queue last. Otherwise a scan for kinds that have no jobs would walk over all dead rows.
-    ///
-    /// The newest cursors stay: they are for a backlog, and one that commits after that scan may lie before rows of other kinds that
-    /// have been taken already.
+    /// Raises the floor to where `other`, a scan of the same queue for other kinds, was a short time ago. There is nothing before that for
+    /// this scan, which saw the whole queue last. Otherwise a scan for kinds that have no jobs would walk over all dead rows.
     pub(super) fn start_with(&mut self, other: &Self) {
-        for (mine, theirs) in [(&mut self.earlier, &other.earlier), (&mut self.earliest, &other.earliest)] {
-            for (rank, seq) in theirs {
-                if mine.len() < RANKS || mine.contains_key(rank) {
-                    let known = mine.entry(*rank).or_insert(*seq);
-                    *known = *seq.max(known);
-                }
+        for (rank, seq) in &other.earliest {
+            if self.floor.len() < RANKS || self.floor.contains_key(rank) {
+                let known = self.floor.entry(*rank).or_insert(*seq);
+                *known = *seq.max(known);
             }
         }
     }

@@ -339,6 +339,42 @@ fn a_backlog_before_the_cursors_of_other_kinds_is_drained_from_its_own() {
     }
 }
 
+/// A kind with a backlog in one rank does not walk over what others left behind in another.
+#[test]
+fn a_backlog_starts_from_the_floor_in_other_ranks() {
+    let mut now = Instant::now();
+    let (mut busy, mut limited) = (Scan::new(now), Scan::new(now));
+    for seq in [1000, 1001, 1002] {
+        look(&mut busy, &mut now, 600 * MS, &[(-5, seq)], 10);
+    }
+    look(&mut limited, &mut now, MS, &[(0, 7)], 2);
+    limited.start_with(&busy);
+    look(&mut limited, &mut now, MS, &[(0, 8), (0, 9)], 2);
+    let (scan, _) = look(&mut limited, &mut now, MS, &[(0, 10), (0, 11)], 2);
+    let start = after(&scan).unwrap();
+    assert!(start[0].0 == -5 && start[0].1 >= 1000 && start[1] == (0, 9), "{start:?}");
+}
+
+/// While its limit refuses it, others go on. Its first scan after that does not start where it was long before.
+#[test]
+fn who_was_refused_for_long_starts_from_the_floor() {
+    let mut now = Instant::now();
+    let (mut busy, mut limited) = (Scan::new(now), Scan::new(now));
+    look(&mut limited, &mut now, MS, &[(0, 7)], 2);
+    for seq in 1000..1010 {
+        look(&mut busy, &mut now, 600 * MS, &[(0, seq)], 10);
+    }
+    limited.start_with(&busy);
+    let floor = busy.earliest[&0];
+    for _ in 0..3 {
+        let plan = limited.next(now, 2);
+        limited.saw_nothing(&plan);
+        now += 600 * MS;
+    }
+    let starts: Vec<_> = (0..3).filter_map(|_| after(&look(&mut limited, &mut now, MS, &[], 2).0)).collect();
+    assert!(!starts.is_empty() && starts.iter().all(|start| start[0].1 >= floor), "{starts:?} {floor}");
+}
+
 #[test]
 fn who_did_not_see_the_end_starts_where_it_was() {
     let mut now = Instant::now();

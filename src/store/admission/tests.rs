@@ -73,7 +73,7 @@ fn what_holds_its_group_already_takes_it_once() {
 
 /// Otherwise each job of a group would cost a second admission pass that finds nothing.
 #[test]
-fn the_gate_of_a_group_stays_closed_behind_the_one_that_passed() {
+fn the_key_of_a_group_stays_taken_behind_the_one_that_passed() {
     let unblocked = [Unblocked { key: "g:g".to_owned(), n: 1 }];
     let decide =
         |rules: &[Rule]| plan(vec![of_group(1, "g")], &unblocked, &RuleBook::new(rules.to_vec()), taken(&[]), LIMIT);
@@ -208,7 +208,7 @@ fn shares_do_not_change_the_order_of_a_group() {
 
 /// If all candidates of a key could pass, more jobs that can pass may be blocked on it. If one has to wait, there are none.
 #[test]
-fn a_gate_stays_open_as_long_as_there_is_room() {
+fn a_key_stays_unblocked_as_long_as_there_is_room() {
     let rules = RuleBook::new(vec![Rule::new(Scope::Kind, "kind").running(10)]);
     let behind = |n: i64| -> Vec<Candidate> {
         (0..n)

@@ -3,14 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::Shared;
+use super::client::Params;
 use super::columns::{MessageColumns, Texts};
 use super::engine_transaction::EngineTransaction;
 use super::error::{ErrorContext, unanswered};
+use super::statements::Statement;
 use super::unique::{Keys, given};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::JobMessage;
 use crate::store::unique::Taken;
 use crate::store::{Inserted, Preclaim};
@@ -36,7 +39,7 @@ pub(super) async fn insert(
         let rows = shared.engine_commit(FLUSH_ALONE, columns.statement(&shared.sql), &columns.params()).await?;
         return Ok(columns.read(&rows)?.0);
     }
-    finish(shared, EngineTransaction::begin(shared, FLUSH_ALONE).await?, &parts).await
+    finish(shared, begin(shared).await?, &parts).await
 }
 
 /// Returns the given ids if several statements write the messages. These ids must all be locked before the first statement. Returns `None`
@@ -49,14 +52,24 @@ pub(super) fn in_parts(parts: &[MessageColumns<'_>]) -> Option<Vec<Uuid>> {
     (!ids.is_empty()).then_some(ids)
 }
 
+/// Begins a flush of several statements. Until its commit nothing is kept, whatever becomes of it.
+async fn begin(shared: &Arc<Shared>) -> Result<EngineTransaction> {
+    EngineTransaction::begin(shared, FLUSH_ALONE).await.map_err(Error::keeping_nothing)
+}
+
+/// Runs a statement of such a flush.
+async fn query(batch: &EngineTransaction, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>> {
+    batch.query(statement, params).await.map_err(Error::keeping_nothing)
+}
+
 /// Runs all statements, and commits.
 async fn finish(shared: &Arc<Shared>, batch: EngineTransaction, parts: &[MessageColumns<'_>]) -> Result<Inserted> {
     let mut inserted = Inserted::default();
     if let Some(ids) = in_parts(parts) {
-        batch.query(&shared.sql.lock_ids, &[&ids]).await?;
+        query(&batch, &shared.sql.lock_ids, &[&ids]).await?;
     }
     for columns in parts {
-        let rows = batch.query(columns.statement(&shared.sql), &columns.params()).await?;
+        let rows = query(&batch, columns.statement(&shared.sql), &columns.params()).await?;
         inserted.add(columns.read(&rows)?.0);
     }
     let context = ErrorContext { what: FLUSH_ALONE, label: &shared.label };
@@ -71,13 +84,13 @@ async fn insert_unique(
     texts: &Texts,
     owned: Option<&Preclaim>,
 ) -> Result<Inserted> {
-    let batch = EngineTransaction::begin(shared, FLUSH_ALONE).await?;
+    let batch = begin(shared).await?;
     let known = match given(messages) {
-        Some(ids) => batch.query(&shared.sql.known_ids, &[&ids]).await?,
+        Some(ids) => query(&batch, &shared.sql.known_ids, &[&ids]).await?,
         None => Vec::new(),
     };
     let taken = match Keys::new(messages, &known) {
-        Ok(Some(keys)) => keys.read(&batch.query(&shared.sql.take_unique, &keys.params()).await?),
+        Ok(Some(keys)) => keys.read(&query(&batch, &shared.sql.take_unique, &keys.params()).await?),
         Ok(None) => Ok(Taken::default()),
         Err(conflict) => Err(conflict),
     };

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
-use tokio_postgres::Error as PgError;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error as PgError, Transaction};
 
 use super::error::ErrorContext;
 use super::statements::render;
@@ -32,23 +32,31 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// this bounds how long a migration holds up sends and claims.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// What a change is tried again after: it waited for a lock for too long, or was chosen to end a deadlock.
+const RETRIED: [SqlState; 2] = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
+
 /// Longest pause before a change tries again to get a lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The table that records applied migrations.
 const LEDGER: &str = "\
-create schema if not exists {schema};
+do $$ begin
+    -- `if not exists` asks for the right to create schemas even if there is one.
+    if to_regnamespace('{schema}') is null then create schema {schema}; end if;
+end $$;
 create table if not exists {schema}.migration (
     version    integer primary key,
     name       text not null,
     checksum   text not null,
     -- The oldest schema version whose builds run on this one.
     min_compatible integer not null,
+    -- Whether all rows are filled in. Until then the change does not count as applied.
+    is_filled  boolean not null,
     applied_at timestamptz not null default clock_timestamp()
 );";
 
 const APPLIED: &str =
-    "select version, name, checksum, applied_at, min_compatible from {schema}.migration order by version";
+    "select version, name, checksum, applied_at, min_compatible, is_filled from {schema}.migration order by version";
 
 /// One lock per schema name, held for one transaction, so that no cancelled caller can leave it behind on a pooled connection.
 /// `hashtextextended` spreads names over the key space; the prefix avoids collisions with other users of advisory locks.
@@ -80,11 +88,12 @@ pub(super) fn script(schema: &str) -> String {
 }
 
 fn recorded(migration: &Migration, schema: &str) -> String {
-    let Migration { version, name, min_compatible, .. } = migration;
+    let Migration { version, name, min_compatible, backfill, .. } = migration;
+    let (checksum, is_filled) = (migration.checksum(), backfill.is_none());
     format!(
-        "insert into {} (version, name, checksum, min_compatible) values ({version}, '{name}', '{}', {min_compatible})",
-        render("{schema}.migration", schema),
-        migration.checksum()
+        "insert into {} (version, name, checksum, min_compatible, is_filled)
+         values ({version}, '{name}', '{checksum}', {min_compatible}, {is_filled})",
+        render("{schema}.migration", schema)
     )
 }
 
@@ -119,6 +128,7 @@ fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
                 checksum: rows::get(row, 2)?,
                 at: rows::get(row, 3)?,
                 min_compatible: rows::get(row, 4)?,
+                is_filled: rows::get(row, 5)?,
             })
         })
         .collect()
@@ -131,19 +141,18 @@ pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> R
     if before.iter().all(|step| step.applied_at.is_some()) {
         return Ok(before);
     }
-    let context = ErrorContext { what: "migrate the schema", label: &shared.label };
-    timeout(PATIENCE, apply_all(shared, migrations)).await.map_err(|_| context.timeout(PATIENCE))??;
-    status(shared, migrations).await
-}
-
-async fn apply_all(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
     let mut pauses = Reconnect::new(LONGEST_PAUSE);
     loop {
-        match apply_next(shared, migrations).await? {
-            Progress::Complete => return Ok(()),
-            Progress::Applied => pauses.reset(),
-            Progress::Locked(error) => {
+        let context = ErrorContext { what: "migrate the schema", label: &shared.label };
+        match timeout_at(end, apply_next(shared, migrations, end)).await.map_err(|_| context.timeout(PATIENCE))?? {
+            Tried::Complete => return status(shared, migrations).await,
+            Tried::Applied => pauses.reset(),
+            Tried::Locked(error) => {
                 let pause = pauses.next_delay();
+                if Instant::now() + pause > end {
+                    return Err(error);
+                }
                 tracing::info!(%error, ?pause, "a table is in use; the schema change waits without holding anybody up");
                 tokio::time::sleep(pause).await;
             }
@@ -151,57 +160,75 @@ async fn apply_all(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<()>
     }
 }
 
-/// What a try to apply the next change came to.
-enum Progress {
+/// The result of one transaction of a migration.
+enum Tried {
+    /// No change is missing.
     Complete,
     Applied,
     /// Another transaction holds a lock that it needs.
     Locked(Error),
 }
 
-/// Applies the first change that is missing. Its schema change, and that it was applied, are one transaction, unless rows are to be filled in
-/// between.
-async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<Progress> {
+/// Applies the first change that is missing together with its entry in the table of changes, or fills in some rows of one that was applied.
+async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
     let explain = |error: PgError| context.explain(error);
     let mut client = shared.client(&shared.engine, context).await?;
     let transaction = client.transaction().await.map_err(explain)?;
-    transaction
-        .batch_execute(&format!("set local statement_timeout = {}", PATIENCE.as_millis()))
-        .await
-        .map_err(explain)?;
+    // The role may have settings of its own. A statement that nobody waits for any more ends with the time for all of them.
+    let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let settings = format!(
+        "set transaction isolation level read committed;
+         set local statement_timeout = {left}; set local lock_timeout = 0; set local enable_seqscan = on"
+    );
+    transaction.batch_execute(&settings).await.map_err(explain)?;
     transaction.batch_execute(&render(LOCK, schema)).await.map_err(explain)?;
     transaction.batch_execute(&render(LEDGER, schema)).await.map_err(explain)?;
     let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(explain)?;
-    let now = migration::compare(migrations, &applied(&found)?, &shared.label)?;
+    let found = applied(&found)?;
+    let now = migration::compare(migrations, &found, &shared.label)?;
     migration::refuse_newer(&now, &shared.label)?;
     let missing = now.iter().find(|step| step.applied_at.is_none());
     let Some(step) = missing.and_then(|step| migrations.iter().find(|known| known.version == step.version)) else {
-        return Ok(Progress::Complete);
+        return Ok(Tried::Complete);
     };
-    tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
     transaction
         .batch_execute(&format!("set local lock_timeout = {}", LOCK_TIMEOUT.as_millis()))
         .await
         .map_err(explain)?;
-    match transaction.batch_execute(&render(step.sql, schema)).await {
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            return Ok(Progress::Locked(explain(error)));
+    let changed = match step.backfill {
+        Some(backfill) if found.iter().any(|row| row.version == step.version) => {
+            fill_in(&transaction, schema, step, backfill).await
+        }
+        _ => {
+            tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
+            let both = format!("{}\n;{}", render(step.sql, schema), recorded(step, schema));
+            transaction.batch_execute(&both).await
+        }
+    };
+    match changed {
+        Err(error) if matches!(error.code(), Some(code) if RETRIED.contains(code)) => {
+            return Ok(Tried::Locked(explain(error)));
         }
         changed => changed.map_err(explain)?,
-    }
-    if step.backfill.is_none() {
-        transaction.batch_execute(&recorded(step, schema)).await.map_err(explain)?;
     }
     // Whether it really committed is read back by the next try, or by the caller.
     #[expect(clippy::disallowed_methods, reason = "the migration table is read afterwards, which proves the commit")]
     transaction.commit().await.map_err(explain)?;
-    if let Some(backfill) = step.backfill {
-        let backfill = render(backfill, schema);
-        while client.execute(&backfill, &[]).await.map_err(explain)? > 0 {}
-        let record = format!("{} on conflict do nothing", recorded(step, schema));
-        client.batch_execute(&record).await.map_err(explain)?;
+    if client.info.stands_alone() { Err(context.stands_alone()) } else { Ok(Tried::Applied) }
+}
+
+/// Fills in some rows. If none is left, the change counts as applied.
+async fn fill_in(
+    transaction: &Transaction<'_>,
+    schema: &str,
+    step: &Migration,
+    backfill: &str,
+) -> std::result::Result<(), PgError> {
+    if transaction.execute_typed(&render(backfill, schema), &[]).await? == 0 {
+        let filled = format!("update {{schema}}.migration set is_filled = true where version = {}", step.version);
+        transaction.batch_execute(&render(&filled, schema)).await?;
     }
-    if client.info.stands_alone() { Err(context.stands_alone()) } else { Ok(Progress::Applied) }
+    Ok(())
 }

@@ -43,44 +43,49 @@ impl Inner {
             }
             let label = self.label.clone();
             // Checks again with the lock held: if many processes start at once, the first applies the change and the others find it done.
-            let next = move |connection: &Connection, now| {
+            self.write_for("apply a schema change", LONGEST, move |connection, now| {
                 connection.execute_batch(CREATE_MIGRATION)?;
-                let status = status(connection, migrations, &label)?;
+                let found = applied(connection)?;
+                let status = compare(migrations, &found, &label)?;
                 refuse_newer(&status, &label)?;
                 let missing = status.iter().find(|row| row.applied_at.is_none());
-                let next = missing.and_then(|row| migrations.iter().find(|one| one.version == row.version));
-                if let Some(step) = next {
-                    connection.execute_batch(step.sql)?;
-                    if step.backfill.is_none() {
-                        record(connection, step, now)?;
+                let Some(step) = missing.and_then(|row| migrations.iter().find(|one| one.version == row.version))
+                else {
+                    return Ok(());
+                };
+                match step.backfill {
+                    // Each batch is a transaction, so that others write in between.
+                    Some(backfill) if found.iter().any(|row| row.version == step.version) => {
+                        if connection.execute(backfill, [])? == 0 {
+                            record(connection, step, true, now)?;
+                        }
+                    }
+                    backfill => {
+                        connection.execute_batch(step.sql)?;
+                        record(connection, step, backfill.is_none(), now)?;
                     }
                 }
-                Ok(next)
-            };
-            let next = self.write_for("apply a schema change", LONGEST, next).await?;
-            if let Some((step, backfill)) = next.and_then(|step| Some((step, step.backfill?))) {
-                self.fill_in(step, backfill).await?;
-            }
+                Ok(())
+            })
+            .await?;
         }
-    }
-
-    /// Fills in the rows of a change, in transactions of their own, so that others write in between.
-    async fn fill_in(&self, step: &'static Migration, backfill: &'static str) -> Result<()> {
-        let batch = move |connection: &Connection, _| Ok(connection.execute(backfill, [])?);
-        while self.write_for("fill in rows for a schema change", LONGEST, batch).await? > 0 {}
-        self.write("record a schema change", move |connection, now| Ok(record(connection, step, now)?)).await
     }
 }
 
-fn record(connection: &Connection, migration: &Migration, now: i64) -> rusqlite::Result<()> {
+fn record(connection: &Connection, migration: &Migration, is_filled: bool, now: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(RECORD_MIGRATION)?.execute(named_params! {
         ":version": migration.version, ":name": migration.name, ":checksum": migration.checksum(),
-        ":min_compatible": migration.min_compatible, ":now": now,
+        ":min_compatible": migration.min_compatible, ":is_filled": is_filled, ":now": now,
     })?;
     Ok(())
 }
 
 fn status(connection: &Connection, migrations: &[Migration], label: &str) -> Work<Vec<MigrationStatus>> {
+    Ok(compare(migrations, &applied(connection)?, label)?)
+}
+
+/// Reads what was applied; nothing without tables.
+fn applied(connection: &Connection) -> Work<Vec<Applied>> {
     let exists: bool = connection.prepare_cached(HAS_MIGRATIONS)?.query_row([], |row| row.get(0))?;
     let mut applied = Vec::new();
     if exists {
@@ -93,8 +98,9 @@ fn status(connection: &Connection, migrations: &[Migration], label: &str) -> Wor
                 checksum: row.get(2)?,
                 at: timestamp(row.get(3)?)?,
                 min_compatible: row.get(4)?,
+                is_filled: row.get(5)?,
             });
         }
     }
-    Ok(compare(migrations, &applied, label)?)
+    Ok(applied)
 }

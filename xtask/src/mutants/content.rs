@@ -27,7 +27,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "a-batch-that-is-cut-commits-in-pieces",
         "src/store/postgres/insert.rs",
-        "    finish(shared, EngineTransaction::begin(shared, FLUSH_ALONE).await?, &parts).await\n",
+        "    finish(shared, begin(shared).await?, &parts).await\n",
         "    if $on {\n        for part in &parts {\n            shared.engine_commit(FLUSH_ALONE, part.statement(&shared.sql), &part.params()).await?;\n        }\n        return Ok(Inserted::default());\n    }\n$was",
         "test(=memory::a_batch_that_is_cut_is_stored_whole_or_not_at_all)",
     ),

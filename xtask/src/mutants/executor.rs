@@ -6,8 +6,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "kinds-of-which-there-are-none-are-looked-for-among-the-dead",
         "src/executor/scan/mod.rs",
-        "if mine.len() < RANKS || mine.contains_key(rank) {",
-        "if !$on && (mine.len() < RANKS || mine.contains_key(rank)) {",
+        "if self.floor.len() < RANKS || self.floor.contains_key(rank) {",
+        "if !$on && (self.floor.len() < RANKS || self.floor.contains_key(rank)) {",
         "test(/scan::tests::who_found_nothing/)",
     ),
     of(
@@ -16,6 +16,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "                refused.cancel();\n                let panic",
         "                if !$on { refused.cancel(); }\n                let panic",
         "binary(executor) & test(/a_node_whose_dispatcher_panicked/)",
+    ),
+    of(
+        "a-timeout-waits-for-the-statement-of-its-handler",
+        "src/executor/worker.rs",
+        "        AttemptEnd::TimedOut(limit) => {\n            abandon(context);",
+        "        AttemptEnd::TimedOut(limit) => {\n            if $on { discard(context).await } else { abandon(context) }",
+        "binary(executor) & test(/a_timeout_does_not_wait/)",
     ),
     of(
         "a-dropped-service-may-panic-in-a-worker",
@@ -35,7 +42,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "idle-kinds-take-the-newest-cursors-of-others",
         "src/executor/scan/mod.rs",
         "    pub(super) fn start_with(&mut self, other: &Self) {\n",
-        "    pub(super) fn start_with(&mut self, other: &Self) {\n        if $on { self.newest.extend(&other.newest); }\n",
+        "    pub(super) fn start_with(&mut self, other: &Self) {\n        if $on { self.newest.extend(&other.newest); self.newest.extend(&other.newest); }\n",
         "test(/a_backlog_before_the_cursors_of_other_kinds/)",
     ),
     of(

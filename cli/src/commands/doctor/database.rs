@@ -65,9 +65,13 @@ async fn schema(messages: &Messages) -> Finding {
     };
     let missing: Vec<String> =
         steps.iter().filter(|step| step.applied_at.is_none()).map(|step| step.version.to_string()).collect();
-    let newer = steps.iter().filter(|step| !step.known).count();
+    let newer = steps.iter().filter(|step| !step.compatible).count();
     if newer > 0 {
-        return Finding::fail(CHECK, format!("{newer} versions newer than this program"), "upgrade this program");
+        return Finding::fail(
+            CHECK,
+            format!("{newer} versions that this program is too old for"),
+            "upgrade this program",
+        );
     }
     if !missing.is_empty() {
         let found = format!("version {} is missing", missing.join(", "));

@@ -181,7 +181,7 @@ fn when_it_may_run() {
 }
 
 #[test]
-fn groups_tenants_limit_keys_and_times_to_live_are_terms() {
+fn groups_tenants_limit_keys_and_times_to_live_are_options() {
     let options = |properties, headers: &[(&str, AMQPValue)]| {
         let message = taken(&message(properties, headers, "1")).message;
         (message.options, message.headers.keys().cloned().collect::<Vec<_>>())

@@ -132,7 +132,7 @@ async fn a_newer_or_edited_schema_is_refused() {
     let temp = TempFile::new();
     let store = temp.store().await;
     let stranger = temp.stranger();
-    stranger.execute("insert into jobwright_migration values (99, 'later', 'x', 0)", ()).unwrap();
+    stranger.execute("insert into jobwright_migration values (99, 'later', 'x', 2, true, 0)", ()).unwrap();
     for error in [store.migrate().await.unwrap_err(), store.check_schema().await.unwrap_err()] {
         assert!(error.kind() == ErrorKind::Schema && error.to_string().contains("newer"), "{error}");
     }
@@ -153,7 +153,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
     for store in [&store, &other] {
         assert!(store.claim(&claim(owner, 10)).await.unwrap().jobs.is_empty());
         assert_eq!(store.promote_due(10).await.unwrap().jobs, 0);
-        assert!(store.node_heartbeats().await.unwrap().iter().all(|pulse| !pulse.dead));
+        assert!(store.node_heartbeats().await.unwrap().iter().all(|heartbeat| !heartbeat.dead));
         assert!(store.heartbeat(owner).await.unwrap());
         assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);
         assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);

@@ -65,7 +65,9 @@ async fn an_open_transaction_makes_others_busy_and_no_longer() {
         assert_eq!(store.begin().await.unwrap_err().kind(), ErrorKind::Busy);
         // Readers and heartbeats are not affected.
         assert!(store.heartbeat(owner).await.unwrap());
-        assert!(store.node_heartbeats().await.unwrap().iter().all(|pulse| pulse.node == owner && !pulse.ended));
+        assert!(
+            store.node_heartbeats().await.unwrap().iter().all(|heartbeat| heartbeat.node == owner && !heartbeat.ended)
+        );
         assert_eq!(store.list(&JobFilter::default(), &Page::default()).await.unwrap().len(), 1);
     }
     drop(tx);
