@@ -217,12 +217,16 @@ async fn returned<S: Store>(
     results: Vec<Came>,
 ) -> Vec<Completion> {
     if !context.has_writes() {
-        discard(context).await;
+        if let Some(discarded) = discard(context) {
+            discarded.await;
+        }
         return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
     if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
-        discard(context).await;
+        if let Some(discarded) = discard(context) {
+            discarded.await;
+        }
         tracing::info!(
             "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
         );

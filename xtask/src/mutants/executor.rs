@@ -21,14 +21,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a-timeout-waits-for-the-statement-of-its-handler",
         "src/executor/worker.rs",
         "        AttemptEnd::TimedOut(limit) => {\n            abandon(context);",
-        "        AttemptEnd::TimedOut(limit) => {\n            if $on { discard(context).await } else { abandon(context) }",
+        "        AttemptEnd::TimedOut(limit) => {\n            if $on { discard(context).unwrap().await } else { abandon(context) }",
         "binary(executor) & test(/a_timeout_does_not_wait/)",
     ),
     of(
         "a-dropped-service-may-panic-in-a-worker",
         "src/executor/worker.rs",
-        "    if !context.is_used() {\n        return;",
-        "    if $on || !context.is_used() {\n        return;",
+        "    if !context.is_used() {\n        return None;",
+        "    if $on || !context.is_used() {\n        return None;",
         "binary(context) & test(/a_panic_of_a_dropped_service/)",
     ),
     of(
