@@ -31,7 +31,8 @@ async fn send(messages: &MessageServices) -> Duration {
 }
 
 /// A change of the table of jobs has to wait for everybody who reads it, and whoever comes later waits behind it. So it waits for a moment
-/// only, lets the others pass, and tries again. `JOBWRIGHT_UPGRADE_ROWS` sets how many jobs there are (default 20,000).
+/// only, lets the others pass, and tries again. `JOBWRIGHT_UPGRADE_ROWS` sets how many jobs there are (default 20,000; each
+/// batch of this change scans all of them, so a million takes longer than a test may).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_waits_for_a_long_reader_and_holds_up_no_send() {
     let Some(db) = Pg::<false>::with_ledger().await.map(Arc::new) else { return };
