@@ -166,14 +166,16 @@ impl Server {
         self.has_statements
     }
 
-    /// Reads the counts without notifications, because how many are sent together depends on timing. They are complete at any time, unlike a
-    /// [`snapshot`](Self::snapshot). The query runs in the other database, so that it does not count itself.
+    /// Reads the counts without notifications and the settings of new connections: how many are sent together, and whether a pool makes one more
+    /// connection, depends on timing. The counts are complete at any time, unlike a [`snapshot`](Self::snapshot). The query runs in the other
+    /// database, so that it does not count itself.
     #[cfg(test)]
     pub(crate) async fn counted(&self) -> Result<Counted> {
         let sql = "select coalesce(sum(calls), 0)::float8, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::float8, \
                           (pg_current_wal_insert_lsn() - '0/0')::float8 \
                    from pg_stat_statements \
-                   where dbid = (select oid from pg_database where datname = $1) and query not like '%pg_notify%'";
+                   where dbid = (select oid from pg_database where datname = $1) and query not like '%pg_notify%' \
+                   and (query not like 'set %' or query like 'set local %')";
         let row = self.outside.query_one(sql, &[&self.database]).await?;
         Ok(Counted { statements: row.get(0), pages: row.get(1), wal: row.get(2) })
     }
