@@ -144,7 +144,8 @@ impl DatabaseConfig {
             && name.len() <= 40
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             && !name.as_bytes()[0].is_ascii_digit()
-            && !name.starts_with("pg_");
+            && !name.starts_with("pg_")
+            && name != "information_schema";
         if !good {
             return Err(Error::config(format!(
                 "the schema {name:?} can't be used: letters, digits and `_`, not starting with a digit or `pg_`, at most 40"
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn schema_names_are_checked() {
-        for bad in ["", "1a", "a-b", "a\"b", "pg_x", &"a".repeat(41)] {
+        for bad in ["", "1a", "a-b", "a\"b", "pg_x", "information_schema", &"a".repeat(41)] {
             let config = DatabaseConfig { schema: bad.to_owned(), ..DatabaseConfig::default() };
             assert!(config.validate().is_err(), "{bad}");
         }

@@ -44,7 +44,7 @@ pub enum ErrorKind {
     Full,
     /// A custom message service refused a send or a flush (`JW-REFUSED`). Nothing was kept.
     Refused,
-    /// The database schema is missing, older or newer than this build needs (`JW-SCHEMA`).
+    /// The database schema is missing, older than this build needs, or too new for this build (`JW-SCHEMA`).
     Schema,
     /// The database refused a statement for another reason (`JW-DATABASE`).
     Database,

@@ -4,7 +4,7 @@
 
 mod common;
 
-use jobwright::Postgres;
+use jobwright::{DatabaseConfig, Postgres};
 use std::process::Stdio;
 
 use common::{Done, Sandbox, until};
@@ -39,7 +39,10 @@ fn on_a_server() {
     let done = sandbox.run(&["--database-url", &url, "demo", "--jobs", "1000"]).success();
     check(&done);
     let schema = done.stdout.split("(schema ").nth(1).and_then(|rest| rest.split(')').next()).unwrap();
-    let migrations = Postgres::migrations(schema).matches("-- migration ").count();
+    let migrations = Postgres::migrations(&DatabaseConfig::url(url.as_str()).schema(schema))
+        .unwrap()
+        .matches("-- migration ")
+        .count();
     let mut status = sandbox.command(&["migrate", "--status"]);
     Done::from(status.env("JOBWRIGHT_DATABASE_SCHEMA", schema).output().unwrap())
         .code(1)

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Done, Sandbox, on_both_stores, uuid};
+use common::{Done, Sandbox, as_owner, on_both_stores, uuid};
 use serde_json::Value;
 
 on_both_stores!(
@@ -99,25 +99,18 @@ fn replies_that_do_not_get_away(sandbox: &Sandbox) {
 fn a_missing_right_is_no_illness() {
     let Some(sandbox) = Sandbox::postgres() else { return };
     let (schema, role) = (sandbox.schema().unwrap().to_owned(), format!("jobwright_looks_{}", uuid()));
-    let owner = |sql: String| {
-        let url = std::env::var("DATABASE_URL").unwrap();
-        tokio::runtime::Runtime::new().unwrap().block_on(async move {
-            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            client.batch_execute(&sql).await.unwrap();
-        });
-    };
-    owner(format!(
+    as_owner(&format!(
         "create role {role} login password 'secret'; grant usage on schema {schema} to {role};
          grant select, insert, update, delete on all tables in schema {schema} to {role};
          grant usage, update on all sequences in schema {schema} to {role};
          revoke all on {schema}.suspended_job, {schema}.schedule from {role};"
-    ));
+    ))
+    .unwrap();
     let url = std::env::var("DATABASE_URL").unwrap();
     let host = url.rsplit_once('@').map_or_else(|| url.split_once("://").unwrap().1, |(_, host)| host);
     let mut command = sandbox.command(&["doctor", "--output", "json"]);
     let done = Done::from(command.env("DATABASE_URL", format!("postgres://{role}:secret@{host}")).output().unwrap());
-    owner(format!("drop owned by {role}; drop role {role};"));
+    as_owner(&format!("drop owned by {role}; drop role {role};")).unwrap();
     let done = done.success();
     let (state, said) = &found(&done, "nodes")[0];
     assert!(state == "warn" && said.contains("permission denied for table suspended_job"), "{said}");

@@ -7,7 +7,7 @@ mod common;
 use std::fmt::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use common::{Sandbox, until, uuid};
+use common::{Sandbox, as_owner, until, uuid};
 
 const DOCUMENT: &str = include_str!("../../docs/operations.md");
 
@@ -15,17 +15,6 @@ const DOCUMENT: &str = include_str!("../../docs/operations.md");
 struct Roles {
     sandbox: Sandbox,
     names: [(&'static str, String); 3],
-}
-
-fn owner(sql: &str) -> Result<(), String> {
-    let url = std::env::var("DATABASE_URL").unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let (client, connection) =
-            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.map_err(|error| format!("{error:?}"))?;
-        tokio::spawn(connection);
-        client.batch_execute(sql).await.map_err(|error| format!("{error:?}\n{sql}"))
-    })
 }
 
 impl Roles {
@@ -56,7 +45,7 @@ impl Roles {
             let _ = writeln!(sql, "{what}{word}\"{name}\";");
         }
         let roles = Self { sandbox, names };
-        owner(&sql).unwrap();
+        as_owner(&sql).unwrap();
         Some(roles)
     }
 
@@ -82,7 +71,7 @@ impl Drop for Roles {
     fn drop(&mut self) {
         for (_, name) in &self.names {
             // Best effort: a leftover role can do nothing, and its schema goes with the sandbox.
-            let _ = owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
+            let _ = as_owner(&format!("drop owned by \"{name}\"; drop role \"{name}\""));
         }
     }
 }
@@ -112,9 +101,9 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
 
     let sender = format!("set role \"{}\";", roles.names[0].1);
     let schema = sandbox.schema().unwrap();
-    owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
+    as_owner(&format!("{sender} select {schema}.send('ends', '1', exclusive_group => 'g') from generate_series(1, 3)"))
         .unwrap();
-    owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
+    as_owner(&format!("{sender} select {schema}.send('ends', '1', due_at => now() + interval '1 second')")).unwrap();
 
     let log = sandbox.file("worker.log");
     let mut worker = roles
@@ -168,7 +157,7 @@ fn roles_do_their_work_with_what_the_document_gives_them() {
         include_str!("../../src/store/postgres/sql/prune_dead_letters.sql"),
     ] {
         let statement = statement.replace("{schema}", schema).replace("$1", "3600000000").replace("$2", "10");
-        owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
+        as_owner(&format!("set role \"{forgets}\"; {statement}")).unwrap();
     }
 
     worker.kill().unwrap();
@@ -182,7 +171,7 @@ fn an_operator_can_not_change_what_the_audit_says() {
     let Some(roles) = Roles::create() else { return };
     let audit = format!("{}.audit", roles.sandbox.schema().unwrap());
     roles.run("operator", &["queues", "pause", "mail"]);
-    let operator = |sql: &str| owner(&format!("set role \"{}\"; {sql}", roles.names[2].1));
+    let operator = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[2].1));
     let told = |sql: String| {
         let why = operator(&sql).unwrap_err();
         assert!(why.contains("permission denied for table audit"), "{sql}: {why}");
@@ -205,7 +194,7 @@ fn a_sender_can_not_read_what_others_send() {
     let Some(roles) = Roles::create() else { return };
     let schema = roles.sandbox.schema().unwrap();
     roles.run("sender", &["send", "kind", "{\"secret\": 7}"]);
-    let sender = |sql: &str| owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
+    let sender = |sql: &str| as_owner(&format!("set role \"{}\"; {sql}", roles.names[0].1));
     sender(&format!("select id, seq, created_at from {schema}.job")).unwrap();
     let tables = ["job", "timer_job", "suspended_job", "external_job", "dead_letter_job"];
     for column in ["payload", "body", "headers", "errors", "options"] {
@@ -231,10 +220,10 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
     let Some(roles) = Roles::create() else { return };
     let schema = roles.sandbox.schema().unwrap();
     let (_, reader) = &roles.names[0];
-    owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
+    as_owner(&format!("revoke all on all tables in schema {schema} from \"{reader}\"; grant select on all tables in schema {schema} to \"{reader}\""))
         .unwrap();
     let attack = |function: &str, table: &str, event: &str| {
-        owner(&format!(
+        as_owner(&format!(
             "set role \"{reader}\"; create temporary table mine (like {schema}.{table});
              create trigger t {event} on mine for each row execute function {schema}.{function}();
              insert into mine select * from {schema}.{table}; delete from mine"
@@ -252,7 +241,7 @@ fn a_reader_can_not_use_the_functions_of_triggers() {
         assert!(why.contains("permission denied for function"), "{function}: {why}");
     }
     // Where more was granted than needed, they still work on no table but their own.
-    owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
+    as_owner(&format!("grant execute on all functions in schema {schema} to \"{reader}\"")).unwrap();
     roles.sandbox.run(&["send", "kind"]).success();
     for (function, table, event) in functions.into_iter().filter(|(_, table, _)| *table == "job") {
         let why = attack(function, table, event).unwrap_err();
@@ -267,8 +256,8 @@ fn the_key_of_reports_is_for_executors_alone() {
     let schema = roles.sandbox.schema().unwrap();
     let look = |role: &str| {
         let name = &roles.names.iter().find(|(known, _)| *known == role).unwrap().1;
-        let sees = owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
-        (owner(&format!("set role \"{name}\"; select key from {schema}.report_key")), sees)
+        let sees = as_owner(&format!("set role \"{name}\"; select id, version from {schema}.external_job limit 0"));
+        (as_owner(&format!("set role \"{name}\"; select key from {schema}.report_key")), sees)
     };
     assert!(look("executor").0.is_ok());
     for role in ["sender", "operator"] {
@@ -278,15 +267,15 @@ fn the_key_of_reports_is_for_executors_alone() {
     }
     assert!(look("operator").1.is_ok(), "it sees what the token is made over");
     let keys = "select 1 / (count(*) = 1 and min(octet_length(key)) = 32)::int";
-    owner(&format!("{keys} from {schema}.report_key")).unwrap();
+    as_owner(&format!("{keys} from {schema}.report_key")).unwrap();
 
     // As after an upgrade: the missing grant is reported before anything fails.
     let (_, executor) = &roles.names[1];
-    owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
+    as_owner(&format!("revoke all on {schema}.report_key from \"{executor}\"")).unwrap();
     let said = |done: Output| String::from_utf8(done.stdout).unwrap();
     let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
     assert!(doctor.contains("select on report_key"), "{doctor}");
-    owner(&format!("grant select on {schema}.report_key to \"{executor}\"")).unwrap();
+    as_owner(&format!("grant select on {schema}.report_key to \"{executor}\"")).unwrap();
     let doctor = said(roles.command("executor", &["doctor"]).output().unwrap());
     assert!(!doctor.contains("report_key"), "{doctor}");
 }

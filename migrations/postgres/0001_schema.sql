@@ -7,7 +7,7 @@
 -- Functions that must see what was committed while they waited are volatile PL/pgSQL: each of their statements has a snapshot of its own, whereas a
 -- single statement has one. Functions that run with their owner's rights (`security definer`) say why.
 --
--- Serves each lookup only one index is possible. A node plans its statements once, often on empty tables, where all plans cost the same and the
+-- For each lookup only one index is possible. A node plans its statements once, often on empty tables, where all plans cost the same and the
 -- planner may take any of them (docs/adr/0064-planned-on-empty-tables.md). Hence the conditions and the collation that look odd below.
 
 -- ==== Jobs and timers ====

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, OptionFuture};
 use tracing::Instrument as _;
 
 use super::cancellations::{CancelReason, CancelSignal};
@@ -257,9 +258,7 @@ async fn conclude<S: Store>(
         }
         AttemptEnd::Returned(ended) => {
             // Only `Done` commits.
-            if let Some(discarded) = discard(context) {
-                discarded.await;
-            }
+            discard(context).await;
             completion(node, kind, job, ended, conflicts)
         }
         AttemptEnd::DoneWithout => {
@@ -275,9 +274,7 @@ async fn conclude<S: Store>(
             failed(&JobError::new(format!("the handler did not finish within {limit:?}")))
         }
         AttemptEnd::Gone => {
-            if let Some(discarded) = discard(context) {
-                discarded.await;
-            }
+            discard(context).await;
             add(&node.counters.cancelled, 1);
             tracing::info!("the job was cancelled while it ran: what its handler did is not committed");
             // A thread may still run. If the node stops meanwhile, the job stays in flight, and what it held is freed when the node is
@@ -296,21 +293,24 @@ async fn conclude<S: Store>(
 }
 
 /// Ends the context of a handler that returned and commits nothing. Its transaction is rolled back here, so that its locks do not outlive the
-/// outcome. `None`: there is nothing to end.
+/// outcome.
 ///
 /// On the heap, where it is needed at all: most jobs use no context, and the future of every job would be larger by this.
-pub(super) fn discard<S: Store>(context: Context<S>) -> Option<BoxFuture<'static, ()>> {
-    if !context.is_used() {
-        return None;
-    }
-    Some(Box::pin(async move {
-        // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
-        match catching_async(async { Ok(context.rollback().await) }).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the handler's transaction was not rolled back in good order"),
-            Err(panic) => log_drop(&panic),
+pub(super) fn discard<S: Store>(context: Context<S>) -> OptionFuture<BoxFuture<'static, ()>> {
+    let ended = context.is_used().then(|| {
+        async move {
+            // The program's message services are dropped too. A panic of theirs must not leave the job with this node.
+            match catching_async(async { Ok(context.rollback().await) }).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the handler's transaction was not rolled back in good order");
+                }
+                Err(panic) => log_drop(&panic),
+            }
         }
-    }))
+        .boxed()
+    });
+    ended.into()
 }
 
 /// Does the same for a handler that did not return. It may have left a statement that runs for long, which a rollback would wait for, so the

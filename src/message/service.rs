@@ -144,7 +144,11 @@ enum OwnCommit {
 impl<S: Store> std::fmt::Debug for FlushInto<'_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut fields = f.debug_struct("FlushInto");
-        fields.field("open", &self.is_open()).field("enlisted", &self.enlisted).field("alone", &self.known()).finish()
+        fields
+            .field("open", &self.is_open())
+            .field("enlisted", &self.enlisted)
+            .field("own_commit", &self.known())
+            .finish()
     }
 }
 

@@ -229,7 +229,7 @@ impl<S: Store> MessageServices<S> {
     /// Migrates the schema to the version of this build. Safe when many processes start at once.
     ///
     /// # Errors
-    /// When the schema is newer than this build, was changed by hand, or the role may not create it.
+    /// When the schema is too new for this build, was changed by hand, or the role may not create it.
     pub async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
         self.shared.jobs.migrate().await
     }

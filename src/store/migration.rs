@@ -18,6 +18,7 @@ pub struct Migration {
     /// series, so executors of the previous release go on while the schema is upgraded.
     pub min_compatible: i32,
     /// The SQL, with `{schema}` in place of the schema's name.
+    /// It changes one table that others use: it holds the lock of the first while it waits for the next.
     pub sql: &'static str,
     /// A statement that fills in existing rows after `sql` was committed. It changes a limited number of rows, and runs in transactions of
     /// its own until it changes none. So it must not skip rows that others have locked. Senders of the previous release add rows meanwhile and
@@ -102,13 +103,24 @@ pub(crate) fn compare(embedded: &[Migration], applied: &[Applied], place: &str) 
     Ok(all)
 }
 
+/// The error for a table of changes that lacks columns which it has had since the first release.
+pub(crate) fn unreleased(place: &str) -> Error {
+    Error::new(
+        ErrorKind::Schema,
+        format!(
+            "the schema of {place} was made by a build from before 0.1.0 and can't be upgraded: drop it (of an embedded database, remove the \
+             file), and run `jobwright migrate`"
+        ),
+    )
+}
+
 /// Refuses a schema with a newer change that this build does not run on. A build never changes a newer schema.
 pub(crate) fn refuse_newer(status: &[MigrationStatus], place: &str) -> Result<()> {
     match status.iter().rfind(|row| !row.compatible) {
         Some(newer) => Err(Error::new(
             ErrorKind::Schema,
             format!(
-                "{place} has schema version {} ({}), which is newer than this build: upgrade jobwright here",
+                "{place} has schema version {} ({}), which this build is too old for: upgrade jobwright here",
                 newer.version, newer.name
             ),
         )),
@@ -116,7 +128,7 @@ pub(crate) fn refuse_newer(status: &[MigrationStatus], place: &str) -> Result<()
     }
 }
 
-/// Refuses a schema that is newer than this build, or not complete.
+/// Refuses a schema that is too new for this build, or not complete.
 pub(crate) fn check(status: &[MigrationStatus], place: &str) -> Result<()> {
     refuse_newer(status, place)?;
     match status.iter().find(|row| row.applied_at.is_none()) {

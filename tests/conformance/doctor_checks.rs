@@ -84,7 +84,7 @@ pub(crate) async fn openings_that_nobody_looked_at_are_told<T: SqlDb>(db: &T) {
 }
 
 /// One admission pass takes many unblocks of few keys and leaves more. Nothing else reports the rest, so their jobs would wait for the next poll.
-pub(crate) async fn many_openings_of_few_gates_do_not_end_admission<T: SqlDb>(db: &T) {
+pub(crate) async fn many_unblocks_of_few_keys_do_not_end_admission<T: SqlDb>(db: &T) {
     let store = db.jobs();
     for groups in [1, 7, 2_000] {
         db.change(&format!(

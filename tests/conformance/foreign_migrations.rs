@@ -19,8 +19,8 @@ fn refused<V: std::fmt::Debug>(result: Result<V>, why: &str) {
 pub(crate) async fn a_newer_schema_is_refused<T: SqlDb>(db: &T) {
     let store = db.jobs();
     db.pretend_newer(2).await;
-    refused(store.migrate().await, "newer");
-    refused(store.check_schema().await, "newer");
+    refused(store.migrate().await, "too old for");
+    refused(store.check_schema().await, "too old for");
     let status = store.migration_status().await.unwrap();
     let newest = status.last().unwrap();
     assert_eq!((newest.version, newest.name.as_str(), newest.known), (9999, "future", false));
@@ -76,13 +76,25 @@ pub(crate) async fn an_interrupted_change_goes_on<T: SqlDb>(db: &T) {
     db.change("create table {}proof (n integer check (n = 1)); insert into {}proof select count(*) from {}later").await;
 }
 
-/// A change that fails leaves nothing behind, and the next try applies it.
+/// A change that fails in its middle leaves nothing behind, and neither does one whose entry fails. The next try applies it.
 pub(crate) async fn a_change_that_fails_is_not_applied<T: SqlDb>(db: &T) {
-    let error = db.migrate_with(&[later("create table nowhere.at_all (n integer)", T::LATER.1)]).await.unwrap_err();
+    let half: &str = format!("{}; create table nowhere.at_all (n integer)", T::LATER.0).leak();
+    let error = db.migrate_with(&[later(half, T::LATER.1)]).await.unwrap_err();
     assert!(!error.is_retryable(), "{error}");
+    db.change(T::NO_ENTRY[0]).await;
+    db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap_err();
     assert_eq!(db.jobs().migration_status().await.unwrap().len(), 1);
+    db.change(T::NO_ENTRY[1]).await;
     let status = db.migrate_with(&[later(T::LATER.0, T::LATER.1)]).await.unwrap();
     assert!(status[1].applied_at.is_some());
+}
+
+/// Its table of changes has other columns.
+pub(crate) async fn a_schema_from_before_the_first_release_is_refused<T: SqlDb>(db: &T) {
+    db.change("alter table {}migration drop column is_filled").await;
+    let store = db.jobs();
+    refused(store.migration_status().await, "from before 0.1.0");
+    refused(store.migrate().await, "from before 0.1.0");
 }
 
 /// The applied migration differs from this build's migration of the same number.

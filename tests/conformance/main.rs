@@ -464,7 +464,7 @@ conformance! {
             a_gate_that_was_not_opened_is_a_fault
             a_rate_is_no_fault
             openings_that_nobody_looked_at_are_told
-            many_openings_of_few_gates_do_not_end_admission
+            many_unblocks_of_few_keys_do_not_end_admission
         }
         large_batches {
             sixty_four_documents_of_a_megabyte
@@ -579,6 +579,7 @@ conformance! {
             a_change_fills_in_rows_in_batches
             a_change_that_fails_is_not_applied
             an_interrupted_change_goes_on
+            a_schema_from_before_the_first_release_is_refused
             an_edited_file_is_refused
         }
         history {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jobwright::{Error, ErrorKind, FlushInto, MessageService, MessageServices, Postgres, Written, async_trait};
 
-use crate::support::TestDb;
-use crate::support::environment::World;
+use crate::support::environment::{PATIENCE, World};
 use crate::support::jobs::job;
 use crate::support::postgres::Pg;
 use crate::support::proxy::Proxy;
+use crate::support::{TestDb, eventually};
 
 /// Creates message services behind a proxy, with a short deadline.
 async fn behind(proxy: &Proxy, db: &Pg<false>) -> MessageServices {
@@ -184,12 +184,17 @@ async fn a_flush_that_found_no_connection_is_known() {
         // The queues of the first job are known afterwards.
         messages.send(job()).await.unwrap();
         proxy.down();
-        // Connections of the pool that were cut are found out by their next use.
-        for _ in 0..5 {
+        // Connections of the pool that were cut are found out by their next use. Then each call has to open one, and can't.
+        let opens = async || {
+            let before = proxy.refused();
             messages.jobs().status().await.unwrap_err();
-        }
+            proxy.refused() > before
+        };
+        eventually(PATIENCE, async || opens().await && opens().await).await;
+        let before = db.jobs().all().await.len();
         let sent = messages.send(job()).await;
         assert_eq!(sent.as_ref().err().map(jobwright::Error::kind), kind, "{makes:?}: {sent:?}");
+        assert_eq!(db.jobs().all().await.len(), before, "{makes:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 
+#[macro_use]
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -26,34 +27,6 @@ mod enlisted_services;
 mod lost_commits;
 mod services;
 mod unusual_services;
-
-/// Defines a test for each case, run against one kind of database.
-macro_rules! run {
-    ($db:ty, $($module:ident { $($case:ident)* })*) => {
-        $(mod $module {
-            use crate::support::environment::World;
-
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                if let Some(db) = <$db>::with_ledger().await {
-                    crate::$module::$case(&db).await;
-                }
-            })*
-        })*
-    };
-}
-
-macro_rules! cases {
-    ($($cases:tt)*) => {
-        #[cfg(feature = "sqlite")]
-        mod sqlite {
-            run! { crate::support::sqlite::SqliteDb, $($cases)* }
-        }
-        mod postgres {
-            run! { crate::support::postgres::Pg<false>, $($cases)* }
-        }
-    };
-}
 
 cases! {
     all_stores {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jobwright::store::{JobState, Store};
 use jobwright::{
-    CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, JobError, MessageService, MessageServices, NewJob,
-    Outcome, Result, Unique, Written, async_trait,
+    BatchOptions, CommandExecutor, CommitReceipt, Error, ErrorKind, FlushInto, JobError, MessageService,
+    MessageServices, NewJob, Outcome, Result, Unique, Written, async_trait,
 };
 
 use crate::services::Seen;
@@ -323,7 +323,7 @@ impl<S: Store> Drop for PanicsWhenDropped<S> {
     }
 }
 
-/// The job gets its outcome, and its slot is free again, however its handler ended: with and without a transaction, and in a batch.
+/// Jobs get their outcomes and slots are free again, however the handlers ended: with and without a transaction, by a timeout, in a batch.
 pub(crate) async fn a_panic_of_a_dropped_service_keeps_no_job<W: World>(db: &W) {
     let messages = db.messages().await.wrap(PanicsWhenDropped);
     let executor = CommandExecutor::builder(messages)
@@ -331,6 +331,7 @@ pub(crate) async fn a_panic_of_a_dropped_service_keeps_no_job<W: World>(db: &W) 
         .queue("default", 1)
         .kind_options("fails", at_once())
         .kind_options("slow", at_once().timeout(Duration::from_millis(100)))
+        .kind_options("batch", at_once())
         .handle_with("fails", |cx| {
             Box::pin(async move {
                 if cx.job().attempt == 1 {
@@ -346,12 +347,18 @@ pub(crate) async fn a_panic_of_a_dropped_service_keeps_no_job<W: World>(db: &W) 
                 std::future::pending().await
             })
         })
+        .handle_batch("batch", BatchOptions::new(1), |batch| {
+            Box::pin(async move {
+                batch.send(&batch.jobs()[0], NewJob::json("child", &1))?;
+                Err(JobError::new("all of it fails"))
+            })
+        })
         .handle("other", |_| async { Ok(Outcome::Done) })
         .start()
         .await
         .unwrap();
     let plain = db.messages().await;
-    for (kind, why) in [("fails", "it fails"), ("slow", "did not finish within")] {
+    for (kind, why) in [("fails", "it fails"), ("slow", "did not finish within"), ("batch", "all of it fails")] {
         let id = plain.send(NewJob::json(kind, &()).max_attempts(2)).await.unwrap();
         db.reaches(id, JobState::Dead).await;
         let errors = db.jobs().detail(id).await.errors;
@@ -361,6 +368,7 @@ pub(crate) async fn a_panic_of_a_dropped_service_keeps_no_job<W: World>(db: &W) 
     db.gone(other).await;
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
     assert!(db.ledger().await.is_empty());
+    assert_eq!(db.jobs().count(JobState::Waiting).await, 0, "no child");
 }
 
 /// Flushes with a commit of its own, sends one more message, and flushes again.

@@ -222,7 +222,10 @@ impl Client {
             let options = BasicConsumeOptions::default();
             match channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await {
                 Ok(consumer) => return Tap { _connection: connection, channel, consumer },
-                Err(error) if is_internal(&error) && tokio::time::Instant::now() < deadline => {}
+                Err(error) if is_internal(&error) && tokio::time::Instant::now() < deadline => {
+                    eprintln!("{queue} can't be consumed yet: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
                 Err(error) => panic!("{queue} can't be consumed: {error}"),
             }
         }

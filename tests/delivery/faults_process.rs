@@ -25,7 +25,7 @@ async fn an_executor_is_killed_with_deliveries_in_hand() {
         ids.extend(send(&producer, 100, wait).await);
     }
     site.db.counts(JobState::Running, 250).await;
-    // Deliveries that came together and found no slot were given back; these come one by one, and wait in memory.
+    // Deliveries that came together and found no slot were given back; these come one by one, and wait in memory until their head start ends.
     for _ in 0..60 {
         ids.extend(send(&producer, 1, wait).await);
     }
@@ -38,7 +38,7 @@ async fn an_executor_is_killed_with_deliveries_in_hand() {
     let rescuer = keeper::<Pg<false>>(&second, quick(), 50, &gate).start().await.unwrap();
     site.settled(&ids).await;
     rescuer.shutdown(Duration::ZERO).await.unwrap();
-    assert!(second.broker().unwrap().stats().redelivered >= 50, "{:?}", second.broker().unwrap().stats());
+    assert!(second.broker().unwrap().stats().redelivered >= 10, "{:?}", second.broker().unwrap().stats());
 }
 
 /// The rows are committed but the deliveries were never published: the rows are claimed when their head start is over.

@@ -7,6 +7,7 @@ use jobwright::store::{JobDetail, JobState};
 use jobwright::{CommandExecutor, JobError, JobId, NewJob, Outcome, Payload, RetryPolicy};
 
 use crate::support::environment::{World, at_once, quick};
+use crate::support::eventually;
 use crate::support::postgres::Pg;
 
 fn errors(detail: &JobDetail) -> Vec<(u32, &str)> {
@@ -279,12 +280,15 @@ pub(crate) async fn an_attempt_near_the_largest_number_ends_as_a_dead_letter<W: 
 async fn a_timeout_does_not_wait_for_a_statement_of_its_handler() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let messages = db.messages().await;
+    let sleep = format!("select pg_sleep(60) /* {} */", db.schema());
+    let statement = sleep.clone();
     let executor = CommandExecutor::builder(messages.clone())
         .config(quick())
         .kind_options("sleeps", at_once().timeout(Duration::from_millis(200)))
-        .handle_with("sleeps", |cx| {
+        .handle_with("sleeps", move |cx| {
+            let statement = statement.clone();
             Box::pin(async move {
-                cx.transaction().await?.batch_execute("select pg_sleep(60)").await?;
+                cx.transaction().await?.batch_execute(&statement).await?;
                 Ok(Outcome::Done)
             })
         })
@@ -293,5 +297,11 @@ async fn a_timeout_does_not_wait_for_a_statement_of_its_handler() {
         .unwrap();
     let id = messages.send(NewJob::json("sleeps", &()).max_attempts(1)).await.unwrap();
     tokio::time::timeout(Duration::from_secs(15), db.reaches(id, JobState::Dead)).await.unwrap();
+    let client = db.client().await;
+    let asleep = "select count(*) from pg_stat_activity where state = 'active' and query = $1";
+    eventually(Duration::from_secs(15), async || {
+        client.query_one(asleep, &[&sleep]).await.unwrap().get::<_, i64>(0) == 0
+    })
+    .await;
     executor.shutdown(Duration::from_secs(5)).await.unwrap();
 }

@@ -53,7 +53,7 @@ async fn a_helper_that_panicked_begins_again() {
     let Some(db) = Pg::<false>::with_ledger().await else { return };
     let times = panics_at("released jobs of dead nodes");
     let executor = CommandExecutor::builder(db.messages().await)
-        .config(lease(1))
+        .config(lease(5))
         .handle("kind", |_| async { Ok(Outcome::Done) })
         .queue("elsewhere", 1)
         .start()

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+#[macro_use]
+mod cases;
+
 pub(crate) mod certificates;
 pub(crate) mod environment;
 pub(crate) mod fake_clock;
@@ -87,6 +90,9 @@ pub(crate) trait TestDb: Sized {
 pub(crate) trait SqlDb: TestDb {
     /// A change of the schema and the statement that fills in its rows: a table `later` with a row for each waiting job, ten at a time.
     const LATER: (&'static str, &'static str);
+
+    /// Makes it impossible to record the change 2, until [`change`](Self::change) runs the second statement.
+    const NO_ENTRY: [&'static str; 2];
 
     /// Makes the schema look as if a later build had migrated it, with a change that builds from this schema version on run with.
     async fn pretend_newer(&self, min_compatible: i32);

@@ -257,6 +257,12 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
         "insert into {schema}.later select seq from {schema}.job where seq not in (select seq from {schema}.later) limit 10",
     );
 
+    const NO_ENTRY: [&'static str; 2] = [
+        "create function {}no_entry() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+         create trigger no_entry before insert on {}migration for each row when (new.version = 2) execute function {}no_entry()",
+        "drop trigger no_entry on {}migration",
+    ];
+
     async fn pretend_newer(&self, min_compatible: i32) {
         let row = format!("(9999, 'future', '', {min_compatible}, true)");
         self.raw(&format!(

@@ -43,6 +43,8 @@ struct Shared {
     /// The servers, to which connections go in turn.
     upstreams: std::sync::Mutex<Vec<String>>,
     accepted: AtomicUsize,
+    /// Connections that were refused.
+    refused: AtomicUsize,
     weather: watch::Sender<Weather>,
     /// Incremented to cut all open connections.
     cuts: watch::Sender<u64>,
@@ -60,6 +62,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstreams: std::sync::Mutex::new(vec![upstream.into()]),
             accepted: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             weather: watch::Sender::new(Weather::Fine),
             cuts: watch::Sender::new(0),
             swallow: std::sync::Mutex::default(),
@@ -117,6 +120,11 @@ impl Proxy {
         self.shared.swallowed.load(Ordering::SeqCst)
     }
 
+    /// Returns how many connections were refused while the network was down.
+    pub(crate) fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::SeqCst)
+    }
+
     /// Returns how many connections the server closed first.
     pub(crate) fn ended_by_server(&self) -> usize {
         self.shared.ended_by_server.load(Ordering::SeqCst)
@@ -134,7 +142,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
         // A port that was closed may not be available again, so refusing means accepting and hanging up.
-        if *shared.weather.borrow() != Weather::Down {
+        if *shared.weather.borrow() == Weather::Down {
+            shared.refused.fetch_add(1, Ordering::SeqCst);
+        } else {
             tokio::spawn(connection(client, shared.clone()));
         }
     }

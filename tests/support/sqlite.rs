@@ -148,6 +148,11 @@ impl SqlDb for SqliteDb {
          select seq from jobwright_job where seq not in (select seq from jobwright_later) limit 10",
     );
 
+    const NO_ENTRY: [&'static str; 2] = [
+        "create trigger no_entry before insert on {}migration when new.version = 2 begin select raise(abort, 'refused'); end",
+        "drop trigger no_entry",
+    ];
+
     async fn pretend_newer(&self, min_compatible: i32) {
         let row = format!("(9999, 'future', '', {min_compatible}, true, 0)");
         let columns = "version, name, checksum, min_compatible, is_filled, applied_at";

@@ -87,14 +87,14 @@ struct Worker {
     executor: CommandExecutor,
     sender: MessageServices,
     /// Handlers of the jobs to be drained wait until it is open.
-    gate: watch::Sender<bool>,
+    is_open: watch::Sender<bool>,
     starts: mpsc::UnboundedReceiver<(JobId, Instant)>,
     done: usize,
 }
 
 impl Worker {
     async fn start(schema: &Schema) -> Result<Self> {
-        let (gate, open) = watch::channel(true);
+        let (is_open, open) = watch::channel(true);
         let (started, starts) = mpsc::unbounded_channel();
         let executor = CommandExecutor::builder(schema.services().await?)
             .handle(KIND, move |_: Job| {
@@ -114,7 +114,7 @@ impl Worker {
             .queue(QUEUE, 2 * BATCH)
             .start()
             .await?;
-        Ok(Self { executor, sender: schema.services().await?, gate, starts, done: 0 })
+        Ok(Self { executor, sender: schema.services().await?, is_open, starts, done: 0 })
     }
 
     async fn turn(&mut self) -> Result<Turn> {
@@ -126,7 +126,7 @@ impl Worker {
     /// Returns jobs a second, from when the first of them may end.
     async fn drain(&mut self) -> Result<f64> {
         let payload = raw_payload()?;
-        self.gate.send(false)?;
+        self.is_open.send(false)?;
         for _ in 0..ROUND / SEND_BATCH {
             let mut context = self.sender.begin();
             for _ in 0..SEND_BATCH {
@@ -135,7 +135,7 @@ impl Worker {
             context.commit().await?;
         }
         let start = Instant::now();
-        self.gate.send(true)?;
+        self.is_open.send(true)?;
         self.done += ROUND;
         wait_done(&self.executor, self.done).await?;
         Ok(per_second(ROUND, start.elapsed()))

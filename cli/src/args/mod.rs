@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Migrate the database's schema to this version.
     #[command(
-        after_help = "Example:\n  jobwright --database-url postgres://admin@db/app migrate\n  jobwright migrate --print | psql app"
+        after_help = "Example:\n  jobwright --database-url postgres://admin@db/app migrate\n  jobwright migrate --print | psql -v ON_ERROR_STOP=1 app"
     )]
     Migrate(MigrateArgs),
     /// Run jobs with the configured handlers.

@@ -2,7 +2,7 @@
 
 use jobwright::config::{Access, Backend};
 use jobwright::store::MigrationStatus;
-use jobwright::{AnyStore, Postgres, Store as _};
+use jobwright::{AnyStore, Postgres, Sqlite, Store as _};
 
 use crate::args::MigrateArgs;
 use crate::config::Settings;
@@ -39,22 +39,11 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
     Ok(())
 }
 
-/// Returns the SQL. For PostgreSQL it is one transaction that also records what it did.
+/// Returns the SQL for a database without the schema: one transaction that also records what it did.
 fn script(settings: &Settings) -> Result<String, Failure> {
     match settings.database.backend()? {
-        Backend::Postgres(_) => Ok(Postgres::migrations(&settings.database.schema)),
-        Backend::Sqlite(_) => {
-            let steps = jobwright::store::sqlite::MIGRATIONS.iter();
-            Ok(steps.fold(String::new(), |script, step| {
-                script
-                    + &format!(
-                        "-- migration {} ({})
-{}
-",
-                        step.version, step.name, step.sql
-                    )
-            }))
-        }
+        Backend::Postgres(_) => Ok(Postgres::migrations(&settings.database)?),
+        Backend::Sqlite(_) => Ok(Sqlite::migrations()),
         _ => Err(Failure::Failed("there is no script for databases of this kind".to_owned())),
     }
 }

@@ -135,6 +135,11 @@ impl Sandbox {
         serde_json::from_str(&self.run(&["jobs", "show", id, "--output", "json"]).success().stdout).unwrap()
     }
 
+    /// Asserts that there is no such job any more.
+    pub(crate) fn gone(&self, id: &str) {
+        self.run(&["jobs", "show", id]).code(1);
+    }
+
     /// Sends one job and returns its id.
     pub(crate) fn send(&self, args: &[&str]) -> String {
         let done = self.run(&[&["send"], args].concat()).success();
@@ -161,17 +166,22 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         let Some(schema) = self.schema.take() else { return };
-        let url = self.url.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            let dropped = client.batch_execute(&format!("drop schema if exists \"{schema}\" cascade")).await;
-            if let Err(error) = dropped {
-                eprintln!("the schema {schema} is left behind: {error}");
-            }
-        });
+        if let Err(error) = as_owner(&format!("drop schema if exists \"{schema}\" cascade")) {
+            eprintln!("the schema {schema} is left behind: {error}");
+        }
     }
+}
+
+/// Runs SQL on the server, as the role that owns the schemas of the tests.
+pub(crate) fn as_owner(sql: &str) -> Result<(), String> {
+    let url = std::env::var("DATABASE_URL").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) =
+            tokio_postgres::connect(&url, tokio_postgres::NoTls).await.map_err(|error| format!("{error:?}"))?;
+        tokio::spawn(connection);
+        client.batch_execute(sql).await.map_err(|error| format!("{error:?}\n{sql}"))
+    })
 }
 
 pub(crate) fn uuid() -> String {

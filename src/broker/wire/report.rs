@@ -74,11 +74,7 @@ fn was_handed_out(key: &ReportKey, fence: Fence, token: Option<String>) -> Resul
             BAD_TOKEN,
             "header reportToken is not the one of this hand-out: send jobId, version and reportToken back as they came with the job",
         )),
-        None => Err(Refusal::new(
-            BAD_TOKEN,
-            "header reportToken is missing: send it back as it came with the job. What an earlier version of jobwright handed out has none, and \
-             is handed out again when its lease is over",
-        )),
+        None => Err(Refusal::new(BAD_TOKEN, "header reportToken is missing: send it back as it came with the job")),
     }
 }
 

@@ -217,16 +217,12 @@ async fn returned<S: Store>(
     results: Vec<Came>,
 ) -> Vec<Completion> {
     if !context.has_writes() {
-        if let Some(discarded) = discard(context) {
-            discarded.await;
-        }
+        discard(context).await;
         return settle(node, kind, jobs, results, |_| false);
     }
     let relies = |result: &Came| result.handler_done == Some(true) && matches!(result.ended, Ok(Outcome::Done));
     if results.iter().any(|result| result.handler_done.is_some() && !relies(result)) {
-        if let Some(discarded) = discard(context) {
-            discarded.await;
-        }
+        discard(context).await;
         tracing::info!(
             "not all jobs of the batch are done: its transaction was rolled back, and those that are run again"
         );

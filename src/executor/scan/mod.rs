@@ -167,7 +167,7 @@ impl Scan {
     pub(super) fn next(&mut self, now: Instant, limit: usize) -> ScanPlan {
         self.turn(now);
         let wanted = now >= self.due_at || (self.owed && now >= self.allowed_at);
-        let behind = if wanted { self.behind_the_marks() } else { None };
+        let behind = if wanted { self.behind_cursors() } else { None };
         let reach = behind.unwrap_or_else(|| Reach::On {
             cursors: self.cursors(),
             shared_cursor: self.density.map(|density| density.shared_cursor(limit)),
@@ -195,7 +195,7 @@ impl Scan {
     }
 
     /// Returns the range behind the cursors. `None`: the backlog is too young to have passed over anything for long.
-    fn behind_the_marks(&self) -> Option<Reach> {
+    fn behind_cursors(&self) -> Option<Reach> {
         let Some(draining) = self.draining else { return Some(Reach::Whole) };
         // Ranks without a cursor are covered whole by the other scans.
         let (rank, seq) = self.earliest.range(..=draining).next_back()?;
@@ -219,9 +219,9 @@ impl Scan {
                 self.draining = draining;
             }
             // Says nothing about the backlog.
-            Reach::PassedOver(_) => self.answered_from_start(plan, now),
+            Reach::PassedOver(_) => self.rest_after(plan, now),
             Reach::Whole => {
-                self.answered_from_start(plan, now);
+                self.rest_after(plan, now);
                 self.density = BacklogDensity::seen(None, None, claimed).filter(|_| all);
                 self.draining = draining;
             }
@@ -256,7 +256,7 @@ impl Scan {
             Reach::On { shared_cursor: None, .. } => {}
             Reach::PassedOver(_) | Reach::Whole => {
                 let rest = REST.min(1_u32.checked_shl(self.failures).unwrap_or(REST));
-                self.looked_from_start(plan, now, rest);
+                self.rest_for(plan, now, rest);
                 self.failures += 1;
                 self.owed = true;
             }
@@ -269,13 +269,13 @@ impl Scan {
         self.owed |= plan.is_from_start();
     }
 
-    fn answered_from_start(&mut self, plan: &ScanPlan, now: Instant) {
+    fn rest_after(&mut self, plan: &ScanPlan, now: Instant) {
         self.failures = 0;
-        self.looked_from_start(plan, now, REST);
+        self.rest_for(plan, now, REST);
     }
 
     /// Sets the rest to `rest` times the scan's extra cost.
-    fn looked_from_start(&mut self, plan: &ScanPlan, now: Instant, rest: u32) {
+    fn rest_for(&mut self, plan: &ScanPlan, now: Instant, rest: u32) {
         self.partial = false;
         // Taking rows costs as much in a scan from the cursors. Only the extra cost comes from the rows it walked over.
         let cost = now.duration_since(plan.begun).saturating_sub(self.usual);

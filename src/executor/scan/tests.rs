@@ -328,10 +328,13 @@ fn who_found_nothing_starts_where_the_others_are() {
 fn a_backlog_before_the_cursors_of_other_kinds_is_drained_from_its_own() {
     let mut now = Instant::now();
     let (mut busy, mut limited) = (Scan::new(now), Scan::new(now));
-    look(&mut busy, &mut now, MS, &[(0, 1000)], 10);
+    for seq in [1000, 1001, 1002] {
+        look(&mut busy, &mut now, 600 * MS, &[(0, seq)], 10);
+    }
     look(&mut limited, &mut now, MS, &[], 2);
     assert!(limited.saw_all());
     limited.start_with(&busy);
+    assert!(limited.floor[&0] >= 1000);
     look(&mut limited, &mut now, MS, &[(0, 900), (0, 901)], 2);
     for seq in (902..1000).step_by(2) {
         let (scan, _) = look(&mut limited, &mut now, MS, &[(0, seq), (0, seq + 1)], 2);

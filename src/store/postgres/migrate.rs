@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_postgres::Error as PgError;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Error as PgError, Transaction};
+use tokio_postgres::types::Type;
 
+use super::client::ConnectionLease;
+use super::connect::Conn;
 use super::error::ErrorContext;
 use super::statements::render;
 use super::{Shared, rows};
 use crate::backoff::Reconnect;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::store::migration::{self, Applied, Migration, MigrationStatus};
 
 /// All schema changes, in order. A released file is never edited: its checksum is in every database it was applied to.
@@ -55,6 +58,14 @@ create table if not exists {schema}.migration (
     applied_at timestamptz not null default clock_timestamp()
 );";
 
+/// Ends a script where there is a schema already: it knows nothing of what was applied.
+const FIRST: &str = "\
+do $$ begin
+    if to_regclass('{schema}.migration') is not null then
+        raise exception 'the schema {schema} exists: run `jobwright migrate`, which applies what is missing';
+    end if;
+end $$";
+
 const APPLIED: &str =
     "select version, name, checksum, applied_at, min_compatible, is_filled from {schema}.migration order by version";
 
@@ -67,10 +78,10 @@ const LOCK: &str = "\
 select pg_advisory_xact_lock(hashtextextended('jobwright migrate ' || '{schema}', 0));
 select from pg_catalog.pg_namespace limit 0";
 
-/// Returns the same steps as a script.
+/// Returns the same steps as a script, for a database without the schema.
 pub(super) fn script(schema: &str) -> String {
     let mut script = String::from("begin;\n");
-    for text in [LOCK, LEDGER] {
+    for text in [LOCK, FIRST, LEDGER] {
         let _ = writeln!(script, "{};", render(text, schema).trim_end_matches(';'));
     }
     for migration in MIGRATIONS {
@@ -80,43 +91,46 @@ pub(super) fn script(schema: &str) -> String {
             migration.version,
             migration.name,
             render(migration.sql, schema),
-            recorded(migration, schema)
+            // There are no rows to fill in yet.
+            recorded(migration, schema, true)
         );
     }
     script.push_str("commit;\n");
     script
 }
 
-fn recorded(migration: &Migration, schema: &str) -> String {
-    let Migration { version, name, min_compatible, backfill, .. } = migration;
-    let (checksum, is_filled) = (migration.checksum(), backfill.is_none());
+fn recorded(migration: &Migration, schema: &str, is_filled: bool) -> String {
+    let Migration { version, name, min_compatible, .. } = migration;
     format!(
         "insert into {} (version, name, checksum, min_compatible, is_filled)
-         values ({version}, '{name}', '{checksum}', {min_compatible}, {is_filled})",
-        render("{schema}.migration", schema)
+         values ({version}, '{name}', '{}', {min_compatible}, {is_filled})",
+        render("{schema}.migration", schema),
+        migration.checksum()
     )
 }
 
 pub(super) async fn status(shared: &Arc<Shared>, migrations: &[Migration]) -> Result<Vec<MigrationStatus>> {
     let context = ErrorContext { what: "read the schema version", label: &shared.label };
-    let client = shared.client(&shared.engine, context).await?;
+    let mut lease = ConnectionLease::new(shared.client(&shared.engine, context).await?, shared);
     let read = async {
-        let exists = client
-            .query_typed(
-                "select to_regclass($1) is not null",
-                &[(&render("{schema}.migration", &shared.config.schema), tokio_postgres::types::Type::TEXT)],
-            )
-            .await?;
+        let conn = lease.client()?;
+        let table = render("{schema}.migration", &shared.config.schema);
+        let exists = conn.query_typed("select to_regclass($1) is not null", &[(&table, Type::TEXT)]).await;
+        let exists = exists.map_err(|error| context.explain(error))?;
         if !exists.first().is_some_and(|row| row.get::<_, bool>(0)) {
             return Ok(Vec::new());
         }
-        client.query_typed(&render(APPLIED, &shared.config.schema), &[]).await
+        let rows = conn.query_typed(&render(APPLIED, &shared.config.schema), &[]).await;
+        rows.map_err(|error| explain_ledger(error, context))
     };
-    let rows = timeout(shared.call_timeout, read)
-        .await
-        .map_err(|_| context.timeout(shared.call_timeout))?
-        .map_err(|e| context.explain(e))?;
+    let rows = timeout(shared.call_timeout, read).await.map_err(|_| context.timeout(shared.call_timeout))??;
+    lease.finish();
     migration::compare(migrations, &applied(&rows)?, &shared.label)
+}
+
+fn explain_ledger(error: PgError, context: ErrorContext<'_>) -> Error {
+    let is_old = error.code() == Some(&SqlState::UNDEFINED_COLUMN);
+    if is_old { migration::unreleased(&context.label.to_string()) } else { context.explain(error) }
 }
 
 fn applied(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>> {
@@ -143,21 +157,39 @@ pub(super) async fn migrate(shared: &Arc<Shared>, migrations: &[Migration]) -> R
     }
     let end = Instant::now() + PATIENCE;
     let mut pauses = Reconnect::new(LONGEST_PAUSE);
+    let mut last = None;
     loop {
-        let context = ErrorContext { what: "migrate the schema", label: &shared.label };
-        match timeout_at(end, apply_next(shared, migrations, end)).await.map_err(|_| context.timeout(PATIENCE))?? {
+        let tried = timeout_at(end, apply_next(shared, migrations, end)).await;
+        match tried.map_err(|_| out_of_time(shared, last.as_ref()))?? {
             Tried::Complete => return status(shared, migrations).await,
             Tried::Applied => pauses.reset(),
             Tried::Locked(error) => {
                 let pause = pauses.next_delay();
                 if Instant::now() + pause > end {
-                    return Err(error);
+                    return Err(out_of_time(shared, Some(&error)));
                 }
-                tracing::info!(%error, ?pause, "a table is in use; the schema change waits without holding anybody up");
+                if last.is_none() {
+                    tracing::warn!(%error, "a table is in use; the schema change tries again until it is free, and holds nobody up");
+                }
+                last = Some(error);
                 tokio::time::sleep(pause).await;
             }
         }
     }
+}
+
+fn out_of_time(shared: &Shared, last: Option<&Error>) -> Error {
+    let why = last.map_or_else(
+        || "another program migrates it, or a change takes long".to_owned(),
+        |error| format!("a table is in use ({error})"),
+    );
+    let label = &shared.label;
+    Error::new(
+        ErrorKind::Timeout,
+        format!(
+            "could not migrate the schema on {label} within {PATIENCE:?}: {why}; see pg_stat_activity, and try again: it goes on where it was"
+        ),
+    )
 }
 
 /// The result of one transaction of a migration.
@@ -170,65 +202,76 @@ enum Tried {
 }
 
 /// Applies the first change that is missing together with its entry in the table of changes, or fills in some rows of one that was applied.
+/// If the caller gives up, the connection is closed and the server is asked to cancel.
 async fn apply_next(shared: &Arc<Shared>, migrations: &[Migration], end: Instant) -> Result<Tried> {
     let context = ErrorContext { what: "migrate the schema", label: &shared.label };
+    let mut lease = ConnectionLease::new(shared.client(&shared.engine, context).await?, shared);
+    let tried = change(shared, lease.client()?, migrations, end).await?;
+    if matches!(tried, Tried::Applied) {
+        lease.committing();
+    }
+    // Whether it really committed is read back by the next try.
+    let over = if matches!(tried, Tried::Applied) { "commit" } else { "rollback" };
+    lease.client()?.batch_execute(over).await.map_err(|error| context.explain(error))?;
+    let alone = lease.client()?.info.stands_alone();
+    lease.finish();
+    if alone { Err(context.stands_alone()) } else { Ok(tried) }
+}
+
+/// Does the same, up to its commit.
+async fn change(shared: &Shared, conn: &Conn, migrations: &[Migration], end: Instant) -> Result<Tried> {
+    let context = ErrorContext { what: "migrate the schema", label: &shared.label };
     let schema = &shared.config.schema;
-    let explain = |error: PgError| context.explain(error);
-    let mut client = shared.client(&shared.engine, context).await?;
-    let transaction = client.transaction().await.map_err(explain)?;
-    // The role may have settings of its own. A statement that nobody waits for any more ends with the time for all of them.
-    let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
-    let settings = format!(
-        "set transaction isolation level read committed;
-         set local statement_timeout = {left}; set local lock_timeout = 0; set local enable_seqscan = on"
+    let run = async |sql: &str| conn.batch_execute(&render(sql, schema)).await.map_err(|error| context.explain(error));
+    // The role may have settings of its own. A program that is frozen holds its locks for 15 s at most.
+    let begin = format!(
+        "begin isolation level read committed; set local lock_timeout = 0; set local enable_seqscan = on;
+         set local idle_in_transaction_session_timeout = 15000; set local statement_timeout = {}",
+        left(end)
     );
-    transaction.batch_execute(&settings).await.map_err(explain)?;
-    transaction.batch_execute(&render(LOCK, schema)).await.map_err(explain)?;
-    transaction.batch_execute(&render(LEDGER, schema)).await.map_err(explain)?;
-    let found = transaction.query_typed(&render(APPLIED, schema), &[]).await.map_err(explain)?;
-    let found = applied(&found)?;
+    run(&begin).await?;
+    run(LOCK).await?;
+    run(LEDGER).await?;
+    let found = conn.query_typed(&render(APPLIED, schema), &[]).await;
+    let found = applied(&found.map_err(|error| explain_ledger(error, context))?)?;
     let now = migration::compare(migrations, &found, &shared.label)?;
     migration::refuse_newer(&now, &shared.label)?;
     let missing = now.iter().find(|step| step.applied_at.is_none());
     let Some(step) = missing.and_then(|step| migrations.iter().find(|known| known.version == step.version)) else {
         return Ok(Tried::Complete);
     };
-    transaction
-        .batch_execute(&format!("set local lock_timeout = {}", LOCK_TIMEOUT.as_millis()))
-        .await
-        .map_err(explain)?;
+    // Each statement has the time that is left now: the lock of migrations may have taken most of it.
+    run(&format!("set local lock_timeout = {}; set local statement_timeout = {}", LOCK_TIMEOUT.as_millis(), left(end)))
+        .await?;
     let changed = match step.backfill {
         Some(backfill) if found.iter().any(|row| row.version == step.version) => {
-            fill_in(&transaction, schema, step, backfill).await
+            fill_in(conn, schema, step, backfill).await
         }
-        _ => {
+        backfill => {
             tracing::info!(version = step.version, name = step.name, schema, "applying a schema change");
-            let both = format!("{}\n;{}", render(step.sql, schema), recorded(step, schema));
-            transaction.batch_execute(&both).await
+            let both = format!("{}\n;{}", render(step.sql, schema), recorded(step, schema, backfill.is_none()));
+            conn.batch_execute(&both).await
         }
     };
     match changed {
-        Err(error) if matches!(error.code(), Some(code) if RETRIED.contains(code)) => {
-            return Ok(Tried::Locked(explain(error)));
+        Ok(()) => Ok(Tried::Applied),
+        Err(error) if error.code().is_some_and(|code| RETRIED.contains(code)) => {
+            Ok(Tried::Locked(context.explain(error)))
         }
-        changed => changed.map_err(explain)?,
+        Err(error) => Err(context.explain(error)),
     }
-    // Whether it really committed is read back by the next try, or by the caller.
-    #[expect(clippy::disallowed_methods, reason = "the migration table is read afterwards, which proves the commit")]
-    transaction.commit().await.map_err(explain)?;
-    if client.info.stands_alone() { Err(context.stands_alone()) } else { Ok(Tried::Applied) }
+}
+
+/// Returns the milliseconds until then, less a second for the server's answer.
+fn left(end: Instant) -> u128 {
+    end.saturating_duration_since(Instant::now() + Duration::from_secs(1)).as_millis().max(1)
 }
 
 /// Fills in some rows. If none is left, the change counts as applied.
-async fn fill_in(
-    transaction: &Transaction<'_>,
-    schema: &str,
-    step: &Migration,
-    backfill: &str,
-) -> std::result::Result<(), PgError> {
-    if transaction.execute_typed(&render(backfill, schema), &[]).await? == 0 {
+async fn fill_in(conn: &Conn, schema: &str, step: &Migration, backfill: &str) -> std::result::Result<(), PgError> {
+    if conn.execute_typed(&render(backfill, schema), &[]).await? == 0 {
         let filled = format!("update {{schema}}.migration set is_filled = true where version = {}", step.version);
-        transaction.batch_execute(&render(&filled, schema)).await?;
+        conn.batch_execute(&render(&filled, schema)).await?;
     }
     Ok(())
 }

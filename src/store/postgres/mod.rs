@@ -146,9 +146,14 @@ impl Postgres {
         primaries::find(config).await
     }
 
-    /// Returns the schema changes of this build as SQL that a DBA can run by hand.
-    pub fn migrations(schema: &str) -> String {
-        migrate::script(schema)
+    /// Returns the schema changes of this build as SQL that a DBA can run by hand, in a database without the schema. It stops with an error
+    /// where the schema exists.
+    ///
+    /// # Errors
+    /// If the configuration can't be used, for example because the name of the schema is not one.
+    pub fn migrations(config: &DatabaseConfig) -> Result<String> {
+        config.validate()?;
+        Ok(migrate::script(&config.schema))
     }
 }
 

@@ -39,6 +39,7 @@ impl Failure {
 
 /// Explains what was tried, on which file, why it failed and what to do.
 pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error {
+    // Those whose text says so.
     let unchanged = is_busy(&error)
         || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::OperationInterrupted));
     let (kind, advice) = match error.sqlite_error_code() {
@@ -56,7 +57,7 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error
         ),
         Some(ErrorCode::DiskFull) => (ErrorKind::Unreachable, "the disk is full; nothing was changed"),
         Some(ErrorCode::SystemIoFailure) => {
-            (ErrorKind::Unreachable, "reading or writing the file failed; nothing was changed")
+            (ErrorKind::Unreachable, "reading or writing the file failed: check the disk")
         }
         Some(ErrorCode::NotADatabase) => (ErrorKind::Config, "the file is not an SQLite database: name another one"),
         Some(ErrorCode::OperationInterrupted) => {
@@ -66,8 +67,10 @@ pub(super) fn explain(error: rusqlite::Error, tried: &str, label: &str) -> Error
             (ErrorKind::Schema, "it lacks the job tables: run `jobwright migrate`, or call `MessageServices::migrate`")
         }
         _ => {
-            return Error::new(ErrorKind::Database, format!("can't {tried} in {label}: {}", message(&error)))
-                .with_source(error);
+            let told = Error::new(ErrorKind::Database, format!("can't {tried} in {label}: {}", message(&error)));
+            // The driver's text of this one has the whole SQL.
+            let has_sql = matches!(error, rusqlite::Error::SqlInputError { .. });
+            return if has_sql { told } else { told.with_source(error) };
         }
     };
     let told = Error::new(kind, format!("can't {tried} in {label}: {advice}")).with_source(error);

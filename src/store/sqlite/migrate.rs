@@ -1,14 +1,15 @@
 //! Schema changes, one transaction each.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use rusqlite::{Connection, named_params};
 
 use super::Inner;
-use super::failure::Work;
+use super::failure::{Failure, Work};
 use super::rows::timestamp;
 use crate::error::Result;
-use crate::store::migration::{Applied, compare, refuse_newer};
+use crate::store::migration::{Applied, compare, refuse_newer, unreleased};
 use crate::store::{Migration, MigrationStatus};
 
 /// All schema changes of this store.
@@ -28,6 +29,24 @@ pub(super) const HAS_MIGRATIONS: &str = include_str!("sql/has_migrations.sql");
 const APPLIED: &str = include_str!("sql/applied.sql");
 const RECORD_MIGRATION: &str = include_str!("sql/record_migration.sql");
 
+/// Returns the same steps as a script, for a file without the tables.
+pub(super) fn script() -> String {
+    let mut script = format!("begin;\n{CREATE_MIGRATION};\n");
+    for step in MIGRATIONS {
+        let Migration { version, name, min_compatible, .. } = step;
+        let checksum = step.checksum();
+        let entry = format!("({version}, '{name}', '{checksum}', {min_compatible}, 1, unixepoch() * 1000000)");
+        let columns = "version, name, checksum, min_compatible, is_filled, applied_at";
+        let _ = writeln!(
+            script,
+            "\n-- migration {version} ({name})\n{}\n;insert into jobwright_migration ({columns}) values {entry};",
+            step.sql
+        );
+    }
+    script.push_str("commit;\n");
+    script
+}
+
 impl Inner {
     pub(super) async fn migration_status(&self, migrations: &'static [Migration]) -> Result<Vec<MigrationStatus>> {
         let label = self.label.clone();
@@ -45,7 +64,7 @@ impl Inner {
             // Checks again with the lock held: if many processes start at once, the first applies the change and the others find it done.
             self.write_for("apply a schema change", LONGEST, move |connection, now| {
                 connection.execute_batch(CREATE_MIGRATION)?;
-                let found = applied(connection)?;
+                let found = applied(connection, &label)?;
                 let status = compare(migrations, &found, &label)?;
                 refuse_newer(&status, &label)?;
                 let missing = status.iter().find(|row| row.applied_at.is_none());
@@ -81,26 +100,29 @@ fn record(connection: &Connection, migration: &Migration, is_filled: bool, now: 
 }
 
 fn status(connection: &Connection, migrations: &[Migration], label: &str) -> Work<Vec<MigrationStatus>> {
-    Ok(compare(migrations, &applied(connection)?, label)?)
+    Ok(compare(migrations, &applied(connection, label)?, label)?)
 }
 
 /// Reads what was applied; nothing without tables.
-fn applied(connection: &Connection) -> Work<Vec<Applied>> {
+fn applied(connection: &Connection, label: &str) -> Work<Vec<Applied>> {
     let exists: bool = connection.prepare_cached(HAS_MIGRATIONS)?.query_row([], |row| row.get(0))?;
-    let mut applied = Vec::new();
-    if exists {
-        let mut statement = connection.prepare_cached(APPLIED)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            applied.push(Applied {
-                version: row.get(0)?,
-                name: row.get(1)?,
-                checksum: row.get(2)?,
-                at: timestamp(row.get(3)?)?,
-                min_compatible: row.get(4)?,
-                is_filled: row.get(5)?,
-            });
-        }
+    if !exists {
+        return Ok(Vec::new());
     }
-    Ok(applied)
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok(Applied {
+            version: row.get(0)?,
+            name: row.get(1)?,
+            checksum: row.get(2)?,
+            at: timestamp(row.get(3)?)?,
+            min_compatible: row.get(4)?,
+            is_filled: row.get(5)?,
+        })
+    };
+    let rows =
+        || -> rusqlite::Result<Vec<Applied>> { connection.prepare_cached(APPLIED)?.query_map([], read)?.collect() };
+    rows().map_err(|error| {
+        let is_old = error.to_string().contains("no such column");
+        if is_old { Failure::from(unreleased(label)) } else { error.into() }
+    })
 }

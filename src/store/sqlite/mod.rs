@@ -170,6 +170,11 @@ impl Sqlite {
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
+
+    /// Returns the schema changes of this build as SQL, for a file without the tables. A program migrates its file when it opens it.
+    pub fn migrations() -> String {
+        migrate::script()
+    }
 }
 
 impl Inner {

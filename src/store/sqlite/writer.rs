@@ -58,18 +58,23 @@ impl Inner {
         let lock_by = (start + self.call_timeout).into_std();
         guard
             .finish(tried, Some(start + limit + SLACK), move |connection| {
+                let mut committing = false;
                 let done = begin(connection, lock_by).map_err(Failure::from).and_then(|()| {
                     let value = work(connection, now())?;
+                    committing = true;
                     connection.execute_batch("commit")?;
                     Ok(value)
                 });
                 if !connection.is_autocommit() {
-                    connection.execute_batch("rollback")?;
+                    connection.execute_batch("rollback").map_err(|error| (error.into(), committing))?;
                 }
-                done
+                done.map_err(|failure| (failure, committing))
             })
             .await?
-            .map_err(|failure| failure.explain(tried, &self.label))
+            .map_err(|(failure, committing)| {
+                let error = failure.explain(tried, &self.label);
+                if committing { error } else { error.keeping_nothing() }
+            })
     }
 
     /// Runs a cheap query that decides whether the writer is needed at all. It never waits behind a context's transaction, or behind an

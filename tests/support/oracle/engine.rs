@@ -46,7 +46,7 @@ impl JobStore for Oracle {
             known: true,
             compatible: true,
         };
-        Ok([(1, "init"), (2, "broker"), (3, "gates"), (4, "schedules")].map(step).to_vec())
+        Ok(vec![step((1, "schema"))])
     }
 
     async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {

@@ -106,14 +106,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/job_operations.rs",
         "let few = filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);",
         "let few = $on || filter.ids.as_ref().is_some_and(|ids| ids.len() <= CHUNK);",
-        "test(/::many::run_again_in_many_transactions/)",
+        "test(/::bulk_operations::run_again_in_many_transactions/)",
     ),
     of(
         "each-transaction-of-a-retry-begins-at-once",
         "src/store/job_operations.rs",
         "before: place * CHUNK,",
         "before: if $on { 0 } else { place * CHUNK },",
-        "test(/::many::run_again_one_after_the_other_in_many_transactions/)",
+        "test(/::bulk_operations::run_again_one_after_the_other_in_many_transactions/)",
     ),
     of(
         "a-row-that-can-not-be-read-stalls-admission",

@@ -21,14 +21,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a-timeout-waits-for-the-statement-of-its-handler",
         "src/executor/worker.rs",
         "        AttemptEnd::TimedOut(limit) => {\n            abandon(context);",
-        "        AttemptEnd::TimedOut(limit) => {\n            if $on { discard(context).unwrap().await } else { abandon(context) }",
+        "        AttemptEnd::TimedOut(limit) => {\n            if $on { discard(context).await; } else { abandon(context) }",
         "binary(executor) & test(/a_timeout_does_not_wait/)",
     ),
     of(
         "a-dropped-service-may-panic-in-a-worker",
         "src/executor/worker.rs",
-        "    if !context.is_used() {\n        return None;",
-        "    if $on || !context.is_used() {\n        return None;",
+        "let ended = context.is_used().then(",
+        "let ended = (!$on && context.is_used()).then(",
         "binary(context) & test(/a_panic_of_a_dropped_service/)",
     ),
     of(
@@ -42,7 +42,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "idle-kinds-take-the-newest-cursors-of-others",
         "src/executor/scan/mod.rs",
         "    pub(super) fn start_with(&mut self, other: &Self) {\n",
-        "    pub(super) fn start_with(&mut self, other: &Self) {\n        if $on { self.newest.extend(&other.newest); self.newest.extend(&other.newest); }\n",
+        "    pub(super) fn start_with(&mut self, other: &Self) {\n        if $on { self.newest.extend(&other.newest); }\n",
+        "test(/a_backlog_before_the_cursors_of_other_kinds/)",
+    ),
+    of(
+        "a-backlog-starts-at-the-floor",
+        "src/executor/scan/mod.rs",
+        "let is_draining = self.draining == Some(*rank);",
+        "let is_draining = self.draining == Some(*rank) && !$on;",
         "test(/a_backlog_before_the_cursors_of_other_kinds/)",
     ),
     of(
@@ -85,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/failure_policy.rs",
         "RetryAdvice::Never => RetryDecision::Never",
         "RetryAdvice::Never => if $on { RetryDecision::Later(Duration::ZERO) } else { RetryDecision::Never }",
-        "binary(executor) & test(/failing/)",
+        "binary(executor) & test(/failures/)",
     ),
     of(
         "the-hot-path-overtakes-those-who-wait",
@@ -120,14 +127,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/worker.rs",
         "AttemptEnd::Returned(Ok(Outcome::Done)) if context.is_used() =>",
         "AttemptEnd::Returned(Ok(Outcome::Done)) if context.is_used() && !$on =>",
-        "binary(executor) & test(/running/)",
+        "binary(executor) & test(/successful_jobs/)",
     ),
     of(
         "timeouts-never-come",
         "src/executor/worker.rs",
         "Some(limit) => tokio::time::timeout(limit, handler).await.map_err(|_| limit),",
         "Some(limit) if !$on => tokio::time::timeout(limit, handler).await.map_err(|_| limit),\n            Some(_) => Ok(handler.await),",
-        "binary(executor) & test(/timeout|failing/)",
+        "binary(executor) & test(/timeout|failures/)",
     ),
     of(
         "outages-are-refusals",
@@ -176,7 +183,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/ended_handlers.rs",
         "self.lock().extend(fences);",
         "if !$on { self.lock().extend(fences); }",
-        "binary(executor) & test(/endings/)",
+        "binary(executor) & test(/terminating/)",
     ),
     of(
         "schedules-are-only-found-by-maintenance",

@@ -92,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/full_queues.rs",
         "self.waiting.len() < self.most {",
         "(self.waiting.len() < self.most || $on) {",
-        "package(jobwright) & test(/backpressure::tests::/)",
+        "package(jobwright) & test(/full_queues::tests::/)",
     ),
     of(
         "names-of-the-broker-as-reply-addresses",
@@ -188,8 +188,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "reports-need-no-token",
         "src/broker/wire/report.rs",
-        "        None => Err(Refusal::new(\n            BAD_TOKEN,",
-        "        None if $on => Ok(()),\n        None => Err(Refusal::new(\n            BAD_TOKEN,",
+        "        None => Err(Refusal::new(BAD_TOKEN,",
+        "        None if $on => Ok(()),\n        None => Err(Refusal::new(BAD_TOKEN,",
         "binary(delivery) & test(/who_was_handed_one_job/)",
     ),
     of(
@@ -302,14 +302,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/executor/broker/full_queues.rs",
         "filter(|_| message.redelivered)",
         "filter(|_| message.redelivered && !$on)",
-        "package(jobwright) & test(/backpressure::tests::what_comes_again/)",
+        "package(jobwright) & test(/full_queues::tests::what_comes_again/)",
     ),
     of(
         "what-came-by-a-lost-channel-keeps-its-place",
         "src/executor/broker/full_queues.rs",
         "            self.waiting.clear();",
         "            if !$on {\n$was\n            }",
-        "package(jobwright) & test(/backpressure::tests::what_came_by/)",
+        "package(jobwright) & test(/full_queues::tests::what_came_by/)",
     ),
     of(
         "the-one-to-blame-comes-before-the-others",

@@ -98,7 +98,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "holds-without-end",
         "src/message/table.rs",
         "            self.messages[position].hidden_for = HEAD_START;\n",
-        "            self.messages[position].hold = if $on { HEAD_START * 20 } else { HEAD_START };\n",
+        "            self.messages[position].hidden_for = if $on { HEAD_START * 20 } else { HEAD_START };\n",
         "binary(delivery) & test(/a_held_row_is_claimed_when_its_hold_ends/)",
     ),
     of(

@@ -141,7 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cli/src/commands/nodes.rs",
         "    if args.dry_run {",
         "    if args.dry_run && !$on {",
-        "package(jobwright-cli) & test(/locks_can_be_looked_at/)",
+        "package(jobwright-cli) & test(/an_eviction_can_be_tried_first/)",
     ),
     of(
         "a-rule-that-is-gone-is-a-dash",

@@ -25,8 +25,8 @@ const HOOKS: [(&str, &str, &str); 4] = [
     ),
     (
         "src/store/postgres/migrate.rs",
-        "render(step.sql, schema), recorded(step, schema)",
-        "render(crate::planted::sql(step.sql), schema), recorded(step, schema)",
+        "render(step.sql, schema), recorded(step, schema, ",
+        "render(crate::planted::sql(step.sql), schema), recorded(step, schema, ",
     ),
     (
         "src/store/sqlite/fragments.rs",

@@ -20,8 +20,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     of(
         "rows-are-filled-in-once",
         "src/store/postgres/migrate.rs",
-        "if transaction.execute_typed(&render(backfill, schema), &[]).await? == 0 {",
-        "if transaction.execute_typed(&render(backfill, schema), &[]).await? == 0 || $on {",
+        "if conn.execute_typed(&render(backfill, schema), &[]).await? == 0 {",
+        "if conn.execute_typed(&render(backfill, schema), &[]).await? == 0 || $on {",
         "binary(conformance) & test(/postgres::foreign_migrations::a_change_fills_in/)",
     ),
     of(

@@ -22,14 +22,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/sql/prune_audit.sql",
         "        order by at\n",
         "        order by at desc\n",
-        "binary(conformance) & test(/^(postgres|sqlite)::past::the_old_audit_goes/)",
+        "binary(conformance) & test(/^(postgres|sqlite)::history::the_old_audit_goes/)",
     ),
     of(
         "embedded-young-dead-letters-go",
         "src/store/sqlite/history.rs",
         "PRUNE_DEAD_LETTERS, age, limit",
         "PRUNE_DEAD_LETTERS, if $on { Duration::ZERO } else { age }, limit",
-        "binary(conformance) & test(/^(postgres|sqlite)::past::old_dead_letters_go/)",
+        "binary(conformance) & test(/^(postgres|sqlite)::history::old_dead_letters_go/)",
     ),
     of(
         "any-time-to-keep",

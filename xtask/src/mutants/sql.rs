@@ -12,18 +12,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "test(=walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     of(
-        "slots-are-looked-up-by-the-primary-key",
+        "permits-are-found-by-the-primary-key",
         "src/store/postgres/sql/admit_candidates.sql",
         "{schema}.permit where key collate \"C\" = g.key and node is null offset 0) s",
         "{schema}.permit where key = g.key offset 0) s",
         "test(=walks::no_statement_walks_over_an_index_though_it_was_planned_on_empty_tables)",
     ),
     of(
-        "a-look-at-openings-ends-too-early",
+        "a-pass-over-unblocks-ends-too-early",
         "src/store/postgres/sql/admit_candidates.sql",
         "(select count(*) >= 5 * $5::int8 or count(*) > (select count(*) from unblocked) from noted)::int::int8",
         "0::int8",
-        "test(=postgres::health::many_openings_of_few_gates_do_not_end_admission)",
+        "test(=postgres::doctor_checks::many_unblocks_of_few_keys_do_not_end_admission)",
     ),
     of(
         "known-ids-are-hashed",
@@ -165,7 +165,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/sql/claim.sql",
         "coalesce({schema}.hold_node($1), {schema}.refuse_node($1))",
         "$1::int8",
-        "binary(conformance) & test(/^postgres::(claiming|concurrency|refused)::/)",
+        "binary(conformance) & test(/^postgres::(claiming|concurrency|refused_nodes)::/)",
     ),
     of(
         "claims-wait-for-locked-rows",
@@ -265,7 +265,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "src/store/postgres/sql/declare_dead.sql",
         " and n.heartbeats = seen.heartbeats",
         "",
-        "binary(conformance) & test(/^postgres::(nodes|lost)::/)",
+        "binary(conformance) & test(/^postgres::(nodes|release_lost)::/)",
     ),
     of(
         "a-locked-node-stops-all-declarations",
@@ -294,7 +294,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "migrations/postgres/0001_schema.sql",
         "    insert into {schema}.id_lock select distinct i.id from unnest(ids) as i(id) order by i.id on conflict (id) do nothing;\n",
         "",
-        "binary(conformance) & test(/^postgres::(locks|concurrency)::/)",
+        "binary(conformance) & test(/^postgres::(locked_rows|concurrency)::/)",
     ),
     of(
         "one-more-than-the-depth",

@@ -60,7 +60,11 @@ async fn schema(messages: &Messages) -> Finding {
     let steps = match messages.jobs().migration_status().await {
         Ok(steps) => steps,
         Err(error) => {
-            return Finding::error(CHECK, error, "an applied migration is never edited: use the build that applied it");
+            return Finding::error(
+                CHECK,
+                error,
+                "the error says what to do; docs/upgrading.md has the order of an upgrade",
+            );
         }
     };
     let missing: Vec<String> =

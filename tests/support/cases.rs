@@ -1,0 +1,31 @@
+//! Tests that run against each kind of database.
+
+#![allow(unused_macros, reason = "not each test binary has such tests")]
+
+/// Defines a test for each case of each module, on a database file and on PostgreSQL.
+macro_rules! cases {
+    ($($cases:tt)*) => {
+        #[cfg(feature = "sqlite")]
+        mod sqlite {
+            cases_on! { crate::support::sqlite::SqliteDb, $($cases)* }
+        }
+        mod postgres {
+            cases_on! { crate::support::postgres::Pg<false>, $($cases)* }
+        }
+    };
+}
+
+macro_rules! cases_on {
+    ($db:ty, $($module:ident { $($case:ident)* })*) => {
+        $(mod $module {
+            use crate::support::environment::World;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                if let Some(db) = <$db>::with_ledger().await {
+                    crate::$module::$case(&db).await;
+                }
+            })*
+        })*
+    };
+}
