@@ -140,7 +140,7 @@ async fn a_look_waits_for_claims_under_way() {
 async fn what_nobody_suspects_is_found_now_and_then() {
     let node = Node::start().await;
     let (job, _) = node.unheard().await;
-    // Every ten minutes, more or less (docs/architecture.md).
+    // Every ten minutes, more or less (docs/executor.md).
     sleep(Duration::from_secs(7 * 60)).await;
     assert!(node.is_owned(&job).await, "not yet");
     sleep(Duration::from_secs(6 * 60)).await;
