@@ -1,11 +1,15 @@
 //! The management API behind every operator command.
 
+mod checks;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::codec::Codecs;
 use crate::error::{Error, Result};
-use crate::job::{JobId, NodeId};
-use crate::message::WakeUp;
+use crate::job::{JobId, Limits, NodeId};
+use crate::message::{ScheduleService, WakeUp};
+use crate::store::job_operations::check_name;
 use crate::store::{
     Action, AffectedJobs, AuditEntry, AuditFilter, Change, DeadLetterGroups, Hint, HistoryEntry, HistoryFilter,
     JobDetail, JobFilter, JobProgress, JobResult, JobStore, JobSummary, NodeStatus, OperatorOptions, Page, QueueStatus,
@@ -15,8 +19,8 @@ use crate::store::{
 /// Inspects and operates jobs on behalf of an operator. Content that a [codec](crate::codec) encoded is shown decoded; what it can't decode
 /// is shown as stored. Obtained from [`MessageServices::admin`](crate::MessageServices::admin); cheap to clone.
 ///
-/// Every method that changes something takes effect on all nodes and wakes the executors that may have more to do. It leaves an entry in
-/// the audit log if an operator is named ([`by`](Self::by)).
+/// Every method that changes something takes effect on all nodes, wakes the executors that may have more to do, and leaves an entry in the audit
+/// log, in the name of the operator ([`by`](Self::by)).
 ///
 /// ```no_run
 /// # async fn f(messages: jobwright::MessageServices) -> jobwright::Result<()> {
@@ -34,9 +38,14 @@ pub struct Admin {
     jobs: Arc<dyn JobStore>,
     wakeup: Arc<WakeUp>,
     codecs: Codecs,
-    by: Option<String>,
+    /// For what a schedule sends.
+    limits: Limits,
+    by: Cow<'static, str>,
     dry_run: bool,
 }
+
+/// Who stands in the audit log when nobody is named.
+const UNNAMED: &str = "(unnamed)";
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -45,14 +54,14 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    pub(crate) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs) -> Self {
-        Self { jobs, wakeup, codecs, by: None, dry_run: false }
+    pub(crate) fn new(jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, codecs: Codecs, limits: Limits) -> Self {
+        Self { jobs, wakeup, codecs, limits, by: UNNAMED.into(), dry_run: false }
     }
 
-    /// Names the operator of the following calls, for the audit log. At most 200 bytes.
+    /// Names the operator of the following calls, for the audit log. At most 200 bytes. Without a name, it is `(unnamed)`.
     #[must_use]
     pub fn by(mut self, name: impl Into<String>) -> Self {
-        self.by = Some(name.into());
+        self.by = name.into().into();
         self
     }
 
@@ -170,7 +179,7 @@ impl Admin {
     /// When the action or the operator's name is invalid; then nothing changed. When the database fails half-way: the changes made until
     /// then stay, and are in the audit log.
     pub async fn operate(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
-        let operator = OperatorOptions { dry_run: self.dry_run, by: self.by.as_deref() };
+        let operator = OperatorOptions { dry_run: self.dry_run, by: Some(&*self.by) };
         let affected = self.jobs.operate(filter, action, operator).await;
         if !self.dry_run {
             // Also after an error: some of it may be done.
@@ -274,8 +283,11 @@ impl Admin {
     /// When the rule is invalid; then nothing changed.
     pub async fn put_rule(&self, rule: &Rule) -> Result<()> {
         self.meant("set a rule")?;
-        crate::store::job_operations::check_name(self.by.as_deref())?;
-        let put = self.jobs.put_rule_by(rule, self.by.as_deref()).await;
+        check_name(Some(&*self.by))?;
+        rule.check()?;
+        let new = rule.clone();
+        let edit = Box::new(move |old: &mut Rule| *old = new);
+        let put = self.jobs.change_rule(rule.scope, &rule.name, edit, Some(&*self.by)).await.map(drop);
         self.wakeup.notify([Hint::Any]);
         put
     }
@@ -292,8 +304,8 @@ impl Admin {
         edit: impl FnOnce(&mut Rule) + Send + 'static,
     ) -> Result<Rule> {
         self.meant("set a rule")?;
-        crate::store::job_operations::check_name(self.by.as_deref())?;
-        let changed = self.jobs.change_rule(scope, name, Box::new(edit), self.by.as_deref()).await;
+        check_name(Some(&*self.by))?;
+        let changed = self.jobs.change_rule(scope, name, Box::new(edit), Some(&*self.by)).await;
         self.wakeup.notify([Hint::Any]);
         changed
     }
@@ -314,6 +326,15 @@ impl Admin {
         self.change_rule(Scope::Queue, queue, |rule| rule.paused = false).await.map(drop)
     }
 
+    // -- schedules
+
+    /// Returns the repeating jobs, to be listed, and changed in the name of this operator. A dry run counts a backfill and refuses all else.
+    pub fn schedules(&self) -> ScheduleService {
+        ScheduleService::new(self.jobs.clone(), self.wakeup.clone(), self.codecs.clone(), self.limits)
+            .by(&*self.by)
+            .dry_run(self.dry_run)
+    }
+
     // -- nodes
 
     /// Declares a node dead and releases what it owns; each of its jobs loses an attempt. It is meant for a node whose machine is known to
@@ -324,17 +345,12 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn evict(&self, node: NodeId) -> Result<Option<Released>> {
         self.meant("declare a node dead")?;
-        let released = self.jobs.evict(node, self.by.as_deref()).await;
+        let released = self.jobs.evict(node, Some(&*self.by)).await;
         self.wakeup.notify([Hint::Any]);
         released
     }
 
     fn meant(&self, what: &str) -> Result<()> {
-        if self.dry_run {
-            return Err(Error::invalid(format!(
-                "a dry run can't {what}: only what is done to jobs can be counted first"
-            )));
-        }
-        Ok(())
+        if self.dry_run { Err(Error::no_dry_run(what)) } else { Ok(()) }
     }
 }

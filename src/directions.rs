@@ -29,6 +29,53 @@ fn no_part_uses_what_is_above_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What an engine may ask of a database stays in parts that one can take in at a glance (docs/adr/0065-the-house.md).
+#[test]
+fn a_role_of_the_store_has_at_most_eight_methods() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store/engine");
+    let mut roles = 0;
+    for file in files(&folder) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let Some((_, role)) = text.split_once("pub trait ") else { continue };
+        let methods = role.lines().take_while(|line| *line != "}");
+        let methods = methods.filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn ")).count();
+        assert!(methods <= 8, "{} has {methods} methods", file.display());
+        roles += usize::from(methods > 0);
+    }
+    assert_eq!(roles, 16);
+}
+
+/// Tasks take a role. Only these put an executor, message services or the operators' API together.
+#[test]
+fn few_files_name_all_roles_at_once() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let may = ["admin.rs", "message/services.rs", "executor/node_session.rs"].map(|file| src.join(file));
+    let mut others = files(&src);
+    others
+        .retain(|file| !may.contains(file) && !file.starts_with(src.join("store")) && !file.ends_with("directions.rs"));
+    others.retain(|file| !file.ends_with("tests.rs"));
+    others.retain(|file| std::fs::read_to_string(file).unwrap().contains("JobStore"));
+    assert!(others.is_empty(), "{others:?} name JobStore: take the role that is needed");
+}
+
+/// Operators and programs have `Admin`. The program, the examples and the documents use and teach nothing else.
+#[test]
+fn nothing_that_people_read_names_the_engine() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut read: Vec<PathBuf> =
+        ["cli/src", "examples", "docs"].iter().flat_map(|part| files(&root.join(part))).collect();
+    read.extend(["README.md", "src/lib.rs"].map(|file| root.join(file)));
+    read.retain(|file| !file.starts_with(root.join("docs/adr")));
+    for file in read {
+        // A chart or another file that is no text.
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for word in ["store::engine", "JobStore", "messages.jobs()"] {
+            assert!(!code.contains(word), "{} names {word}", file.display());
+        }
+    }
+}
+
 /// All files below a folder.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -163,6 +163,11 @@ impl Error {
         Self::new(ErrorKind::Invalid, message)
     }
 
+    /// A dry run was asked to do something that can't be counted.
+    pub(crate) fn no_dry_run(what: &str) -> Self {
+        Self::invalid(format!("a dry run can't {what}: only what is done to jobs can be counted first"))
+    }
+
     pub(crate) fn config(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorKind::Config, message)
     }

@@ -51,7 +51,7 @@
 //! | running jobs, and their outcomes | [`CommandExecutor`], [`ExecutorBuilder`], [`JobContext`], [`Outcome`], [`JobError`] |
 //! | attempts and delays | [`RetryPolicy`], [`KindOptions`] |
 //! | repeating jobs | [`Schedule`], [`NewSchedule`], through [`MessageServices::schedules`] |
-//! | inspecting and operating jobs | [`JobStore`], through [`MessageServices::jobs`] |
+//! | inspecting and operating jobs | [`Admin`], through [`MessageServices::admin`] |
 //! | errors | [`Error`], [`ErrorKind`] |
 //! | testing a program that uses jobwright | [`testing`] |
 //! | encrypted or compressed payloads | [`codec`] |
@@ -113,7 +113,7 @@ pub use message::{
 pub use store::postgres::{PgTransaction, PgTransactionRef, Postgres};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteTransaction};
-pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, JobStore, Rule, Scope, Store, TransactionRef};
+pub use store::{AnyStore, AnyTransaction, AnyTransactionRef, Rule, Scope, Store, TransactionRef};
 
 /// Compiles the code in the documents.
 #[cfg(doctest)]

@@ -4,10 +4,10 @@
 
 mod common;
 
-use jobwright::store::sqlite::MIGRATIONS;
 use std::process::Stdio;
 
 use common::{Done, Sandbox, as_owner, jobwright, until};
+use jobwright::store::sqlite::MIGRATIONS;
 
 const SECRET: &str = "postgres://somebody:hunter2@127.0.0.1:1/nowhere?password=hunter2";
 

@@ -73,7 +73,7 @@ impl Scratch {
 pub(crate) async fn until_idle<S: Store>(messages: &MessageServices<S>) -> Result {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let status = messages.jobs().status().await?;
+        let status = messages.admin().status().await?;
         if status.queues.iter().all(|queue| queue.waiting + queue.running + queue.timer == 0) {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use amq_protocol::protocol::basic::{gen_properties, parse_properties};
 use amq_protocol::types::{AMQPValue, FieldArray, FieldTable};
 use jobwright::broker::Names;
 use jobwright::broker::wire_testing::{self, Refused};
-use jobwright::store::testing;
+use jobwright::store::engine::testing;
 use jobwright::{Fence, JobId};
 use lapin::BasicProperties;
 

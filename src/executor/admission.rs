@@ -12,7 +12,7 @@ use super::maintenance::FALLBACK_POLLS;
 use super::node_session::NodeSession;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
-use crate::store::{AdmitRequest, Hint, Store};
+use crate::store::{AdmitRequest, Hint, Maintenance, Store};
 
 /// The most jobs that an admission pass checks for one key, or in one queue.
 const BATCH: usize = 500;
@@ -22,7 +22,8 @@ const AGING_BATCH: usize = 200;
 /// Runs admission passes until `stop`. Every node runs one. A pass runs when a job that was admitted has ended here, when a hint or
 /// `maintenance.rs` says that jobs may be admitted, and when a key is due to be unblocked.
 pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<String>, stop: CancellationToken) {
-    let (store, admission_due) = (node.store.clone(), node.in_flight.admission_due.clone());
+    let admission_due = node.in_flight.admission_due.clone();
+    let store: Arc<dyn Maintenance> = node.store.clone();
     let queues: Vec<String> = node.queues.keys().cloned().collect();
     let kinds: Vec<String> = node.registry.keys().cloned().collect();
     let (wakeup, poll) = (node.messages.shared.wakeup.clone(), node.poll_interval);
@@ -72,7 +73,7 @@ pub(super) async fn run<S: Store>(node: Arc<NodeSession<S>>, external: Vec<Strin
     }
 }
 
-async fn age(store: &Arc<dyn crate::store::JobStore>) {
+async fn age(store: &Arc<dyn Maintenance>) {
     match store.age_jobs(AGING_BATCH).await {
         Ok(0) => {}
         Ok(raised) => tracing::debug!(raised, "jobs that have waited long count as more important"),
@@ -82,7 +83,7 @@ async fn age(store: &Arc<dyn crate::store::JobStore>) {
 
 /// Runs one admission pass for the jobs that this node runs itself, and one for queues whose jobs it hands out, of any kind.
 async fn look(
-    store: &Arc<dyn crate::store::JobStore>,
+    store: &Arc<dyn Maintenance>,
     own: AdmitRequest<'_>,
     external: &[String],
 ) -> crate::Result<crate::store::Admitted> {

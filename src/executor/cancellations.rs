@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::in_flight::InFlight;
 use crate::job::{Fence, NodeId};
-use crate::store::JobStore;
+use crate::store::Outcomes;
 
 /// How often the database is asked while jobs are in flight. Only jobs already in flight at the previous check are asked about.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -93,7 +93,7 @@ impl Cancellations {
     /// Looks for cancelled jobs among those in flight.
     pub(super) async fn watch(
         &self,
-        store: &dyn JobStore,
+        store: &dyn Outcomes,
         node: NodeId,
         in_flight: &InFlight,
         stop: CancellationToken,

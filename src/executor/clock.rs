@@ -11,7 +11,7 @@ use super::jitter;
 use crate::error::warn_of;
 use crate::message::WakeUp;
 use crate::store::schedules::repair_clock;
-use crate::store::{Hint, JobStore};
+use crate::store::{Hint, Maintenance, Schedules};
 
 /// A clock that deviates by less between two checks was not set: its rate was corrected, or the answer took a while.
 const STEP: SignedDuration = SignedDuration::from_secs(2);
@@ -37,7 +37,13 @@ impl ClockWatch {
 }
 
 /// Repairs times after the start, at an interval, and when `stepped` is notified. Every node runs one.
-pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: Arc<Notify>, stop: CancellationToken) {
+pub(super) async fn run(
+    store: Arc<dyn Maintenance>,
+    schedules: Arc<dyn Schedules>,
+    wakeup: Arc<WakeUp>,
+    stepped: Arc<Notify>,
+    stop: CancellationToken,
+) {
     let mut pause = jitter(FIRST);
     loop {
         tokio::select! {
@@ -45,7 +51,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: 
             () = stepped.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
-        pause = match repair(&store, &wakeup).await {
+        pause = match repair(&*store, &*schedules, &wakeup).await {
             Ok(()) => jitter(INTERVAL),
             Err(error) => {
                 warn_of!(error, "could not repair timestamps that a wrong clock wrote; trying again");
@@ -55,7 +61,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, stepped: 
     }
 }
 
-async fn repair(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
+async fn repair(store: &dyn Maintenance, schedules: &dyn Schedules, wakeup: &WakeUp) -> crate::Result<()> {
     let found = store.repair_clock().await?;
     for ahead in &found {
         tracing::warn!(
@@ -63,7 +69,7 @@ async fn repair(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()>
             "repaired what lay ahead of the database's clock: that clock was ahead once"
         );
     }
-    let schedules = repair_clock(&**store).await?;
+    let schedules = repair_clock(schedules).await?;
     if !schedules.is_empty() {
         tracing::warn!(
             ?schedules,

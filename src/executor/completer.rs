@@ -16,7 +16,7 @@ use crate::backoff::Reconnect;
 use crate::error::{Error, Result, warn_of};
 use crate::job::{Fence, Job, JobId, NodeId};
 use crate::message::WakeUp;
-use crate::store::{GroupClaim, GroupsClaimed, Hint, JobStore, MAX_HIDDEN, Settlement, Verdict};
+use crate::store::{GroupClaim, GroupsClaimed, Hint, MAX_HIDDEN, Outcomes, Settlement, Verdict};
 
 /// The most outcomes recorded with one statement.
 const BATCH: usize = 1000;
@@ -77,7 +77,7 @@ impl Completions {
 /// Takes outcomes from all workers and records them. An idle completer records each at once. Under load it records hundreds with one
 /// statement, because outcomes that arrive while a statement runs make up the next batch.
 pub(super) struct Completer {
-    pub(super) store: Arc<dyn JobStore>,
+    pub(super) store: Arc<dyn Outcomes>,
     pub(super) node: NodeId,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) counters: Arc<Counters>,
@@ -402,7 +402,7 @@ trait Record: Sized + Sync {
     /// Returns the claim whose outcome this is.
     fn fence(&self) -> Fence;
 
-    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;
+    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>>;
 }
 
 #[async_trait]
@@ -411,7 +411,7 @@ impl Record for Fence {
         *self
     }
 
-    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
+    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
         store.complete(node, items).await
     }
 }
@@ -422,7 +422,7 @@ impl Record for Settlement {
         self.fence
     }
 
-    async fn record(store: &dyn JobStore, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
+    async fn record(store: &dyn Outcomes, node: NodeId, items: &[Self]) -> Result<Vec<JobId>> {
         store.settle(node, items).await
     }
 }

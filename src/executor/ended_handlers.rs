@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Reconnect;
 use crate::error::{Result, warn_of};
 use crate::job::{Fence, NodeId};
-use crate::store::JobStore;
+use crate::store::Outcomes;
 
 /// The most claims named in one statement.
 const BATCH: usize = 1000;
@@ -36,7 +36,7 @@ impl EndedHandlers {
     }
 
     /// Reports all claims. `true`: some of them held something, so others may be admitted. Claims that could not be reported are kept.
-    pub(super) async fn flush(&self, store: &dyn JobStore, node: NodeId) -> Result<bool> {
+    pub(super) async fn flush(&self, store: &dyn Outcomes, node: NodeId) -> Result<bool> {
         let mut freed = false;
         loop {
             // They stay listed until they are reported, whatever happens to this call. Others are added behind them.
@@ -53,7 +53,7 @@ impl EndedHandlers {
     /// ends. Retiring the node then frees what is left.
     pub(super) async fn run(
         &self,
-        store: &dyn JobStore,
+        store: &dyn Outcomes,
         node: NodeId,
         admission_due: &Notify,
         stop: CancellationToken,

@@ -11,7 +11,7 @@ use super::maintenance::FALLBACK_POLLS;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::message::WakeUp;
-use crate::store::{Hint, JobStore};
+use crate::store::{Hint, Maintenance};
 
 /// The most jobs removed in one transaction, in each state.
 const BATCH: usize = 500;
@@ -19,7 +19,7 @@ const BATCH: usize = 500;
 /// Expires jobs until `stop`. Every node runs one. It sleeps until the next job expires, or a hint or `maintenance.rs` announces an earlier
 /// one.
 pub(super) async fn run(
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Maintenance>,
     wakeup: Arc<WakeUp>,
     hint: Arc<Notify>,
     poll: Duration,

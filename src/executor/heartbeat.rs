@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::in_flight::InFlight;
 use crate::error::{Error, ErrorKind, Result, warn_of};
 use crate::job::NodeId;
-use crate::store::{JobStore, Outage, ServerIdentity};
+use crate::store::{Leases, Outage, ServerIdentity};
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     /// Starts the heartbeat. `registered` is an instant just before the lease began, `server` the server that granted it.
     pub(super) fn start(
-        store: Arc<dyn JobStore>,
+        store: Arc<dyn Leases>,
         node: NodeId,
         lease: Duration,
         registered: std::time::Instant,
@@ -97,9 +97,9 @@ trait Renewal {
 
 /// Renews a lease in a database, on its own connections.
 struct Renewing {
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Leases>,
     node: NodeId,
-    own: Option<Arc<dyn JobStore>>,
+    own: Option<Arc<dyn Leases>>,
 }
 
 impl Renewal for Renewing {

@@ -11,7 +11,7 @@ use super::jitter;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::job::{ClaimCounter, ClaimNumber, Fence, Job, JobId, NodeId};
-use crate::store::JobStore;
+use crate::store::Recovery;
 
 #[cfg(test)]
 #[cfg(feature = "sqlite")]
@@ -120,7 +120,7 @@ impl InFlight {
     /// replaces connections silently. `released` is called after jobs were given back: nothing else announces them.
     pub(super) async fn reconcile(
         &self,
-        store: Arc<dyn JobStore>,
+        store: Arc<dyn Recovery>,
         node: NodeId,
         claims: &ClaimCounter,
         straggler: Duration,
@@ -162,7 +162,7 @@ impl InFlight {
     /// Removes from `named` the entries it is done with.
     async fn give_back(
         &self,
-        store: &Arc<dyn JobStore>,
+        store: &Arc<dyn Recovery>,
         node: NodeId,
         claims: &ClaimCounter,
         named: &mut Vec<(ClaimNumber, Vec<JobId>)>,
@@ -188,7 +188,7 @@ impl InFlight {
     /// Releases the rows that this node owns and does not have in flight. Returns how many.
     async fn release_unknown(
         &self,
-        store: &Arc<dyn JobStore>,
+        store: &Arc<dyn Recovery>,
         node: NodeId,
         claims: &ClaimCounter,
     ) -> crate::Result<u64> {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::ClockWatch;
 use super::jitter;
-use crate::store::{JobStore, MaintenanceDue};
+use crate::store::{Maintenance, MaintenanceDue};
 
 /// How much longer the tasks wait before they poll without a signal, in polls.
 pub(super) const FALLBACK_POLLS: u32 = 12;
@@ -45,7 +45,7 @@ impl MaintenanceSignals {
 
 /// Polls until `stop`. Every node runs one.
 pub(super) async fn run(
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Maintenance>,
     signals: MaintenanceSignals,
     poll: Duration,
     stop: CancellationToken,

@@ -54,7 +54,7 @@ impl<S: Store> ManualExecutor<S> {
         builder.messages = builder.messages.watch(around);
         let mut settings: Settings<S> = builder.settings()?;
         settings.node.lease = LEASE;
-        settings.messages.shared.jobs.check_schema().await?;
+        crate::store::check_schema(&*settings.messages.shared.jobs).await?;
         let (id, _) = settings.register().await?;
         let (completions, inbox) = Completer::channel();
         // Jobs are claimed one at a time, without group runs.

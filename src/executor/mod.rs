@@ -148,7 +148,7 @@ impl<S: Store> CommandExecutor<S> {
     }
 
     async fn start(settings: Settings<S>) -> Result<Self> {
-        settings.messages.shared.jobs.check_schema().await?;
+        crate::store::check_schema(&*settings.messages.shared.jobs).await?;
         let settings = Arc::new(settings);
         let registered = settings.register().await?;
         let stop = CancellationToken::new();

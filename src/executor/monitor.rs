@@ -14,7 +14,7 @@ use super::observation::Observation;
 use crate::error::warn_of;
 use crate::job::NodeId;
 use crate::message::WakeUp;
-use crate::store::{Hint, JobStore, Released};
+use crate::store::{Hint, Recovery, Released};
 
 /// The most jobs released in one transaction.
 const BATCH: usize = 500;
@@ -25,7 +25,7 @@ const SWEEP: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy)]
 pub(super) struct MonitorConfig {
     pub(super) lease: Duration,
-    /// See [`JobStore::release_lost`].
+    /// See [`Recovery::release_lost`].
     pub(super) quarantine: Option<NonZeroU32>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct MonitorConfig {
 ///
 /// `late` is notified when an external worker has let a lease run out.
 pub(super) async fn run(
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Recovery>,
     me: NodeId,
     wakeup: Arc<WakeUp>,
     patience: MonitorConfig,
@@ -71,7 +71,7 @@ pub(super) async fn run(
 }
 
 async fn check(
-    store: &Arc<dyn JobStore>,
+    store: &Arc<dyn Recovery>,
     observation: &mut Observation,
     wakeup: &WakeUp,
     quarantine: Option<NonZeroU32>,
@@ -112,7 +112,7 @@ fn handlers_lost(released: Released, wakeup: &WakeUp) {
 
 /// Releases jobs whose external worker let its lease run out. This is done here and not in the broker's tasks, so that it goes on when no
 /// node reaches the broker.
-async fn expire_external(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<()> {
+async fn expire_external(store: &Arc<dyn Recovery>, wakeup: &WakeUp) -> crate::Result<()> {
     loop {
         let released = store.expire_external(BATCH).await?;
         if released.total() > 0 {

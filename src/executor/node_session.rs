@@ -31,7 +31,7 @@ use super::{Settings, broker, group_run};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ClaimCounter, ClaimNumber, NodeId};
 use crate::message::{MessageServices, WakeUp};
-use crate::store::{Hint, JobStore, Store};
+use crate::store::{Hint, Hints, JobStore, Leases, Store};
 
 /// How long a node with nothing in flight waits for the embedded database to record that it leaves.
 const IDLE: Duration = Duration::from_secs(1);
@@ -157,10 +157,10 @@ impl<S: Store> NodeSession<S> {
         // A node with nothing in flight has no known job to give back. On the embedded store no claim can be under way either, because it
         // has one writer. So such a node does not wait long for another program's transaction. On a server, a claim whose answer was lost
         // may have taken jobs. They are released without costing an attempt, and that may take a while.
-        let idle = completed && in_flight.len() == 0 && !store.writes_beside_transactions();
+        let idle = completed && in_flight.len() == 0 && store.is_single_writer();
         let patience = if idle { IDLE } else { Duration::MAX };
         if end == SessionEnd::Stopped
-            && tokio::time::timeout(patience, retire(&store, id, &in_flight, completed)).await.is_err()
+            && tokio::time::timeout(patience, retire(&*store, &*store, id, &in_flight, completed)).await.is_err()
         {
             tracing::warn!(node = %id, "left without waiting for the database to note it; others will when the lease of this idle node ends");
         }
@@ -267,9 +267,9 @@ impl<S: Store> NodeSession<S> {
 
 /// Leaves in good order: ends the lease and releases all jobs the node still owns. Only the database knows which these are, because a claim
 /// whose answer was lost may have been under way.
-async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, clean: bool) {
+async fn retire(leases: &dyn Leases, hints: &dyn Hints, id: NodeId, in_flight: &InFlight, clean: bool) {
     let leave = async {
-        let released = store.retire_node(id).await?;
+        let released = leases.retire_node(id).await?;
         // Handlers that did not stop, or outcomes that could not be recorded.
         let unfinished = !clean || in_flight.len() > 0;
         if released > 0 && unfinished {
@@ -277,7 +277,7 @@ async fn retire(store: &Arc<dyn JobStore>, id: NodeId, in_flight: &InFlight, cle
         }
         // What handlers of cancelled jobs held is free now, too.
         if (released > 0 || unfinished)
-            && let Err(error) = store.notify(&[Hint::Any]).await
+            && let Err(error) = hints.notify(&[Hint::Any]).await
         {
             tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
         }

@@ -114,7 +114,7 @@ impl<A, S: Store> JobContext<'_, A, S> {
     async fn record(&mut self, update: ProgressUpdate) -> Result<()> {
         let Engine { messages: MessageServices { shared }, node } = self.engine;
         let jobs = &shared.jobs;
-        if self.context.has_transaction() && !jobs.writes_beside_transactions() {
+        if self.context.has_transaction() && jobs.is_single_writer() {
             return Err(Error::invalid(
                 "progress can't be written while this context's transaction is open: the embedded database has one writer; say \
                  it before the first call of `transaction`",

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::jitter;
 use super::stats::Counters;
 use crate::error::warn_of;
-use crate::store::JobStore;
+use crate::store::Prune;
 
 /// How long the ids of submissions are remembered. A producer that sends the same id again later makes a new job.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -23,7 +23,7 @@ const BATCH: usize = 2000;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Prunes until `stop`. Every node runs one. They need no leader, because a pruner skips rows that another one is removing.
-pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop: CancellationToken) {
+pub(super) async fn run(store: Arc<dyn Prune>, counters: Arc<Counters>, stop: CancellationToken) {
     // Not all nodes at once, nor at their start.
     let mut pause = jitter(INTERVAL / 10);
     let mut told = BTreeSet::new();
@@ -44,7 +44,7 @@ pub(super) async fn run(store: Arc<dyn JobStore>, counters: Arc<Counters>, stop:
 }
 
 /// Removes one batch of each. Returns whether there may be more.
-async fn prune_batch(store: &dyn JobStore, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
+async fn prune_batch(store: &dyn Prune, counters: &Counters, told: &mut BTreeSet<&str>) -> crate::Result<bool> {
     let kept = store.history_config();
     let history = store.prune_history(kept.retention, BATCH).await?;
     let results = store.prune_results(BATCH).await?;
@@ -94,7 +94,7 @@ mod tests {
 
     use super::{Counters, prune_batch};
     use crate::config::{DatabaseConfig, HistoryConfig};
-    use crate::store::JobStore as _;
+    use crate::store::Schema as _;
     use crate::store::sqlite::Sqlite;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -11,7 +11,7 @@ use super::maintenance::FALLBACK_POLLS;
 use crate::backoff::Reconnect;
 use crate::error::warn_of;
 use crate::message::WakeUp;
-use crate::store::JobStore;
+use crate::store::Schedules;
 use crate::store::schedules::fire_due;
 
 /// The most jobs sent in one transaction.
@@ -22,7 +22,7 @@ const ASIDE: Duration = Duration::from_millis(200);
 /// Fires schedules until `stop`. Every node runs one. They need no leader, because the database lets only one of them fire an occurrence.
 /// It sleeps until the next schedule is due, or a hint or `maintenance.rs` announces an earlier one.
 pub(super) async fn run(
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Schedules>,
     wakeup: Arc<WakeUp>,
     hint: Arc<Notify>,
     poll: Duration,
@@ -66,7 +66,7 @@ enum NextFiring {
     Aside,
 }
 
-async fn fire_due_batch(store: &Arc<dyn JobStore>, wakeup: &WakeUp) -> crate::Result<NextFiring> {
+async fn fire_due_batch(store: &Arc<dyn Schedules>, wakeup: &WakeUp) -> crate::Result<NextFiring> {
     let next = store.next_schedule().await?;
     if next != Some(Duration::ZERO) {
         return Ok(NextFiring::In(next));

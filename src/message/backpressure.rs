@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::job::JobMessage;
 use crate::store::queue_capacity::queues;
-use crate::store::{FullQueue, QueueCapacity};
+use crate::store::{Enqueue, FullQueue};
 
 /// First and longest pause between two checks of a full queue.
 const LOOK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
@@ -27,7 +27,7 @@ pub enum WhenFull {
 
 /// Returns when the queues have capacity for the messages. `locked`: a transaction is open meanwhile.
 pub(crate) async fn wait_for_capacity(
-    store: &(impl QueueCapacity + ?Sized),
+    store: &(impl Enqueue + ?Sized),
     messages: &[JobMessage],
     when_full: WhenFull,
     locked: bool,

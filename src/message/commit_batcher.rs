@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobMessage;
 use crate::store::statement_size::{ByteBudget, message_size};
-use crate::store::{Inserted, JobStore};
+use crate::store::{Enqueue, Inserted};
 
 /// Statements in flight at the same time. With one, the server is idle while the client prepares the next.
 const MAX_IN_FLIGHT: usize = 2;
@@ -30,7 +30,7 @@ const MAX_BATCH: usize = 1000;
 
 /// Combines the inserts of the contexts of one program.
 pub(super) struct CommitBatcher {
-    jobs: Arc<dyn JobStore>,
+    jobs: Arc<dyn Enqueue>,
     state: Mutex<State>,
 }
 
@@ -47,7 +47,7 @@ struct QueuedInsert {
 }
 
 impl CommitBatcher {
-    pub(super) fn new(jobs: Arc<dyn JobStore>) -> Arc<Self> {
+    pub(super) fn new(jobs: Arc<dyn Enqueue>) -> Arc<Self> {
         Arc::new(Self { jobs, state: Mutex::default() })
     }
 

@@ -23,7 +23,7 @@ use super::{RouteCounts, WakeUp};
 use crate::broker::wire::{self, ROWS, RowRef};
 use crate::broker::{Broker, Outgoing, Published};
 use crate::job::{Due, EVENT_QUEUE, Fence, JobId, JobMessage, REPLY_QUEUE};
-use crate::store::{Hint, JobStore};
+use crate::store::{Enqueue, Hint};
 
 /// How long a row is hidden for its delivery. It is long enough for handlers that take a few milliseconds to work off a full queue of the
 /// broker, and short enough that a lost delivery is no outage.
@@ -55,7 +55,7 @@ struct PendingDelivery {
 /// Publishes the deliveries of this process.
 pub(crate) struct DeliveryPublisher {
     broker: Arc<Broker>,
-    jobs: Arc<dyn JobStore>,
+    jobs: Arc<dyn Enqueue>,
     pub(super) wakeup: Arc<WakeUp>,
     /// Most messages that may wait in a queue of the broker.
     depth: u32,
@@ -88,7 +88,7 @@ struct TargetState {
 }
 
 impl DeliveryPublisher {
-    pub(super) fn new(broker: Arc<Broker>, jobs: Arc<dyn JobStore>, wakeup: Arc<WakeUp>, depth: u32) -> Arc<Self> {
+    pub(super) fn new(broker: Arc<Broker>, jobs: Arc<dyn Enqueue>, wakeup: Arc<WakeUp>, depth: u32) -> Arc<Self> {
         Arc::new(Self {
             broker,
             jobs,

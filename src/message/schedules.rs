@@ -1,12 +1,16 @@
-//! Repeating jobs, for applications.
+//! Repeating jobs, for applications and operators.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::MessageServices;
-use crate::error::Result;
-use crate::job::{JobId, NewSchedule};
+use super::{MessageServices, WakeUp};
+use crate::codec::Codecs;
+use crate::error::{Error, Result};
+use crate::job::{JobId, Limits, NewSchedule};
 use crate::store::schedules::{self, Backfilled, Put, ScheduleInfo, ScheduleQuery};
-use crate::store::{Hint, JobStore, OperatorOptions, Store};
+use crate::store::{Hint, OperatorOptions, Schedules, Store};
 
 /// Most schedules on one page.
 const PAGE: usize = 1000;
@@ -21,26 +25,53 @@ const PAGE: usize = 1000;
 /// messages.schedules().put(NewSchedule::new("report", every_morning, NewJob::json("report", &()))).await?;
 /// # Ok(()) }
 /// ```
+#[derive(Clone)]
 #[must_use = "this is a handle, and does nothing by itself"]
-pub struct ScheduleService<'a, S: Store> {
-    messages: &'a MessageServices<S>,
+pub struct ScheduleService {
+    store: Arc<dyn Schedules>,
+    wakeup: Arc<WakeUp>,
+    codecs: Codecs,
+    limits: Limits,
     by: Option<String>,
+    dry_run: bool,
+}
+
+impl std::fmt::Debug for ScheduleService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScheduleService")
+            .field("store", &self.store.describe())
+            .field("by", &self.by)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S: Store> MessageServices<S> {
     /// Returns the repeating jobs, to put, operate and list them. Executors on the same store fire each occurrence once.
-    pub fn schedules(&self) -> ScheduleService<'_, S> {
-        ScheduleService { messages: self, by: None }
+    ///
+    /// A program that puts its schedules at each start leaves no entry in the audit. Operators use
+    /// [`Admin::schedules`](crate::Admin::schedules), which leaves one of each change.
+    pub fn schedules(&self) -> ScheduleService {
+        let shared = &self.shared;
+        ScheduleService::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
     }
 }
 
-impl<S: Store> ScheduleService<'_, S> {
-    fn jobs(&self) -> &dyn JobStore {
-        &*self.messages.shared.jobs
+impl ScheduleService {
+    pub(crate) fn new(store: Arc<dyn Schedules>, wakeup: Arc<WakeUp>, codecs: Codecs, limits: Limits) -> Self {
+        Self { store, wakeup, codecs, limits, by: None, dry_run: false }
     }
 
-    /// Names the operator of the following calls, for the audit log: each change, `run` and `backfill` leaves an entry. At most 200 bytes.
-    /// Programs that put their schedules at each start need no name.
+    /// Refuses all changes but a [`backfill`](Self::backfill), which it only counts.
+    pub(crate) fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    fn meant(&self, what: &str) -> Result<()> {
+        if self.dry_run { Err(Error::no_dry_run(what)) } else { Ok(()) }
+    }
+
+    /// Names who makes the following calls, for the audit log: each change, `run` and `backfill` leaves an entry. At most 200 bytes.
     pub fn by(mut self, name: impl Into<String>) -> Self {
         self.by = Some(name.into());
         self
@@ -64,13 +95,13 @@ impl<S: Store> ScheduleService<'_, S> {
     }
 
     async fn put_if(&self, schedule: NewSchedule, seen: Option<i64>) -> Result<Put> {
-        let spec = schedule.validate(self.messages.shared.limits)?;
-        let stored =
-            if self.messages.shared.codecs.is_empty() { None } else { schedules::get(self.jobs(), &spec.name).await? };
-        let spec = self.messages.shared.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
-        let mut put = schedules::put(self.jobs(), &spec, seen, self.by.as_deref()).await?;
-        put.schedule = self.messages.shared.codecs.plain_schedule(put.schedule);
-        self.messages.shared.wakeup.notify([Hint::Schedule]);
+        self.meant("put a schedule")?;
+        let spec = schedule.validate(self.limits)?;
+        let stored = if self.codecs.is_empty() { None } else { schedules::get(&*self.store, &spec.name).await? };
+        let spec = self.codecs.schedule(spec, stored.as_ref().map(|stored| &stored.spec))?;
+        let mut put = schedules::put(&*self.store, &spec, seen, self.by.as_deref()).await?;
+        put.schedule = self.codecs.plain_schedule(put.schedule);
+        self.wakeup.notify([Hint::Schedule]);
         Ok(put)
     }
 
@@ -79,7 +110,8 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is no schedule of this name.
     pub async fn pause(&self, name: &str) -> Result<bool> {
-        schedules::pause(self.jobs(), name, self.by.as_deref()).await
+        self.meant("pause a schedule")?;
+        schedules::pause(&*self.store, name, self.by.as_deref()).await
     }
 
     /// Resumes a schedule with the first occurrence from now. Returns `false` if it was not paused.
@@ -87,8 +119,9 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is no schedule of this name.
     pub async fn resume(&self, name: &str) -> Result<bool> {
-        let resumed = schedules::resume(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.shared.wakeup.notify([Hint::Schedule]);
+        self.meant("resume a schedule")?;
+        let resumed = schedules::resume(&*self.store, name, self.by.as_deref()).await?;
+        self.wakeup.notify([Hint::Schedule]);
         Ok(resumed)
     }
 
@@ -97,7 +130,8 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn delete(&self, name: &str) -> Result<bool> {
-        schedules::delete(self.jobs(), name, self.by.as_deref()).await
+        self.meant("delete a schedule")?;
+        schedules::delete(&*self.store, name, self.by.as_deref()).await
     }
 
     /// Sends a job of a schedule now, in addition to its occurrences, even if the schedule is paused or one of its jobs still runs.
@@ -105,8 +139,9 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is no schedule of this name.
     pub async fn run(&self, name: &str) -> Result<JobId> {
-        let (id, hint) = schedules::run_now(self.jobs(), name, self.by.as_deref()).await?;
-        self.messages.shared.wakeup.notify([hint]);
+        self.meant("run a schedule")?;
+        let (id, hint) = schedules::run_now(&*self.store, name, self.by.as_deref()).await?;
+        self.wakeup.notify([hint]);
         Ok(id)
     }
 
@@ -116,10 +151,10 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When there is no schedule of this name, `to` is in the future, or there are too many occurrences.
     pub async fn backfill(&self, name: &str, from: Timestamp, to: Timestamp, dry_run: bool) -> Result<Backfilled> {
-        let operator = OperatorOptions { dry_run, by: self.by.as_deref() };
-        let done = schedules::backfill(self.jobs(), name, (from, to), operator).await?;
+        let operator = OperatorOptions { dry_run: dry_run || self.dry_run, by: self.by.as_deref() };
+        let done = schedules::backfill(&*self.store, name, (from, to), operator).await?;
         if done.jobs > 0 {
-            self.messages.shared.wakeup.notify([done.hint.clone()]);
+            self.wakeup.notify([done.hint.clone()]);
         }
         Ok(done)
     }
@@ -129,9 +164,7 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn get(&self, name: &str) -> Result<Option<ScheduleInfo>> {
-        Ok(schedules::get(self.jobs(), name)
-            .await?
-            .map(|schedule| self.messages.shared.codecs.plain_schedule(schedule)))
+        Ok(schedules::get(&*self.store, name).await?.map(|schedule| self.codecs.plain_schedule(schedule)))
     }
 
     /// Returns all schedules, ordered by name.
@@ -139,16 +172,53 @@ impl<S: Store> ScheduleService<'_, S> {
     /// # Errors
     /// When the store can't be reached.
     pub async fn list(&self) -> Result<Vec<ScheduleInfo>> {
-        let mut all: Vec<ScheduleInfo> = Vec::new();
+        let all = self.read_all().await?.into_iter();
+        Ok(all.map(|(_, schedule)| self.codecs.plain_schedule(schedule)).collect())
+    }
+
+    /// Returns all schedules as they are stored, each with the database's time when it was read.
+    async fn read_all(&self) -> Result<Vec<(Timestamp, ScheduleInfo)>> {
+        let mut all: Vec<(Timestamp, ScheduleInfo)> = Vec::new();
         loop {
-            let after = all.last().map(|last| last.spec.name.clone());
-            let (_, page) =
-                self.jobs().read_schedules(ScheduleQuery::Page { after: after.as_deref(), limit: PAGE }).await?;
+            let after = all.last().map(|(_, last)| last.spec.name.clone());
+            let page = ScheduleQuery::Page { after: after.as_deref(), limit: PAGE };
+            let (now, page) = self.store.read_schedules(page).await?;
             // Not "less than a page": unreadable rows are left out of a page.
             if page.is_empty() {
                 return Ok(all);
             }
-            all.extend(page.into_iter().map(|schedule| self.messages.shared.codecs.plain_schedule(schedule)));
+            all.extend(page.into_iter().map(|schedule| (now, schedule)));
         }
+    }
+
+    /// Returns schedules that are due but have not fired yet, the longest overdue first, at most `limit`, and for how long each has been. It is
+    /// normal to see some for a moment.
+    ///
+    /// # Errors
+    /// When the store can't be reached.
+    pub async fn overdue(&self, limit: usize) -> Result<Vec<(ScheduleInfo, Duration)>> {
+        let (now, due) = self.store.read_schedules(ScheduleQuery::Due(limit)).await?;
+        let late = |schedule: ScheduleInfo| {
+            let next = schedule.next_at?;
+            Some((
+                self.codecs.plain_schedule(schedule),
+                Duration::try_from(now.duration_since(next)).unwrap_or_default(),
+            ))
+        };
+        Ok(due.into_iter().filter_map(late).collect())
+    }
+
+    /// Returns schedules whose next occurrence lies later than there is one, because the database's clock was ahead once, and by how much. An
+    /// executor repairs them within minutes.
+    ///
+    /// # Errors
+    /// When the store can't be reached.
+    pub async fn clock_skew(&self) -> Result<Vec<(ScheduleInfo, Duration)>> {
+        let skewed = |(now, schedule): (Timestamp, ScheduleInfo)| {
+            schedule.computed_again(now)?;
+            let ahead = Duration::try_from(schedule.next_at?.duration_since(now)).ok()?;
+            Some((self.codecs.plain_schedule(schedule), ahead))
+        };
+        Ok(self.read_all().await?.into_iter().filter_map(skewed).collect())
     }
 }

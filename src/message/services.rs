@@ -84,7 +84,7 @@ impl<S: Store> Shared<S> {
 impl<S: Store> MessageServices<S> {
     /// Creates message services that flush into the job table of `store`.
     pub fn new(store: S, config: &DatabaseConfig) -> Self {
-        let jobs = store.jobs();
+        let jobs = store.engine();
         Self {
             shared: Arc::new(Shared {
                 store,
@@ -257,14 +257,15 @@ impl<S: Store> MessageServices<S> {
         }
     }
 
-    /// Returns the management side of the store. It does not decode what a codec encoded; [`admin`](Self::admin) does.
-    pub fn jobs(&self) -> &Arc<dyn JobStore> {
-        &self.shared.jobs
+    /// Returns the management API, through which operators see and change what is stored.
+    pub fn admin(&self) -> Admin {
+        let shared = &self.shared;
+        Admin::new(shared.jobs.clone(), shared.wakeup.clone(), shared.codecs.clone(), shared.limits)
     }
 
-    /// Returns the management API for operators.
-    pub fn admin(&self) -> Admin {
-        Admin::new(self.shared.jobs.clone(), self.shared.wakeup.clone(), self.shared.codecs.clone())
+    /// Returns whether the database is down, as far as the connections of this program have found out. `None`: it is no server, but a file.
+    pub fn database_is_down(&self) -> Option<bool> {
+        self.shared.jobs.outage().map(|outage| outage.is_down())
     }
 
     /// Returns the store itself.

@@ -53,11 +53,11 @@ impl Store for AnyStore {
         }
     }
 
-    fn jobs(&self) -> Arc<dyn JobStore> {
+    fn engine(&self) -> Arc<dyn JobStore> {
         match self {
-            Self::Postgres(store) => store.jobs(),
+            Self::Postgres(store) => store.engine(),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => store.jobs(),
+            Self::Sqlite(store) => store.engine(),
         }
     }
 }

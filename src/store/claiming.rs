@@ -236,7 +236,7 @@ pub enum Removed {
     Leased,
 }
 
-/// The result of [`complete_and_claim_next`](super::JobStore::complete_and_claim_next).
+/// The result of [`complete_and_claim_next`](super::Outcomes::complete_and_claim_next).
 #[derive(Clone, Debug, Default)]
 pub struct GroupsClaimed {
     /// Jobs that were accepted and removed.

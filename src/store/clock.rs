@@ -7,10 +7,6 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
-use crate::error::Result;
-
 /// A head start that ends later than this from now counts as over. It is twice the longest head start, because a statement may read the clock at
 /// different times. The statements that claim have it as a number.
 pub const MAX_HIDDEN: Duration = Duration::from_secs(120);
@@ -27,16 +23,4 @@ pub struct SkewedRows {
     pub rows: u64,
     /// How far ahead of the clock the farthest of them is.
     pub farthest: Duration,
-}
-
-/// A store whose clock may have been wrong.
-#[async_trait]
-pub trait ClockRepair: Send + Sync {
-    /// Repairs times that delay work and lie further ahead than they can: of unblocks, starts under a rate, leases of external workers,
-    /// times to live, and delays before another attempt. Schedules have their own
-    /// [`repair_clock`](super::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of each.
-    async fn repair_clock(&self) -> Result<Vec<SkewedRows>>;
-
-    /// Returns all times that lie ahead of the clock and should not, also where they delay nothing. Reads everything: for `doctor`.
-    async fn clock_skew(&self) -> Result<Vec<SkewedRows>>;
 }

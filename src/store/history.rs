@@ -2,14 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::TimeRange;
-use crate::config::HistoryConfig;
 use crate::error::{Error, Result};
 use crate::job::{JobId, NodeId, Payload};
 
@@ -188,31 +185,4 @@ pub struct JobResult {
     pub created_at: Timestamp,
     /// Until when the result is kept.
     pub expires_at: Timestamp,
-}
-
-/// Reads and prunes the history of jobs and their results.
-#[async_trait]
-pub trait History: Send + Sync {
-    /// Returns what this store is configured to keep, and for how long.
-    fn history_config(&self) -> HistoryConfig;
-
-    /// Returns entries that match, the newest first, at most `limit`. What is kept is decided by [`HistoryConfig::keep`] of the process
-    /// that ended the job.
-    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>>;
-
-    /// Forgets at most `limit` entries of the history older than `age`, the oldest first. Returns how many.
-    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64>;
-
-    /// Forgets at most `limit` entries of the audit older than `age`, the oldest first. Returns how many.
-    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64>;
-
-    /// Removes at most `limit` dead letters that died longer ago than `age`, the oldest first. Returns how many. Adds nothing to the history, which
-    /// has recorded their death.
-    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64>;
-
-    /// Returns the result of a job's handler. `None`: there was none, or its retention is over.
-    async fn result(&self, id: JobId) -> Result<Option<JobResult>>;
-
-    /// Forgets at most `limit` results whose retention is over. Returns how many.
-    async fn prune_results(&self, limit: usize) -> Result<u64>;
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{AffectedJobs, JobFilter, JobState, RetryOptions};
+use super::{JobFilter, JobState, RetryOptions};
 use crate::error::{Error, Result};
-use crate::job::{Fence, JobId, NodeId};
+use crate::job::JobId;
 
 /// How many jobs one transaction changes at most: an operation on a million jobs is many short transactions.
 pub(crate) const CHUNK: usize = 5_000;
@@ -65,7 +64,7 @@ pub enum Action {
     RunNow,
     /// Changes jobs that are not running.
     Change(Change),
-    /// Makes dead letters and timers wait again: see [`JobStore::retry`](super::JobStore::retry).
+    /// Makes dead letters and timers wait again: see [`Admin::retry`](crate::Admin::retry).
     Retry {
         /// See [`RetryOptions::limit`].
         limit: Option<u64>,
@@ -344,29 +343,4 @@ impl AuditFilter {
         self.before = before.into();
         self
     }
-}
-
-/// Operations on jobs and nodes, and their audit.
-#[async_trait]
-pub trait JobOperations: Send + Sync {
-    /// Applies an action to the jobs that match, in the order they were sent, some thousands in one transaction. The audit entry, if there is
-    /// to be one, is written in the same transactions. Leaves out jobs that start, end or move meanwhile, and jobs that are sent meanwhile.
-    ///
-    /// If it fails half-way, what was done stays and is in the audit; the same call may be made again. Sends a hint if the store can. Use
-    /// `Admin` to wake executors in the same process in any case.
-    ///
-    /// # Errors
-    /// When the action is invalid; then nothing changed.
-    async fn operate(&self, filter: &JobFilter, action: &Action, operator: OperatorOptions<'_>)
-    -> Result<AffectedJobs>;
-
-    /// Returns which of these claims of a node are no longer current, because their jobs were cancelled, or released and claimed again.
-    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>>;
-
-    /// Declares a node dead on an operator's order, waits for its claims that are still under way, and releases what it owns as the lock
-    /// monitor does: each job's attempt is spent. Returns how many jobs were released; `None` = there is no such node.
-    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<super::Released>>;
-
-    /// Returns what operators did, the newest first, at most `limit` entries.
-    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>>;
 }

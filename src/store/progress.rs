@@ -1,12 +1,8 @@
 //! Progress of running jobs.
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
-
-use crate::error::Result;
-use crate::job::{Fence, JobId, NodeId};
 
 /// Longest note, in bytes; longer ones are cut.
 pub(crate) const NOTE_MAX: usize = 1024;
@@ -35,23 +31,4 @@ pub struct JobProgress {
     pub checkpoint: Option<Box<RawValue>>,
     /// When it was last written.
     pub at: Timestamp,
-}
-
-/// Stores progress of jobs. It survives the end of an attempt, and is pruned some time after the end of the job.
-#[async_trait]
-pub trait Progress: Send + Sync {
-    /// Writes progress at once, in a transaction of its own. `false`: the claim is no longer current, and nothing was written.
-    async fn record_progress(&self, node: NodeId, fence: Fence, update: &ProgressUpdate) -> Result<bool>;
-
-    /// Returns the progress that was last written.
-    async fn progress(&self, id: JobId) -> Result<Option<JobProgress>>;
-
-    /// Forgets the progress of at most `limit` jobs that are gone. Returns how many.
-    async fn prune_progress(&self, limit: usize) -> Result<u64>;
-
-    /// Returns whether progress can be written while a transaction of the same process is open. The embedded store has one writer, so there it
-    /// can't.
-    fn writes_beside_transactions(&self) -> bool {
-        true
-    }
 }

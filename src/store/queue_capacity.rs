@@ -2,23 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use async_trait::async_trait;
-
 use super::{EACH, Rule, Scope};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::job::{Due, JobMessage};
-
-/// Checks which queues are full.
-#[async_trait]
-pub trait QueueCapacity: Send + Sync {
-    /// Returns those of these queues that hold as many waiting and blocked jobs as their rule allows, or more. The answer is approximate: jobs
-    /// that are not committed are not counted, and a rule that was set within the last second may not be known yet. If no rule sets a depth,
-    /// this costs next to nothing.
-    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>>;
-
-    /// Returns whether an open transaction blocks all other writers. Then no queue gets shorter while a sender waits inside a transaction.
-    fn is_single_writer(&self) -> bool;
-}
 
 /// A queue that is full.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::unreadable::{UnreadableRow, is_news};
@@ -276,41 +275,4 @@ pub(crate) fn log_faults(faults: &[UnreadableRow]) {
             "a rule can't be read as a whole; what can be read of it holds"
         );
     }
-}
-
-/// Stores rules.
-#[async_trait]
-pub trait Rules: Send + Sync {
-    /// Sets a rule; removes it if it sets nothing. Waiting jobs are checked again. Jobs that run already get permits, even if there are more of
-    /// them than the rule allows. A job that was started inside a transaction which has been open for longer than
-    /// `database.call_timeout` is not counted.
-    ///
-    /// # Errors
-    /// When the rule is invalid; then nothing changed.
-    async fn put_rule(&self, rule: &Rule) -> Result<()> {
-        self.put_rule_by(rule, None).await
-    }
-
-    /// Sets a rule on behalf of an operator, who is named in the audit.
-    ///
-    /// # Errors
-    /// As [`put_rule`](Self::put_rule).
-    async fn put_rule_by(&self, rule: &Rule, by: Option<&str>) -> Result<()> {
-        rule.check()?;
-        let new = rule.clone();
-        self.change_rule(rule.scope, &rule.name, Box::new(move |old| *old = new), by).await.map(drop)
-    }
-
-    /// Changes a rule, or a new one that sets nothing yet, and returns the result. No other change comes between reading and writing it.
-    /// `edit` runs while all admission waits, so it must not take long. Scope and name stay as they are.
-    ///
-    /// # Errors
-    /// As [`put_rule`](Self::put_rule).
-    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule>;
-
-    /// Returns all rules, by scope and name. If the shares of a rule can't be read, the rest of it holds, and its permits are not divided.
-    async fn rules(&self) -> Result<Vec<Rule>>;
-
-    /// Returns rules of which something can't be read.
-    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>>;
 }

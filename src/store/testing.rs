@@ -53,7 +53,7 @@ pub fn job(message: JobMessage, seq: i64, version: i64, attempt: u32, created_at
 /// Applies these schema changes behind those of this build, as a later build would.
 ///
 /// # Errors
-/// As for [`migrate`](super::JobStore::migrate).
+/// As for [`migrate`](super::Schema::migrate).
 pub async fn migrate_postgres(
     store: &super::Postgres,
     more: &[super::Migration],
@@ -64,7 +64,7 @@ pub async fn migrate_postgres(
 /// Does the same with an embedded database.
 ///
 /// # Errors
-/// As for [`migrate`](super::JobStore::migrate).
+/// As for [`migrate`](super::Schema::migrate).
 #[cfg(feature = "sqlite")]
 pub async fn migrate_sqlite(
     store: &super::sqlite::Sqlite,

@@ -11,7 +11,7 @@ pub type TransactionRef<'t, S> = <<S as Store>::Transaction as UnitOfWork>::Ref<
 
 /// Writes messages into an open transaction.
 pub trait JobWriter: Send {
-    /// Inserts the messages with one statement, however many they are. See [`JobStore::insert`](super::JobStore::insert).
+    /// Inserts the messages with one statement, however many they are. See [`Enqueue::insert`](super::Enqueue::insert).
     fn insert(
         &mut self,
         messages: &[JobMessage],
@@ -41,7 +41,7 @@ pub trait UnitOfWork: Send + 'static {
     fn remove(&mut self, node: NodeId, fence: Fence) -> impl Future<Output = Result<bool>> + Send;
 
     /// Removes the job likewise, and leases its exclusive group so that this node may go on with it. If other jobs wait for the group, the node
-    /// holds it by a lease from the commit on, as by [`complete_and_claim_next`](super::JobStore::complete_and_claim_next). A store without
+    /// holds it by a lease from the commit on, as by [`complete_and_claim_next`](super::Outcomes::complete_and_claim_next). A store without
     /// leases releases the group.
     fn remove_and_lease(
         &mut self,
@@ -66,7 +66,7 @@ pub trait UnitOfWork: Send + 'static {
         }
     }
 
-    /// Stores the result of the job that was removed. See [`History::result`](super::History::result).
+    /// Stores the result of the job that was removed. See [`Inspect::result`](super::Inspect::result).
     fn keep_result(&mut self, result: &NewResult) -> impl Future<Output = Result<()>> + Send;
 
     /// Commits. Returns `Ok` only if the server has proved that it committed.

@@ -128,7 +128,7 @@ impl<S: TestStore> TestDatabase<S> {
     /// # Errors
     /// When the database does not answer.
     pub async fn sent(&self) -> Result<Stored<S>> {
-        let jobs = self.messages.jobs();
+        let jobs = &self.messages.shared.jobs;
         let mut messages = Vec::new();
         let mut page = Page { limit: PAGE, after: None };
         loop {

@@ -109,7 +109,7 @@ impl<S: Store> Runner<S> {
 
     /// Lists the remaining jobs.
     async fn look(&self, summary: &mut Summary) -> Result<()> {
-        let jobs = self.hand.messages().jobs();
+        let jobs = &self.hand.messages().shared.jobs;
         let page = Page { limit: LEFT, after: None };
         let waiting = JobFilter { states: Some(vec![JobState::Waiting, JobState::Blocked]), ..JobFilter::default() };
         summary.waiting = jobs.list(&waiting, &page).await?;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jobwright::JobId;
-use jobwright::store::{
-    Action, AuditFilter, JobFilter, JobState, OperatorOptions, Page, RetryOptions, Settlement, Verdict,
-};
+use jobwright::store::engine::{OperatorOptions, Settlement, Verdict};
+use jobwright::store::{Action, AuditFilter, JobFilter, JobState, Page, RetryOptions};
 
 use crate::support::SqlDb;
 use crate::support::jobs::{LATER, affected, jobs};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobState, Preclaim, Rule, Scope, Store, UnitOfWork};
+use jobwright::store::engine::{Preclaim, UnitOfWork};
+use jobwright::store::{JobState, Rule, Scope, Store};
 use jobwright::{ErrorKind, Fence, JobId, NodeId};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::schedules::{ScheduleInfo, put, repair_clock, resume};
-use jobwright::store::{Extension, JobState, Rule, Scope, Verdict, testing};
+use jobwright::store::engine::schedules::{put, repair_clock, resume};
+use jobwright::store::engine::{Extension, Verdict, testing};
+use jobwright::store::schedules::ScheduleInfo;
+use jobwright::store::{JobState, Rule, Scope};
 use jobwright::{Misfire, NewJob, NewSchedule, Schedule, Unique};
 
 use crate::groups::sound;
@@ -105,7 +107,7 @@ pub(crate) async fn each_occurrence_that_counts_happens_once<T: SqlDb>(db: &T) {
     assert_eq!(moments(&store).await.len(), sent);
     // An operator who wants it sooner pauses and resumes the schedule.
     let (name, jobs) = ("s", &*store.0);
-    jobwright::store::schedules::pause(jobs, name, None).await.unwrap();
+    jobwright::store::engine::schedules::pause(jobs, name, None).await.unwrap();
     resume(jobs, name, None).await.unwrap();
     assert!(ahead(&read(&store, "s").await) <= 24 * HOUR);
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobwright::JobId;
-use jobwright::store::{JobState, Settlement, Verdict};
+use jobwright::store::JobState;
+use jobwright::store::engine::{Settlement, Verdict};
 use tokio::task::JoinSet;
 
 use crate::support::jobs::{fences, ids, job, jobs, messages, node_info, set};
@@ -15,7 +16,7 @@ use crate::support::{TestDb, eventually};
 /// Returns two handles with separate connections, as two processes have them.
 async fn two_processes<T: TestDb>(db: &T) -> [crate::support::Jobs; 2] {
     use jobwright::store::Store;
-    [db.jobs(), crate::support::Jobs(db.reopen().await.jobs())]
+    [db.jobs(), crate::support::Jobs(db.reopen().await.engine())]
 }
 
 pub(crate) async fn claimers_share_without_overlap<T: TestDb>(db: &T) {

@@ -4,7 +4,8 @@ mod rules;
 
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted, JobState, Rule, Scope, ShareBy};
+use jobwright::store::engine::{AdmitRequest, Allowed, ClaimRequest, Claimed, Counted};
+use jobwright::store::{JobState, Rule, Scope, ShareBy};
 use jobwright::{ClaimNumber, NewJob, NodeId};
 
 pub(crate) use self::rules::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Completed, Extension, ExternalDone, JobFilter, JobState, Settlement, Store, Verdict};
+use jobwright::store::engine::{Completed, Extension, ExternalDone, Settlement, Verdict};
+use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -332,7 +333,7 @@ pub(crate) async fn its_id_is_taken<T: TestDb>(db: &T) {
 }
 
 pub(crate) async fn takers_share_without_overlap<T: TestDb>(db: &T) {
-    let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
+    let handles = [db.jobs(), Jobs(db.reopen().await.engine())];
     let sent = handles[0].send_all(jobs(200)).await;
     let mut tasks = JoinSet::new();
     for n in 0..4 {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, Preclaim, Settlement, Verdict};
+use jobwright::store::JobFilter;
+use jobwright::store::engine::{Preclaim, Settlement, Verdict};
 use jobwright::{Fence, JobId, NodeId};
 
 use crate::support::jobs::{LATER, NOBODY, claim_number, fences, job, jobs, message, set, with_version};

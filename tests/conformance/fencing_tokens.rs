@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, ExternalDone, JobFilter, JobState, Preclaim, ScanRange, Settlement, Verdict};
+use jobwright::store::engine::{ClaimRequest, ExternalDone, Preclaim, ScanRange, Settlement, Verdict};
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{ClaimNumber, Fence, HandOutNumber, JobId};
 
 use crate::fencing::all_refused;

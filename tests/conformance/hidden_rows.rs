@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, MAX_HIDDEN, Preclaim, Verdict};
+use jobwright::store::engine::{ClaimRequest, MAX_HIDDEN, Preclaim, Verdict};
 use jobwright::{Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::support::jobs::{LATER, claim_number, ids, job, jobs, message, set};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Hint, HintStream, Store};
+use jobwright::store::Store;
+use jobwright::store::engine::{Hint, HintStream};
 
 use crate::support::TestDb;
 use crate::support::jobs::job;
@@ -30,7 +31,7 @@ async fn hears(stream: &mut Box<dyn HintStream>, sent: &Hint) {
 
 pub(crate) async fn another_process_hears_them<T: TestDb>(db: &T) {
     let store = db.jobs();
-    let Some(mut stream) = db.reopen().await.jobs().listen().await.unwrap() else { return };
+    let Some(mut stream) = db.reopen().await.engine().listen().await.unwrap() else { return };
     let long = "q".repeat(100);
     let sent = [
         Hint::Queue("default".to_owned()),

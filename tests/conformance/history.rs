@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use jobwright::store::engine::{ExternalDone, NewResult, OperatorOptions, Settlement, UnitOfWork, Verdict};
 use jobwright::store::{
-    Action, AuditFilter, ExternalDone, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, NewResult,
-    OperatorOptions, Settlement, Store, TimeRange, UnitOfWork, Verdict,
+    Action, AuditFilter, HistoryEntry, HistoryFilter, HistoryOutcome, JobFilter, JobState, Store, TimeRange,
 };
 use jobwright::{Fence, JobId, Keep, NewJob, NodeId, Unique};
 
@@ -12,7 +12,7 @@ use crate::support::jobs::{LATER, hand_out_number, job, jobs, with_version};
 use crate::support::{Jobs, SqlDb};
 
 async fn open<T: SqlDb>(db: &T, keep: Keep) -> Jobs {
-    Jobs(db.remembering(keep).await.jobs())
+    Jobs(db.remembering(keep).await.engine())
 }
 
 /// Returns the history, the oldest entry first.
@@ -173,7 +173,7 @@ pub(crate) async fn a_refused_outcome_is_not_remembered<T: SqlDb>(db: &T) {
 
 pub(crate) async fn a_rolled_back_end_is_not_remembered<T: SqlDb>(db: &T) {
     let place = db.remembering(Keep::All).await;
-    let store = Jobs(place.jobs());
+    let store = Jobs(place.engine());
     let (node, claimed) = store.running(job()).await;
     let mut transaction = place.begin().await.unwrap();
     assert!(transaction.remove(node, claimed.fence()).await.unwrap());
@@ -188,7 +188,7 @@ pub(crate) async fn a_rolled_back_end_is_not_remembered<T: SqlDb>(db: &T) {
 /// Jobs of a batch end together, each with its own entry.
 pub(crate) async fn a_batch_is_remembered_one_by_one<T: SqlDb>(db: &T) {
     let place = db.remembering(Keep::All).await;
-    let store = Jobs(place.jobs());
+    let store = Jobs(place.engine());
     let ids = store.send_all(jobs(3)).await;
     let node = store.node().await;
     let fences: Vec<Fence> = store.take(node, 3).await.iter().map(jobwright::Job::fence).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::MaintenanceDue;
+use jobwright::store::engine::MaintenanceDue;
 
 use crate::maintenance::{SOON, due, hand_out};
 use crate::schedules::daily;

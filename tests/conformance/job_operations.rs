@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobwright::store::JobState::{Blocked, Dead, External, Running, Suspended, Timer, Waiting};
-use jobwright::store::{
-    Action, AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, OperatorOptions, Rule, Scope, schedules,
-    testing,
-};
+use jobwright::store::engine::{OperatorOptions, schedules, testing};
+use jobwright::store::{Action, AffectedJobs, AuditFilter, Change, DueChange, JobFilter, JobState, Rule, Scope};
 use jobwright::{JobId, NewJob, NewSchedule, Schedule, Unique, parse_duration};
 use serde_json::json;
 
@@ -177,7 +175,7 @@ pub(crate) async fn a_change_of_the_queue_is_admitted_anew<T: TestDb>(db: &T) {
 }
 
 async fn admit(store: &Jobs, queues: &[String]) {
-    let request = jobwright::store::AdmitRequest { limit: 100, queues, kinds: None, counting: false };
+    let request = jobwright::store::engine::AdmitRequest { limit: 100, queues, kinds: None, counting: false };
     while store.admit(&request).await.unwrap().more {}
 }
 
@@ -280,7 +278,7 @@ pub(crate) async fn the_audit_says_who_did_what<T: TestDb>(db: &T) {
     let change = Change::default().priority(5);
     store.operate(&filter, &Action::Change(change), OperatorOptions { by: Some("bob"), ..ann }).await.unwrap();
     let rule = Rule::new(Scope::Tenant, "acme").paused(true);
-    store.put_rule_by(&rule, Some("ann")).await.unwrap();
+    store.change_rule(Scope::Tenant, "acme", Box::new(move |old| *old = rule), Some("ann")).await.unwrap();
     let retry = Action::Retry { limit: Some(3), spread: Duration::from_secs(2) };
     store.operate(&JobFilter::ids([id]), &retry, ann).await.unwrap();
 

@@ -1,6 +1,7 @@
 //! Batches whose messages are legal one by one but large together: a store may split them, and the caller does not notice.
 
-use jobwright::store::{ExternalDone, Inserted, JobState, Preclaim, Received, Store, UnitOfWork as _};
+use jobwright::store::engine::{ExternalDone, Inserted, Preclaim, Received, UnitOfWork as _};
+use jobwright::store::{JobState, Store};
 use jobwright::{JobId, JobMessage, NewJob, Payload, Submission};
 
 use crate::support::jobs::{LATER, claim_number, fences, hand_out_number, ids, job, message, set};

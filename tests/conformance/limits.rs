@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jobwright::Fence;
-use jobwright::store::{JobState, Rule, RuleEdit, Scope, ShareBy};
+use jobwright::store::engine::RuleEdit;
+use jobwright::store::{JobState, Rule, Scope, ShareBy};
 
 use crate::groups::sound;
 use crate::hidden_rows::{self, held};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Page, QueueStatus, Verdict};
+use jobwright::store::engine::Verdict;
+use jobwright::store::{JobFilter, JobState, Page, QueueStatus};
 use jobwright::{JobId, NewJob};
 
 use crate::support::jobs::{LATER, hand_out_number, job, jobs};

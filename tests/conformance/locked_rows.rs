@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use jobwright::store::schedules::fire_due;
-use jobwright::store::{JobFilter, JobState, Preclaim, Released, Rule, Scope, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::schedules::fire_due;
+use jobwright::store::engine::{Preclaim, Settlement, UnitOfWork, Verdict};
+use jobwright::store::{JobFilter, JobState, Released, Rule, Scope, Store};
 use jobwright::{DatabaseConfig, Fence, JobId};
 use tokio::time::timeout;
 

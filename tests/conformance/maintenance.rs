@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobwright::NewJob;
-use jobwright::store::{MaintenanceDue, Rule, Scope};
+use jobwright::store::engine::MaintenanceDue;
+use jobwright::store::{Rule, Scope};
 
 use crate::schedules::daily;
 use crate::support::jobs::{hand_out_number, job};

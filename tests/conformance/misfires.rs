@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::schedules::fire_due;
-use jobwright::store::{JobFilter, JobState, Verdict};
+use jobwright::store::engine::Verdict;
+use jobwright::store::engine::schedules::fire_due;
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{Misfire, NewSchedule, Overlap, SCHEDULED_AT, Schedule};
 
 use crate::schedules::{DAY, daily, days_ago, every_day, fire, fire_since, moments, put_new, read};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobFilter, JobState, Page, ScanRange, Verdict};
+use jobwright::store::engine::{ClaimRequest, ScanRange, Verdict};
+use jobwright::store::{JobFilter, JobState, Page};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, claim_number, cursor, ids, job, jobs};

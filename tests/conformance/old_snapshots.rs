@@ -1,6 +1,7 @@
 //! PostgreSQL: what a transaction with an old snapshot can cause.
 
-use jobwright::store::{JobState, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
+use jobwright::store::{JobState, Store};
 use jobwright::{JobId, NewJob};
 
 use crate::support::TestDb;

@@ -1,7 +1,8 @@
 //! Repeating jobs that belong to a group.
 
+use jobwright::store::JobState;
+use jobwright::store::engine::Hint;
 use jobwright::store::schedules::PutOutcome;
-use jobwright::store::{Hint, JobState};
 use jobwright::{NewSchedule, Overlap, Schedule};
 
 use crate::schedules::{fire_since, put_new, read};

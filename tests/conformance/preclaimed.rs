@@ -1,6 +1,7 @@
 //! `insert` with a `Preclaim`: rows that are owned from the start.
 
-use jobwright::store::{JobState, OwnedInsert, Preclaim, Verdict};
+use jobwright::store::JobState;
+use jobwright::store::engine::{OwnedInsert, Preclaim, Verdict};
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobProgress, ProgressUpdate, Verdict};
+use jobwright::store::engine::{ProgressUpdate, Verdict};
+use jobwright::store::{JobFilter, JobProgress};
 use jobwright::{JobId, NodeId};
 
 use crate::support::jobs::{LATER, job, with_version};

@@ -1,6 +1,7 @@
 //! Depth limits: which queues are full.
 
-use jobwright::store::{FullQueue, Rule, Scope};
+use jobwright::store::engine::FullQueue;
+use jobwright::store::{Rule, Scope};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job, jobs};

@@ -1,6 +1,7 @@
 //! Nodes that may not claim.
 
-use jobwright::store::{ClaimRequest, JobState};
+use jobwright::store::JobState;
+use jobwright::store::engine::ClaimRequest;
 use jobwright::{ErrorKind, Fence};
 
 use crate::support::TestDb;

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Released, Verdict};
+use jobwright::store::engine::Verdict;
+use jobwright::store::{JobFilter, JobState, Released};
 
 use crate::support::jobs::{LATER, job, jobs};
 use crate::support::{Jobs, TestDb};

@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobwright::store::schedules::{
-    FireOutcome, Fired, Put, PutOutcome, ScheduleInfo, ScheduleQuery, backfill, fire_due, get, pause,
-};
-use jobwright::store::schedules::{Firing, put, resume, run_now as run};
-use jobwright::store::{Hint, JobState, OperatorOptions, Store, testing};
+use jobwright::store::engine::schedules::{FireOutcome, Fired, ScheduleQuery, backfill, fire_due, get, pause};
+use jobwright::store::engine::schedules::{Firing, put, resume, run_now as run};
+use jobwright::store::engine::{Hint, OperatorOptions, testing};
+use jobwright::store::schedules::{Put, PutOutcome, ScheduleInfo};
+use jobwright::store::{JobState, Store};
 use jobwright::{Misfire, NewJob, NewSchedule, Overlap, Payload, SCHEDULE, SCHEDULED_AT, Schedule};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -119,7 +119,7 @@ pub(crate) async fn each_occurrence_happens_once<T: TestDb>(db: &T) {
         db.make_due(&name, days_ago(MISSED - 1)).await;
         expected.extend((0..MISSED).map(|days| (name.clone(), days_ago(days))));
     }
-    let handles = [store.clone(), Jobs(db.reopen().await.jobs())];
+    let handles = [store.clone(), Jobs(db.reopen().await.engine())];
     let mut tasks = JoinSet::new();
     for n in 0..8 {
         let store = handles[n % 2].clone();
@@ -212,7 +212,7 @@ pub(crate) async fn put_again<T: TestDb>(db: &T) {
 
 /// Many programs put the schedule at once when they start.
 pub(crate) async fn put_at_once<T: TestDb>(db: &T) {
-    let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
+    let handles = [db.jobs(), Jobs(db.reopen().await.engine())];
     let mut tasks = JoinSet::new();
     for n in 0..8 {
         let store = handles[n % 2].clone();

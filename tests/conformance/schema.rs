@@ -43,7 +43,7 @@ pub(crate) async fn ten_at_once<T: TestDb>(_: &T) {
     let (db, store) = bare::<T>().await;
     let mut tasks = JoinSet::new();
     for _ in 0..10 {
-        let other = db.reopen().await.jobs();
+        let other = db.reopen().await.engine();
         tasks.spawn(async move { other.migrate().await.unwrap() });
     }
     let all = tasks.join_all().await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobDetail, JobState, Settlement, Verdict};
+use jobwright::store::engine::{Settlement, Verdict};
+use jobwright::store::{JobDetail, JobState};
 
 use crate::support::TestDb;
 use crate::support::jobs::{LATER, job};

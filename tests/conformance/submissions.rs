@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobState, Received, Store};
+use jobwright::store::engine::Received;
+use jobwright::store::{JobState, Store};
 use jobwright::{JobId, JobMessage, NewJob, Submission};
 use tokio::task::JoinSet;
 
@@ -94,7 +95,7 @@ pub(crate) async fn known_after_the_job_is_gone<T: TestDb>(db: &T) {
 
 /// Batches overlap in different orders: each submission is stored once, all are answered, and none gets stuck.
 pub(crate) async fn racing_receivers<T: TestDb>(db: &T) {
-    let handles = [db.jobs(), Jobs(db.reopen().await.jobs())];
+    let handles = [db.jobs(), Jobs(db.reopen().await.engine())];
     for _ in 0..5 {
         let shared: Vec<JobId> = (0..100).map(|_| JobId::new()).collect();
         let mut tasks = JoinSet::new();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{ExternalDone, JobFilter, JobState, Released, Rule, Scope, Settlement, Verdict};
+use jobwright::store::engine::{ExternalDone, Settlement, Verdict};
+use jobwright::store::{JobFilter, JobState, Released, Rule, Scope};
 use jobwright::{Fence, Job, JobId, NewJob, NodeId};
 use tokio::task::JoinSet;
 

@@ -1,6 +1,7 @@
 //! `Store` and `UnitOfWork`: what a context does with its transaction.
 
-use jobwright::store::{JobFilter, JobState, Preclaim, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::{Preclaim, UnitOfWork, Verdict};
+use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, JobId};
 
 use crate::support::TestDb;
@@ -8,7 +9,7 @@ use crate::support::jobs::{LATER, claim_number, job, jobs, messages, set, with_v
 
 pub(crate) async fn nothing_is_seen_before_the_commit<T: TestDb>(db: &T) {
     let store = db.store();
-    let other = db.reopen().await.jobs();
+    let other = db.reopen().await.engine();
     let node = db.jobs().node().await;
     let batch = messages([job(), job().delay(LATER)]);
     let mut tx = store.begin().await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, Rule, Scope, Settlement, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::{Settlement, UnitOfWork, Verdict};
+use jobwright::store::{JobFilter, Rule, Scope, Store};
 use jobwright::{JobId, NewJob, Unique};
 
 use crate::groups::sound;

@@ -1,6 +1,7 @@
 //! PostgreSQL: key rows, of which one statement takes many, and one frees many.
 
-use jobwright::store::{GroupClaim, JobFilter, JobState, OwnedInsert, Preclaim, Store, UnitOfWork};
+use jobwright::store::engine::{GroupClaim, OwnedInsert, Preclaim, UnitOfWork};
+use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Fence, Job, JobId, NewJob, Unique};
 
 use crate::groups::sound;
@@ -165,7 +166,7 @@ pub(crate) async fn senders_and_ends_of_many<const POOLED: bool>(db: &Pg<POOLED>
     let node = store.node().await;
     let mut senders = tokio::task::JoinSet::new();
     for n in 0..4 {
-        let store = Jobs(db.reopen().await.jobs());
+        let store = Jobs(db.reopen().await.engine());
         senders.spawn(async move {
             let mut sent = 0;
             for round in 0..15 {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Received, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::{Received, UnitOfWork, Verdict};
+use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{ErrorKind, JobId, NewJob, Submission, Unique};
 use serde_json::json;
 
@@ -249,7 +250,7 @@ pub(crate) async fn one_of_many_senders_wins<T: TestDb>(db: &T) {
     const KEYS: usize = 40;
     let mut senders = tokio::task::JoinSet::new();
     for n in 0..8 {
-        let store = Jobs(db.reopen().await.jobs());
+        let store = Jobs(db.reopen().await.engine());
         senders.spawn(async move {
             let mut rows = 0;
             for round in 0..4 {
@@ -275,7 +276,7 @@ pub(crate) async fn replacing_races_with_claims<T: TestDb>(db: &T) {
     let node = store.node().await;
     let mut senders = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let store = Jobs(db.reopen().await.jobs());
+        let store = Jobs(db.reopen().await.engine());
         senders.spawn(async move {
             for n in 0..15_u32 {
                 let job = NewJob::json("kind", &n).unique(Unique::key("a").while_waiting().replace());

@@ -1,8 +1,7 @@
 //! Rows of third-party SQL that can't be read as jobs: each becomes a dead letter, and its queue goes on.
 
-use jobwright::store::{
-    Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, OperatorOptions, Rule, Scope, Store as _,
-};
+use jobwright::store::engine::OperatorOptions;
+use jobwright::store::{Action, HistoryFilter, HistoryOutcome, JobFilter, JobState, Rule, Scope, Store as _};
 use jobwright::{JobId, Keep, NewJob};
 
 use crate::support::jobs::{LATER, claim_number, hand_out_number, ids, job, jobs, set};
@@ -124,7 +123,7 @@ pub(crate) async fn run_again_is_buried_again<T: SqlDb>(db: &T) {
 }
 
 pub(crate) async fn remembered_as_any_dead_letter<T: SqlDb>(db: &T) {
-    let store = Jobs(db.remembering(Keep::Failed).await.jobs());
+    let store = Jobs(db.remembering(Keep::Failed).await.engine());
     let node = store.node().await;
     let sent = spoiled(db).await;
     assert_eq!(store.take(node, 10).await.len(), 3);

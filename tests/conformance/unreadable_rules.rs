@@ -1,6 +1,6 @@
 //! Schedules and rules that third-party SQL made unreadable, and jobs that no library would send: each is shown, and none blocks the others.
 
-use jobwright::store::schedules::ScheduleQuery;
+use jobwright::store::engine::schedules::ScheduleQuery;
 use jobwright::store::{Rule, Scope, ShareBy};
 
 use crate::schedules::{daily, days_ago, fire};

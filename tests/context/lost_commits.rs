@@ -187,7 +187,7 @@ async fn a_flush_that_found_no_connection_is_known() {
         // Connections of the pool that were cut are found out by their next use. Then each call has to open one, and can't.
         let opens = async || {
             let before = proxy.refused();
-            messages.jobs().status().await.unwrap_err();
+            messages.admin().status().await.unwrap_err();
             proxy.refused() > before
         };
         eventually(PATIENCE, async || opens().await && opens().await).await;

@@ -140,7 +140,7 @@ pub(crate) async fn the_retry_policy_sets_the_delay<W: World>(db: &W) {
         assert!((hours * 3600 - 60..=hours * 3600).contains(&wait), "attempt {attempt}: {wait} s");
         // An operator need not wait for the delay.
         assert_eq!(jobs.retry(&jobwright::store::JobFilter::ids([id]), false).await.unwrap().total(), 1);
-        jobs.notify(&[jobwright::store::Hint::Any]).await.unwrap();
+        jobs.notify(&[jobwright::store::engine::Hint::Any]).await.unwrap();
     }
     executor.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::store::Migration;
+use jobwright::store::engine::Migration;
 use jobwright::{CommandExecutor, Outcome};
 
 use crate::support::environment::{PATIENCE, World as _, lease};

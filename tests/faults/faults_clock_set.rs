@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobwright::store::schedules::{get, put};
-use jobwright::store::{JobState, Rule, Scope, testing};
+use jobwright::store::engine::schedules::{get, put};
+use jobwright::store::engine::testing;
+use jobwright::store::{JobState, Rule, Scope};
 use jobwright::{JobId, MessageServices, NewSchedule, NodeId, Overlap, Schedule};
 
 use crate::ledger_worker::{Does, Orders, job};

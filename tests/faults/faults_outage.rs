@@ -56,12 +56,12 @@ async fn a_stop_of_the_server_is_two_lines() {
 
     server.stop();
     eventually(PATIENCE, async || !logs.about(&place, "WARN").is_empty()).await;
-    assert!(messages.jobs().outage().unwrap().is_down());
+    assert!(messages.database_is_down().unwrap());
     tokio::time::sleep(OUTAGE).await;
     server.start_again();
     let back = async || logs.about(&place, "INFO").iter().any(|line| line.contains("is back after"));
     eventually(PATIENCE, back).await;
-    assert!(!messages.jobs().outage().unwrap().is_down());
+    assert!(!messages.database_is_down().unwrap());
     sign.give("");
     send::<Pg<false>>(&db.messages().await, Does::Note, 5).await;
     db.drained().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::ExternalDone;
+use jobwright::store::engine::ExternalDone;
 use jobwright::{HandOutNumber, JobId, JobMessage, NewJob, Payload, Submission};
 
 use crate::support::Jobs;

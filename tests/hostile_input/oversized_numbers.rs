@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Action, ClaimRequest, JobFilter, JobState, OperatorOptions, Rule, Scope};
+use jobwright::store::engine::{ClaimRequest, OperatorOptions};
+use jobwright::store::{Action, JobFilter, JobState, Rule, Scope};
 use jobwright::{CommandExecutor, ErrorKind, Fence, JobId, MessageServices, NewJob, NodeId, Outcome, Payload};
 
 use crate::support::environment::patient;

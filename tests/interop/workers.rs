@@ -1,5 +1,5 @@
 use jobwright::broker::wire_testing::{self, Report};
-use jobwright::store::testing;
+use jobwright::store::engine::testing;
 use jobwright::{Job, NewJob};
 use serde_json::{Value, json};
 

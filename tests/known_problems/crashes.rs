@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{JobState, testing};
+use jobwright::store::JobState;
+use jobwright::store::engine::testing;
 use jobwright::{CommandExecutor, ExecutorConfig, JobId, MessageServices, NewJob, Outcome};
 
 use crate::support::environment::{Gate, PATIENCE, World, lease, quick};

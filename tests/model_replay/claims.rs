@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, JobFilter, JobState, Preclaim, Verdict};
+use jobwright::store::engine::{ClaimRequest, Preclaim, Verdict};
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{ClaimNumber, ErrorKind, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::claims::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{Extension, ExternalDone, JobFilter, JobState, Settlement, Verdict};
+use jobwright::store::engine::{Extension, ExternalDone, Settlement, Verdict};
+use jobwright::store::{JobFilter, JobState};
 use jobwright::{Fence, HandOutNumber, JobId, NewJob};
 use jobwright_model::check;
 use jobwright_model::external::{ATTEMPTS, Action, Copy, External, Faults, State};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{AdmitRequest, ClaimRequest, JobFilter, JobState, Rule, Scope, Verdict};
+use jobwright::store::engine::{AdmitRequest, ClaimRequest, Verdict};
+use jobwright::store::{JobFilter, JobState, Rule, Scope};
 use jobwright::{ClaimNumber, Fence, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::groups::{ATTEMPTS, Action, Faults, Groups, JOBS, PROCESSES, RowState, State};

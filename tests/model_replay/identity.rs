@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{JobFilter, JobState, Store, UnitOfWork, Verdict};
+use jobwright::store::engine::{UnitOfWork, Verdict};
+use jobwright::store::{JobFilter, JobState, Store};
 use jobwright::{Job, JobId, NewJob, NodeId};
 use jobwright_model::check;
 use jobwright_model::identity::{ATTEMPTS, Action, Identity, Innocent, SENDERS, Sender, State, Table};
@@ -125,7 +126,7 @@ fn only(id: JobId) -> JobFilter {
 impl<'a, T: Senders> Ids<'a, T> {
     async fn new(db: &'a T, stores: &'a [T::Store], subject: Identity) -> Self {
         db.clear().await;
-        let (store, process) = (db.jobs(), Jobs(stores[SENDERS].jobs()));
+        let (store, process) = (db.jobs(), Jobs(stores[SENDERS].engine()));
         let node = process.node().await;
         let innocent = store.send(NewJob::json("kind", &json!({})).queue("innocent").max_attempts(100)).await;
         Self {
@@ -170,8 +171,8 @@ impl<'a, T: Senders> Ids<'a, T> {
     async fn cancel(&self, before: &State) -> Result<()> {
         let dead = before.rows[Table::Dead as usize].is_some();
         let only = only(self.id);
-        let affected = if dead { self.store.delete(&only, false) } else { self.store.cancel(&only, false) };
-        same("cancelled", affected.await.unwrap().total(), 1)
+        let affected = if dead { self.store.delete(&only, false).await } else { self.store.cancel(&only, false).await };
+        same("cancelled", affected.unwrap().total(), 1)
     }
 
     async fn crash(&mut self) {

@@ -98,7 +98,7 @@ pub(crate) fn random_paths<P: Player>(
 pub(crate) async fn processes<T: TestDb>(db: &T, count: usize) -> Vec<Jobs> {
     let mut stores = Vec::new();
     for _ in 0..count {
-        stores.push(Jobs(db.reopen().await.jobs()));
+        stores.push(Jobs(db.reopen().await.engine()));
     }
     stores
 }

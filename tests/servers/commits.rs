@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use jobwright::store::engine;
 use jobwright::{ErrorKind, MessageServices, Postgres};
 
 use crate::support::environment::PATIENCE;
@@ -94,7 +95,7 @@ async fn a_commit_whose_wait_for_the_standby_was_cancelled_is_unknown() {
     let messages = alone.messages.clone();
     ends(tokio::spawn(async move {
         let node = crate::support::jobs::node_info("alone");
-        messages.jobs().register_node(&node).await.map(drop)
+        engine::of(&messages).register_node(&node).await.map(drop)
     }))
     .await;
     assert_eq!(jobs.all().await.len(), 2);
@@ -138,7 +139,7 @@ async fn what_may_be_committing_is_never_cancelled() {
     cx.transaction().await.unwrap();
     let error = cx.commit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CommitUnknown, "{error}");
-    alone.messages.jobs().register_node(&crate::support::jobs::node_info("alone")).await.unwrap_err();
+    engine::of(&alone.messages).register_node(&crate::support::jobs::node_info("alone")).await.unwrap_err();
     // Neither when the caller goes away.
     let gone = tokio::spawn({
         let messages = alone.messages.clone();

@@ -184,7 +184,7 @@ async fn a_listener_that_hears_nothing_from_a_silent_server_ends() {
     let Some(db) = Pg::<false>::create().await else { return };
     let proxy = Proxy::start(db.address()).await;
     let store = Postgres::connect(&db.config_by(proxy.address)).await.unwrap();
-    let mut hints = store.jobs().listen().await.unwrap().unwrap();
+    let mut hints = store.engine().listen().await.unwrap().unwrap();
     proxy.stall();
     let error =
         tokio::time::timeout(Duration::from_secs(40), hints.next()).await.expect("still listening").unwrap_err();

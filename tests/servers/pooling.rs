@@ -68,7 +68,7 @@ async fn a_pooler_of_statements_is_refused_with_what_to_do() {
     // Without it, the first call that needs a transaction finds it.
     let direct = Postgres::connect(&config(false).schema(unique("t_"))).await;
     let error = match direct {
-        Ok(store) => store.jobs().migrate().await.map(drop).unwrap_err(),
+        Ok(store) => store.engine().migrate().await.map(drop).unwrap_err(),
         Err(error) => error,
     };
     explained(&error);

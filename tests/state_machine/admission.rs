@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jobwright::store::{
-    Action, Change, ClaimRequest, DueChange, ExternalDone, JobFilter, JobState, JobSummary, OperatorOptions, Rule,
-    Scope, Settlement, Verdict,
-};
+use jobwright::store::engine::{ClaimRequest, ExternalDone, OperatorOptions, Settlement, Verdict};
+use jobwright::store::{Action, Change, DueChange, JobFilter, JobState, JobSummary, Rule, Scope};
 use jobwright::{Fence, JobId, NewJob, NodeId};
 
 use crate::admission_ops::{MINUTE, Message, NODES, Op, QUEUES, RULES, make};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::{ExternalDone, JobState, Settlement, Verdict};
+use jobwright::store::JobState;
+use jobwright::store::engine::{ExternalDone, Settlement, Verdict};
 use jobwright::{Fence, JobId, REPLY_QUEUE};
 
 use crate::ops::{AttemptOutcome, KINDS, QUEUES};
@@ -111,7 +112,7 @@ impl Player {
         let answers = both!(self, |side| {
             let over: Vec<_> = fences
                 .iter()
-                .map(|fence| jobwright::store::Extension { fence: *fence, lease: Some(Duration::ZERO) })
+                .map(|fence| jobwright::store::engine::Extension { fence: *fence, lease: Some(Duration::ZERO) })
                 .collect();
             let late = side.jobs.extend_external(&over).await.map_err(|error| error.to_string())?.len() as u64;
             let mut sum = (0, 0);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobwright::store::ClaimRequest;
+use jobwright::store::engine::ClaimRequest;
 
 use crate::player::Player;
 use crate::support::TestDb;

@@ -1,6 +1,7 @@
 //! The operations, and how often they occur.
 
-use jobwright::store::{JobState, ScanCursor, ScanRange};
+use jobwright::store::JobState;
+use jobwright::store::engine::{ScanCursor, ScanRange};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use jobwright::store::{
-    AffectedJobs, ClaimRequest, Inserted, JobFilter, JobState, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict,
-};
+use jobwright::store::engine::{ClaimRequest, Inserted, MAX_HIDDEN, Preclaim, ScanCursor, Settlement, Verdict};
+use jobwright::store::{AffectedJobs, JobFilter, JobState};
 use jobwright::{Fence, Job, JobId, JobMessage, NewJob, NodeId};
 
 use crate::ops::{AttemptOutcome, Filter, GIVEN, KINDS, Message, NODES, Op, Part, QUEUES, Steer};

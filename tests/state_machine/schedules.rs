@@ -6,10 +6,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::schedules::{
-    FireOutcome, Firing, PutOutcome, ScheduleInfo, ScheduleQuery, fire_due, pause, put, resume, run_now,
-};
-use jobwright::store::{Action, JobFilter, JobState, OperatorOptions, Settlement, Store, Verdict, testing};
+use jobwright::store::engine::schedules::{FireOutcome, Firing, ScheduleQuery, fire_due, pause, put, resume, run_now};
+use jobwright::store::engine::{OperatorOptions, Settlement, Verdict, testing};
+use jobwright::store::schedules::{PutOutcome, ScheduleInfo};
+use jobwright::store::{Action, JobFilter, JobState, Store};
 use jobwright::{JobId, NewJob, NewSchedule, NodeId, Overlap, SCHEDULE, SCHEDULED_AT, Schedule};
 
 use crate::player::Outcome;
@@ -190,7 +190,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let alive = self.alive().await;
         let mut others = tokio::task::JoinSet::new();
         for (limit, steps) in nodes.iter().copied() {
-            let store = Jobs(self.db.store().jobs());
+            let store = Jobs(self.db.store().engine());
             others.spawn(mortal(
                 async move {
                     while store.next_schedule().await? == Some(Duration::ZERO) {

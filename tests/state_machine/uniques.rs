@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jobwright::store::{
-    Action, Change, ClaimRequest, ExternalDone, Inserted, JobFilter, JobState, OperatorOptions, Preclaim, Settlement,
-    Store, UnitOfWork, Verdict,
+use jobwright::store::engine::{
+    ClaimRequest, ExternalDone, Inserted, OperatorOptions, Preclaim, Settlement, UnitOfWork, Verdict,
 };
+use jobwright::store::{Action, Change, JobFilter, JobState, Store};
 use jobwright::{ErrorKind, Fence, JobId, JobMessage, NodeId};
 
 use crate::player::Outcome;
@@ -128,7 +128,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
         let (first, one) = self.made(one, true);
         // The two never use the same id.
         let (second, other) = self.made(other, false);
-        let aside = Jobs(self.db.store().jobs());
+        let aside = Jobs(self.db.store().engine());
         let (first, second) = tokio::join!(self.jobs.insert(&first, None), aside.insert(&second, None));
         let seen = [rejected(&first)?, rejected(&second)?];
         let after = states(&self.jobs).await;
@@ -159,7 +159,7 @@ impl<'a, T: SqlDb> Player<'a, T> {
     /// Sends a job while a node claims: the send sees the jobs as they were before the claim, or after it.
     async fn race(&mut self, sent: &Message, node: usize, queue: usize, before: &States) -> Outcome<()> {
         let (made, named) = self.made(std::slice::from_ref(sent), true);
-        let aside = Jobs(self.db.store().jobs());
+        let aside = Jobs(self.db.store().engine());
         let node = self.nodes[node];
         let request = ClaimRequest::new(node, claim_number(), QUEUES[queue], 10);
         let (answer, claimed) = tokio::join!(aside.insert(&made, None), self.jobs.claim(&request));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use jobwright::store::{JobState, Store, TransactionRef, UnitOfWork};
+use jobwright::store::engine::UnitOfWork;
+use jobwright::store::{JobState, Store, TransactionRef};
 use jobwright::{DatabaseConfig, Error, ExecutorConfig, JobError, JobId, KindOptions, MessageServices, RetryPolicy};
 
 use super::postgres::Pg;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jobwright::store::{
-    AdmitRequest, Admitted, AffectedJobs, ClaimRequest, JobDetail, JobFilter, JobState, JobStore, JobSummary,
-    NodeHeartbeat, NodeInfo, Page, Preclaim, ScanCursor, Settlement, Verdict, testing,
+use jobwright::store::engine::{
+    AdmitRequest, Admitted, ClaimRequest, JobStore, NodeHeartbeat, NodeInfo, OperatorOptions, Preclaim, ScanCursor,
+    Settlement, Verdict, check_schema, testing,
 };
-use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId};
+use jobwright::store::{Action, AffectedJobs, JobDetail, JobFilter, JobState, JobSummary, Page, RetryOptions, Rule};
+use jobwright::{ClaimNumber, ErrorKind, Fence, HandOutNumber, Job, JobId, JobMessage, NewJob, NodeId, Result};
 use serde_json::json;
 
 use super::eventually;
@@ -100,6 +101,41 @@ pub(crate) fn cursor(job: &Job) -> ScanCursor {
 /// Returns counts by state, as an operator's command reports them.
 pub(crate) fn affected<const N: usize>(counts: [(JobState, u64); N]) -> AffectedJobs {
     AffectedJobs(counts.into_iter().collect())
+}
+
+/// What operators do, in nobody's name: tests of the audit name somebody.
+impl Jobs {
+    /// Makes dead letters and timers that match wait to run at once.
+    pub(crate) async fn retry(&self, filter: &JobFilter, dry_run: bool) -> Result<AffectedJobs> {
+        self.retry_with(filter, &RetryOptions::default().dry_run(dry_run)).await
+    }
+
+    /// Does the same for some of the jobs, or spreads them over a time.
+    pub(crate) async fn retry_with(&self, filter: &JobFilter, options: &RetryOptions) -> Result<AffectedJobs> {
+        let RetryOptions { dry_run, limit, spread, .. } = *options;
+        self.operate(filter, &Action::Retry { limit, spread }, OperatorOptions { dry_run, by: None }).await
+    }
+
+    /// Removes live jobs that match.
+    pub(crate) async fn cancel(&self, filter: &JobFilter, dry_run: bool) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Cancel, OperatorOptions { dry_run, by: None }).await
+    }
+
+    /// Removes jobs that match for good, dead letters too.
+    pub(crate) async fn delete(&self, filter: &JobFilter, dry_run: bool) -> Result<AffectedJobs> {
+        self.operate(filter, &Action::Delete, OperatorOptions { dry_run, by: None }).await
+    }
+
+    /// Fails unless the schema is complete and known.
+    pub(crate) async fn check_schema(&self) -> Result<()> {
+        check_schema(&*self.0).await
+    }
+
+    /// Sets a rule; removes it if it sets nothing.
+    pub(crate) async fn put_rule(&self, rule: &Rule) -> Result<()> {
+        let new = rule.clone();
+        self.change_rule(rule.scope, &rule.name, Box::new(move |old| *old = new), None).await.map(drop)
+    }
 }
 
 impl Jobs {

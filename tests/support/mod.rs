@@ -23,7 +23,8 @@ pub(crate) mod sqlite;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::{Migration, MigrationStatus, Store};
+use jobwright::store::engine::Migration;
+use jobwright::store::{MigrationStatus, Store};
 use jobwright::{JobId, NodeId};
 
 pub(crate) use self::jobs::Jobs;
@@ -42,7 +43,7 @@ pub(crate) trait TestDb: Sized {
     /// Creates a location with the schema.
     async fn create() -> Option<Self> {
         let db = Self::create_empty().await?;
-        db.store().jobs().migrate().await.unwrap();
+        db.store().engine().migrate().await.unwrap();
         Some(db)
     }
 
@@ -51,7 +52,7 @@ pub(crate) trait TestDb: Sized {
 
     /// Returns the engine's side of the store.
     fn jobs(&self) -> Jobs {
-        Jobs(self.store().jobs())
+        Jobs(self.store().engine())
     }
 
     /// Opens the same location through other connections, as another process would.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::{Migration, MigrationStatus, Store as _};
+use jobwright::store::engine::Migration;
+use jobwright::store::{MigrationStatus, Store as _};
 use jobwright::{DatabaseConfig, JobId, NodeId, Postgres};
 use tokio::sync::OnceCell;
 use tokio_postgres::NoTls;
@@ -83,7 +84,7 @@ impl<const POOLED: bool> Pg<POOLED> {
     }
 
     async fn opened_with(&self, config: &DatabaseConfig) -> Jobs {
-        Jobs(Postgres::connect(config).await.unwrap().jobs())
+        Jobs(Postgres::connect(config).await.unwrap().engine())
     }
 
     async fn aside(&self) -> &tokio_postgres::Client {
@@ -272,7 +273,7 @@ impl<const POOLED: bool> SqlDb for Pg<POOLED> {
     }
 
     async fn migrate_with(&self, more: &[Migration]) -> jobwright::Result<Vec<MigrationStatus>> {
-        jobwright::store::testing::migrate_postgres(&self.store, more).await
+        jobwright::store::engine::testing::migrate_postgres(&self.store, more).await
     }
 
     async fn remembering(&self, keep: jobwright::Keep) -> Postgres {

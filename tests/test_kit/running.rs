@@ -247,13 +247,13 @@ pub(crate) async fn groups_are_run_in_their_order<S: Kit>(db: &TestDatabase<S>) 
 
 /// By an operator, while it ran.
 pub(crate) async fn an_outcome_that_is_refused_is_told<S: Kit>(db: &TestDatabase<S>) {
-    let jobs = db.messages().jobs().clone();
+    let admin = db.messages().admin();
     let mut runner = db
         .runner(|executor| {
             executor.handle("removed", move |job| {
-                let jobs = jobs.clone();
+                let admin = admin.clone();
                 async move {
-                    jobs.cancel(&JobFilter::ids([job.id]), false).await?;
+                    admin.cancel(&JobFilter::ids([job.id])).await?;
                     Ok(Outcome::Done)
                 }
             })

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jobwright::store::{ClaimRequest, NodeInfo};
+use jobwright::store::engine;
+use jobwright::store::engine::{ClaimRequest, NodeInfo};
 use jobwright::{ClaimNumber, Fence};
 
 use super::Values;
@@ -18,7 +19,7 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
     let schema = bench.schema().await?;
     filled(bench, &schema).await?;
     let services = schema.services().await?;
-    let jobs = services.jobs();
+    let jobs = engine::of(&services);
     let info = NodeInfo::new("counts", "here", 0, Duration::from_secs(300));
     let node = jobs.register_node(&info).await?;
     let kinds = [KIND.to_owned()];

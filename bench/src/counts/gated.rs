@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use jobwright::store::{self, AdmitRequest, ClaimRequest, GroupClaim, JobStore, NodeInfo, Rule, Scope};
+use jobwright::store::engine::{AdmitRequest, ClaimRequest, GroupClaim, JobStore, NodeInfo};
+use jobwright::store::{Rule, Scope, engine};
 use jobwright::{ClaimNumber, Fence, Job, JobId, MessageServices, NewJob, NodeId, Unique};
 
 use super::Values;
@@ -65,9 +66,9 @@ pub(super) async fn run(bench: &Bench<'_>) -> Result<Values> {
 async fn count(bench: &Bench<'_>, work: &Work) -> Result<Values> {
     let schema = bench.schema().await?;
     let services = schema.services().await?;
-    let jobs = services.jobs();
+    let jobs = engine::of(&services);
     if let Some(rule) = &work.rule {
-        jobs.put_rule(rule).await?;
+        services.admin().put_rule(rule).await?;
     }
     let payload = raw_payload()?;
     let node = jobs.register_node(&NodeInfo::new("counts", "here", 0, Duration::from_secs(300))).await?;
@@ -101,7 +102,7 @@ const MAX_RUN: usize = 4;
 
 /// Returns how many jobs ended. `claim` is the number of the last claim: a claim with a number older than the last one counted takes nothing.
 async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Result<usize> {
-    let jobs = services.jobs();
+    let jobs = engine::of(services);
     let (queues, kinds) = ([QUEUE.to_owned()], [KIND.to_owned()]);
     let round = AdmitRequest { limit: BATCH, queues: &queues, kinds: Some(&kinds), counting: true };
     let mut ended = 0;
@@ -112,8 +113,8 @@ async fn drain(services: &MessageServices, node: NodeId, claim: &mut u32) -> Res
         }
         *claim += 1;
         // The jobs claimed before have ended.
-        let counted = admitted.counted.iter().map(|(scope, name)| store::Counted { scope: *scope, name, running: 0 });
-        let counted: Vec<store::Counted<'_>> = counted.collect();
+        let counted = admitted.counted.iter().map(|(scope, name)| engine::Counted { scope: *scope, name, running: 0 });
+        let counted: Vec<engine::Counted<'_>> = counted.collect();
         let request = ClaimRequest::new(node, ClaimNumber::new(*claim), QUEUE, BATCH).kinds(&kinds).counted(&counted);
         let mut claimed = jobs.claim(&request).await?.jobs;
         if claimed.is_empty() {

@@ -89,7 +89,7 @@ pub(super) async fn keys(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
 
 async fn keyed(bench: &Bench<'_>, jobs: usize, make: Make) -> Result<f64> {
     let place = Place::open(bench).await?;
-    place.schema.services().await?.jobs().put_rule(&Rule::new(Scope::Key, "*").running(1_000)).await?;
+    place.schema.services().await?.admin().put_rule(&Rule::new(Scope::Key, "*").running(1_000)).await?;
     place.send(jobs, make).await?;
     let rate = place.drain(bench, jobs).await?.rate;
     place.close(bench).await?;

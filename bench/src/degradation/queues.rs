@@ -44,9 +44,9 @@ async fn waits(bench: &Bench<'_>, limited: bool) -> Result<Vec<f64>> {
     let schema = bench.schema().await?;
     let services = schema.services().await?;
     let payload = raw_payload()?;
-    services.jobs().put_rule(&Rule::new(Scope::Queue, CALM).running(AT_A_TIME)).await?;
+    services.admin().put_rule(&Rule::new(Scope::Queue, CALM).running(AT_A_TIME)).await?;
     if limited {
-        services.jobs().put_rule(&Rule::new(Scope::Queue, QUEUE).running(AT_A_TIME)).await?;
+        services.admin().put_rule(&Rule::new(Scope::Queue, QUEUE).running(AT_A_TIME)).await?;
     }
     send(&services, flood, |_| job(&payload)).await?;
     schema.vacuum(bench.server.client()).await?;

@@ -28,7 +28,7 @@ fn unique(n: usize, job: NewJob) -> NewJob {
 pub(super) async fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let time = bench.args.held(PINNED);
     let place = Place::open(bench).await?;
-    place.schema.services().await?.jobs().put_rule(&Rule::new(Scope::Kind, LIMITED).running(50)).await?;
+    place.schema.services().await?.admin().put_rule(&Rule::new(Scope::Kind, LIMITED).running(50)).await?;
     let mut free = Vec::new();
     for _ in 0..bench.args.runs {
         free.push(round(bench, &place).await?);

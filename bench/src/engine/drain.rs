@@ -64,7 +64,7 @@ async fn filled(bench: &Bench<'_>, schema: &Schema, case: &Case) -> Result<f64> 
     bench.server.checkpoint().await;
     let services = schema.services().await?;
     for rule in &case.rules {
-        services.jobs().put_rule(rule).await?;
+        services.admin().put_rule(rule).await?;
     }
     let payload = raw_payload()?;
     send(&services, case.blocked, |_| job(&payload).queue(ELSEWHERE).exclusive("beside")).await?;

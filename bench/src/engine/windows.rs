@@ -49,7 +49,7 @@ async fn starts(bench: &Bench<'_>, jobs: usize) -> Result<Vec<i64>> {
     schema.config.history = HistoryConfig::default().keep(Keep::All);
     let services = schema.services().await?;
     let rate = u32::try_from(STARTS)?;
-    services.jobs().put_rule(&Rule::new(Scope::Queue, QUEUE).rate(rate, PERIOD)).await?;
+    services.admin().put_rule(&Rule::new(Scope::Queue, QUEUE).rate(rate, PERIOD)).await?;
     let payload = raw_payload()?;
     send(&services, jobs, |_| job(&payload)).await?;
     drop(services);

@@ -1,10 +1,9 @@
 //! Finds out what blocks jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use jobwright::store::{EACH, JobFilter, JobState, JobStore, Page, Rule, Scope as RuleScope};
-use jobwright::{JobId, Result};
+use jobwright::store::{EACH, JobFilter, JobState, Page, Rule, Scope as RuleScope};
+use jobwright::{Admin, JobId, Result};
 
 use super::drained::Scope;
 
@@ -42,7 +41,7 @@ impl Blockers {
 }
 
 /// Returns the blocked jobs of this scope; `None` if there are none.
-pub(super) async fn blockers(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<Option<Blockers>> {
+pub(super) async fn blockers(admin: &Admin, scope: &Scope) -> Result<Option<Blockers>> {
     let mut ids = BTreeSet::new();
     let of_kinds =
         scope.queues.iter().flat_map(|queue| scope.kinds.iter().map(move |kind| (queue, Some(kind.clone()))));
@@ -50,11 +49,11 @@ pub(super) async fn blockers(jobs: &Arc<dyn JobStore>, scope: &Scope) -> Result<
         let mut filter = JobFilter::state(JobState::Blocked).queue(queue.clone());
         filter.kind = kind;
         let page = Page::new(COUNTED);
-        ids.extend(jobs.list(&filter, &page).await?.into_iter().map(|job| job.id));
+        ids.extend(admin.list(&filter, &page).await?.into_iter().map(|job| job.id));
     }
     let mut keys = BTreeSet::new();
     for id in ids.iter().take(LOOKED_AT) {
-        keys.extend(jobs.show(*id).await?.and_then(|job| job.blocked_on));
+        keys.extend(admin.show(*id).await?.and_then(|job| job.blocked_on));
     }
     // If it is empty, none of them is blocked any more, and the caller checks again.
     Ok((!keys.is_empty()).then_some(Blockers { ids, keys }))

@@ -1,11 +1,10 @@
 //! Decides when a draining worker is done.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jobwright::store::{JobFilter, JobState, JobStore, Page};
-use jobwright::{AnyStore, CommandExecutor};
+use jobwright::store::{JobFilter, JobState, Page};
+use jobwright::{Admin, AnyStore, CommandExecutor};
 
 use super::blocked::{Blockers, blockers};
 use crate::failure::Failure;
@@ -40,18 +39,14 @@ enum DrainState {
 ///
 /// # Errors
 /// [`Failure::Left`] when only jobs are left whose block does not end by itself.
-pub(super) async fn drained(
-    executor: &CommandExecutor<AnyStore>,
-    jobs: &Arc<dyn JobStore>,
-    scope: &Scope,
-) -> Result<(), Failure> {
+pub(super) async fn drained(executor: &CommandExecutor<AnyStore>, admin: &Admin, scope: &Scope) -> Result<(), Failure> {
     let mut pause = Duration::from_millis(20);
     let mut foreign_before = false;
     let mut blocked: Option<(Instant, Blockers)> = None;
     loop {
         // The counts cost a pass over the tables, so they wait until this process has nothing in flight.
         if executor.stats().in_flight == 0 {
-            match look(jobs, scope).await {
+            match look(admin, scope).await {
                 Ok(DrainState::Empty { later: 0 }) => return Ok(()),
                 Ok(DrainState::Empty { later }) => {
                     tracing::info!(
@@ -89,8 +84,8 @@ pub(super) async fn drained(
     }
 }
 
-async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<DrainState> {
-    let status = jobs.status().await?;
+async fn look(admin: &Admin, scope: &Scope) -> jobwright::Result<DrainState> {
+    let status = admin.status().await?;
     let (mut open, mut outbound, mut blocked, mut overdue, mut later) = (0, 0, 0, 0, 0);
     for queue in &status.queues {
         let count = queue.waiting + queue.running + queue.external;
@@ -117,19 +112,19 @@ async fn look(jobs: &Arc<dyn JobStore>, scope: &Scope) -> jobwright::Result<Drai
                 .states(vec![JobState::Waiting, JobState::Running])
                 .queue(queue.clone())
                 .kind(kind.clone());
-            if !jobs.list(&filter, &Page::new(1)).await?.is_empty() {
+            if !admin.list(&filter, &Page::new(1)).await?.is_empty() {
                 return Ok(DrainState::Busy);
             }
         }
     }
     // A key was unblocked, and the executor is about to admit its jobs.
-    if blocked > 0 && jobs.overdue_unblocks().await?.unblocks > 0 {
+    if blocked > 0 && admin.overdue_unblocks().await?.unblocks > 0 {
         return Ok(DrainState::Busy);
     }
     if blocked > 0
-        && let Some(blockers) = blockers(jobs, scope).await?
+        && let Some(blockers) = blockers(admin, scope).await?
     {
-        let rules = jobs.rules().await?;
+        let rules = admin.rules().await?;
         let why = blockers.describe(&rules);
         return Ok(if blockers.comes_by_itself(&rules) {
             DrainState::Busy
@@ -163,31 +158,32 @@ mod tests {
     #[tokio::test]
     async fn a_timer_that_is_due_is_work() {
         let (_directory, messages, scope) = place().await;
-        let jobs = messages.jobs();
+        let admin = &messages.admin();
         let job = |delay| NewJob::json("ours", &1).delay(delay);
         messages.send(job(Duration::from_secs(3600))).await.unwrap();
-        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Empty { later: 1 }));
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: 1 }));
         messages.send(job(Duration::from_millis(1))).await.unwrap();
         let begun = Instant::now();
-        while jobs.status().await.unwrap().queues[0].overdue == 0 {
+        while admin.status().await.unwrap().queues[0].overdue == 0 {
             assert!(begun.elapsed() < Duration::from_secs(60), "it never came due");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Busy));
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Busy));
     }
 
     /// It may fail there and come back, to be handed out again.
     #[tokio::test]
     async fn what_an_external_worker_has_is_not_over() {
         let (_directory, messages, scope) = place().await;
-        let jobs = messages.jobs();
+        let (admin, jobs) = (&messages.admin(), jobwright::store::engine::of(&messages));
         messages.send(NewJob::json("theirs", &1).queue("partner")).await.unwrap();
         let lease = Duration::from_secs(3600);
         let out = jobs.hand_out("partner", 10, lease, HandOutNumber::new(1)).await.unwrap();
         assert_eq!(out.len(), 1);
-        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Busy));
-        let done = jobwright::store::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Busy));
+        let done =
+            jobwright::store::engine::ExternalDone { fence: Fence::new(out[0].id, out[0].version), result: None };
         assert_eq!(jobs.complete_external(slice::from_ref(&done)).await.unwrap().ids.len(), 1);
-        assert!(matches!(look(jobs, &scope).await.unwrap(), DrainState::Empty { later: 0 }));
+        assert!(matches!(look(admin, &scope).await.unwrap(), DrainState::Empty { later: 0 }));
     }
 }

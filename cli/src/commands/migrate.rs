@@ -2,7 +2,7 @@
 
 use jobwright::config::{Access, Backend};
 use jobwright::store::MigrationStatus;
-use jobwright::{AnyStore, Postgres, Sqlite, Store as _};
+use jobwright::{AnyStore, MessageServices, Postgres, Sqlite};
 
 use crate::args::MigrateArgs;
 use crate::config::Settings;
@@ -14,9 +14,11 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
         return print(script(settings)?);
     }
     let access = if args.status { Access::ReadOnly } else { Access::Create };
-    let store = AnyStore::connect(&settings.database.clone().access(access)).await?.jobs();
-    let before = store.migration_status().await?;
-    let steps = if args.status { before.clone() } else { store.migrate().await? };
+    let store = AnyStore::connect(&settings.database.clone().access(access)).await?;
+    let messages = MessageServices::new(store, &settings.database);
+    let admin = messages.admin();
+    let before = admin.migration_status().await?;
+    let steps = if args.status { before.clone() } else { messages.migrate().await? };
     match args.output.output {
         Format::Json => json(&steps)?,
         Format::Table => print(steps_table(&steps))?,
@@ -25,16 +27,16 @@ pub(crate) async fn run(settings: &Settings, args: &MigrateArgs) -> Result<(), F
         let (version, name) = (newer.version, &newer.name);
         return Err(Failure::Failed(format!(
             "this program is too old for version {version} ({name}) of {}: upgrade it",
-            store.describe()
+            admin.describe()
         )));
     }
     let missing = steps.iter().filter(|step| step.applied_at.is_none()).count();
     if args.status && missing > 0 {
-        return Err(Failure::Failed(format!("{missing} missing on {}: run `jobwright migrate`", store.describe())));
+        return Err(Failure::Failed(format!("{missing} missing on {}: run `jobwright migrate`", admin.describe())));
     }
     if !args.status {
         let applied = before.iter().filter(|step| step.applied_at.is_none()).count();
-        say(format!("{}: {applied} applied now, {} altogether", store.describe(), steps.len()));
+        say(format!("{}: {applied} applied now, {} altogether", admin.describe(), steps.len()));
     }
     Ok(())
 }

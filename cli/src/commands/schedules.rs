@@ -41,8 +41,8 @@ pub(crate) async fn run(settings: &Settings, command: SchedulesCommand) -> Resul
 }
 
 /// Returns the schedules, to be changed in an operator's name.
-fn schedules<'a>(messages: &'a MessageServices<AnyStore>, operator: &OperatorArgs) -> ScheduleService<'a, AnyStore> {
-    messages.schedules().by(operator.name())
+fn schedules(messages: &MessageServices<AnyStore>, operator: &OperatorArgs) -> ScheduleService {
+    messages.admin().by(operator.name()).schedules()
 }
 
 /// Returns a schedule that must exist.
@@ -51,7 +51,7 @@ async fn existing(messages: &MessageServices<AnyStore>, name: &str) -> Result<Sc
 }
 
 fn missing(messages: &MessageServices<AnyStore>, name: &str) -> Failure {
-    let place = messages.jobs().describe();
+    let place = messages.admin().describe();
     Failure::Failed(format!(
         "there is no schedule {name:?} in {place}: `jobwright schedules list` shows those there are"
     ))
@@ -59,7 +59,7 @@ fn missing(messages: &MessageServices<AnyStore>, name: &str) -> Failure {
 
 async fn list(messages: &MessageServices<AnyStore>, format: Format) -> Result<(), Failure> {
     let all = messages.schedules().list().await?;
-    let faults = messages.jobs().schedule_faults().await?;
+    let faults = messages.admin().schedule_faults().await?;
     match format {
         Format::Json => {
             let unread =

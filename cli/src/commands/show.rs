@@ -30,7 +30,7 @@ pub(crate) async fn run(settings: &Settings, args: &ShowArgs) -> Result<(), Fail
                 "no job with this id: it is done (finished jobs are not kept), was cancelled or deleted, or never existed ({} in {}); \
                  `jobwright jobs history ID` may know more",
                 args.id,
-                messages.jobs().describe()
+                admin.describe()
             ))),
         };
     };

@@ -8,10 +8,9 @@ use jobwright::store::{NodeStatus, QueueStatus, StatusReport};
 use jobwright::{AnyStore, BrokerMode, EVENT_QUEUE, ExternalQueue, MessageServices, REPLY_QUEUE};
 use serde::Serialize;
 
-use super::connect;
 use super::mode::Mode;
-use super::rejected;
 use super::slow_notice::with_slow_notice;
+use super::{connect, rejected};
 use crate::args::StatusArgs;
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -68,7 +67,7 @@ pub(crate) async fn run(settings: &Settings, args: &StatusArgs) -> Result<(), Fa
 
 async fn report(messages: &MessageServices<AnyStore>, settings: &Settings) -> Result<Report, Failure> {
     let mode = Mode::of(messages).await;
-    let status = with_slow_notice(settings, messages.jobs().status()).await?;
+    let status = with_slow_notice(settings, messages.admin().status()).await?;
     let (pipes, rejected) = (pipes(messages, settings, &status).await, put_aside(messages).await);
     Ok(Report { mode, pipes, rejected, messages: messages.describe(), status })
 }

@@ -54,7 +54,7 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
             return Ok(());
         }
     };
-    let jobs = messages.jobs().clone();
+    let admin = messages.admin();
     let broker = messages.broker().cloned();
     let outbound = broker.iter().flat_map(|_| [EVENT_QUEUE, REPLY_QUEUE]);
     let scope = Scope {
@@ -66,14 +66,14 @@ pub(crate) async fn run(settings: &Settings, args: &WorkerArgs) -> Result<(), Fa
     let output = Arc::new(Output::default());
     let executor = build(settings, lanes, CommandExecutor::builder(messages), &stopping, &output)?.start().await?;
     let place = broker.as_ref().map_or_else(|| "none".to_owned(), |broker| broker.describe());
-    tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %jobs.describe(), broker = place, "ready");
+    tracing::info!(queues = ?scope.queues, kinds = ?scope.kinds, database = %admin.describe(), broker = place, "ready");
 
     let ended: Result<(), Failure> = tokio::select! {
         name = signals.next() => {
             tracing::info!(signal = name, grace = ?settings.executor.grace, "stopping: no more jobs are taken; another signal stops at once");
             Ok(())
         }
-        ended = drained(&executor, &jobs, &scope), if args.drain => ended,
+        ended = drained(&executor, &admin, &scope), if args.drain => ended,
         // `shutdown` returns the reason.
         () = executor.ended() => Ok(()),
         () = output.closed() => Err(Failure::Failed(

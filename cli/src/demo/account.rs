@@ -27,7 +27,7 @@ impl Account {
         let ask =
             async |what: &str| stage.number(&format!("select {what} from {{ledger}} where part = '{part}'")).await;
         let filter = JobFilter::state(JobState::Dead).queue(part.to_owned());
-        let dead = stage.messages.jobs().list(&filter, &Page::new(100_000)).await?;
+        let dead = stage.messages.admin().list(&filter, &Page::new(100_000)).await?;
         let spent: u64 = dead.iter().map(|job| u64::from(job.attempt)).sum();
         Ok(Self {
             part,

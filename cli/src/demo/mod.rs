@@ -49,7 +49,7 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
         name = signals.next() => Err(Failure::Failed(format!("stopped by {name}; nothing is left behind"))),
     };
     let with_broker = stage.messages.broker().is_some();
-    let place = stage.messages.jobs().describe();
+    let place = stage.messages.admin().describe();
     let closed = stage.close().await;
     if closed.is_err() {
         say(format!("the demo could not remove what it made on {place}"));
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: DemoArgs, database_url: Option<String>, amqp_url: 
 }
 
 async fn tour(stage: &Stage, jobs: u64) -> Result<(), Failure> {
-    line(format!("A database of its own: {}", stage.messages.jobs().describe()))?;
+    line(format!("A database of its own: {}", stage.messages.admin().describe()))?;
     if let Some(broker) = stage.messages.broker() {
         line(format!("A broker: {}, queues {}.*", broker.describe(), stage.config.broker.prefix))?;
     }

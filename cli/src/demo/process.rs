@@ -118,7 +118,7 @@ async fn asynchronous(stage: &Stage, process: &Process) -> Result<(), Failure> {
         })
         .start()
         .await?;
-    until("the job of node b", async || Ok(stage.messages.jobs().show(job).await?.is_none())).await?;
+    until("the job of node b", async || Ok(stage.messages.admin().show(job).await?.is_none())).await?;
     executor.shutdown(std::time::Duration::from_secs(5)).await?;
     process.journal.note("the job is done: its row removed");
     process.journal.tell("transaction 2 (the executor's) wrote and committed:")?;

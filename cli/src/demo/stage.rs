@@ -201,7 +201,7 @@ impl Stage {
 
     /// Returns the contents of a queue.
     pub(super) async fn queue(&self, name: &str) -> Result<QueueStatus, Failure> {
-        let status = self.messages.jobs().status().await?;
+        let status = self.messages.admin().status().await?;
         let empty = || QueueStatus { queue: name.to_owned(), ..QueueStatus::default() };
         Ok(status.queues.into_iter().find(|queue| queue.queue == name).unwrap_or_else(empty))
     }

@@ -93,7 +93,7 @@ pub(super) async fn run(stage: &Stage) -> Result<Takeover, Failure> {
     let pid = child.id().unwrap_or_default();
     let mut doomed = None;
     until("the start of a second worker", async || {
-        let nodes = stage.messages.jobs().status().await?.nodes;
+        let nodes = stage.messages.admin().status().await?.nodes;
         doomed = nodes.iter().find(|node| node.pid == pid).map(|node| node.id);
         Ok(doomed.is_some())
     })
@@ -151,6 +151,6 @@ async fn send(stage: &Stage) -> Result<u64, Failure> {
 /// Returns the jobs that a node owns.
 async fn owned(stage: &Stage, node: Option<NodeId>) -> Result<Vec<JobId>, Failure> {
     let filter = JobFilter::state(JobState::Running).queue(QUEUE.to_owned());
-    let jobs = stage.messages.jobs().list(&filter, &Page::new(10_000)).await?;
+    let jobs = stage.messages.admin().list(&filter, &Page::new(10_000)).await?;
     Ok(jobs.into_iter().filter(|job| job.owner == node).map(|job| job.id).collect())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::BATCH;
 use crate::broker::Incoming;
 use crate::job::{Due, JobId, JobMessage, Submission};
-use crate::store::{FullQueue, JobStore};
+use crate::store::{Enqueue, FullQueue};
 
 /// How long a submission waits for capacity.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,7 +99,7 @@ impl DeferredSubmissions {
 }
 
 /// Returns which of the queues of these submissions are full.
-pub(super) async fn full(store: &dyn JobStore, submissions: &[ParsedSubmission]) -> Vec<FullQueue> {
+pub(super) async fn full(store: &dyn Enqueue, submissions: &[ParsedSubmission]) -> Vec<FullQueue> {
     let ready = submissions.iter().map(|parsed| &parsed.submission.message).filter(|message| message.due == Due::Now);
     let queues: BTreeSet<_> = ready.map(|message| message.queue.as_str()).collect();
     let queues: Vec<_> = queues.into_iter().collect();

@@ -38,7 +38,7 @@ use crate::broker::{Broker, BrokerMode};
 use crate::error::Result;
 use crate::job::{EVENT_QUEUE, NodeId, REPLY_QUEUE};
 use crate::message::local::LocalExecutor;
-use crate::store::{Hint, JobStore, Store};
+use crate::store::{Hint, Leases, Store};
 
 /// The most messages taken from a queue of the broker at a time, and the most jobs given to it.
 const BATCH: usize = 500;
@@ -87,7 +87,7 @@ pub(super) fn start<S: Store>(
 /// Makes a node follow the broker's mode: its dispatchers scan at once, and its row in the database shows the mode.
 pub(super) async fn follow(
     broker: Arc<Broker>,
-    store: Arc<dyn JobStore>,
+    store: Arc<dyn Leases>,
     node: NodeId,
     executor: Weak<dyn LocalExecutor>,
     quit: CancellationToken,

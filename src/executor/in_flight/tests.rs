@@ -8,7 +8,7 @@ use super::*;
 use crate::Sqlite;
 use crate::config::DatabaseConfig;
 use crate::job::{Limits, NewJob};
-use crate::store::{ClaimRequest, JobState, NodeInfo, ScanRange, Store};
+use crate::store::{ClaimRequest, JobState, JobStore, NodeInfo, ScanRange, Store};
 
 /// Longer than a reconciliation takes.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl Node {
         let directory = std::env::temp_dir().join(format!("jobwright-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&directory).unwrap();
         let config = DatabaseConfig::url(format!("sqlite:{}", directory.join("jobs.db").display()));
-        let store = Sqlite::open(&config).await.unwrap().jobs();
+        let store = Sqlite::open(&config).await.unwrap().engine();
         store.migrate().await.unwrap();
         let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
         let id = store.register_node(&info).await.unwrap();

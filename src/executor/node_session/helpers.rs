@@ -96,7 +96,14 @@ impl<S: Store> NodeSession<S> {
             monitor::run(node.store.clone(), node.id, node.wakeup().clone(), with.patience, late, quit).boxed()
         });
         start("the clock", |node, with| {
-            clock::run(node.store.clone(), node.wakeup().clone(), with.stepped.clone(), with.quit.clone()).boxed()
+            clock::run(
+                node.store.clone(),
+                node.store.clone(),
+                node.wakeup().clone(),
+                with.stepped.clone(),
+                with.quit.clone(),
+            )
+            .boxed()
         });
         start("maintenance", |node, with| {
             let signals = maintenance::MaintenanceSignals {

@@ -31,10 +31,7 @@ mod tests;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::rules::Scope;
-use crate::error::Result;
 
 /// How many waiting rows at the head of a queue are searched for jobs that a rule covers. Claims take rows in the same order, so deeper rows are
 /// not about to start.
@@ -86,26 +83,4 @@ pub struct AdmissionLag {
     pub unblocks: u64,
     /// How long the oldest has been due, as far as the store knows: SQLite keeps no timestamp of an unblock that is due at once.
     pub longest: Duration,
-}
-
-/// Admits jobs.
-#[async_trait]
-pub trait Admission: Send + Sync {
-    /// Makes one admission pass, in one transaction. With nothing to do it costs one short query.
-    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
-
-    /// Raises jobs that have waited long, as the rules of their queues say: the oldest `limit` of each queue and priority. Returns how many it
-    /// raised.
-    async fn age_jobs(&self, limit: usize) -> Result<u64>;
-
-    /// Forgets at most `limit` counts of starts that no rate reaches back to. Returns how many. It is not part of an admission pass, because all
-    /// admission waits while a pass runs.
-    async fn prune_rates(&self, limit: usize) -> Result<u64>;
-
-    /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key
-    /// whose permits are free and that nothing will unblock. Empty if all is well and nothing is running. Reads everything: for tests and `doctor`.
-    async fn permit_faults(&self) -> Result<Vec<String>>;
-
-    /// Returns how many unblocks are due that no admission pass has acted on yet. It is normal to see some for a short time.
-    async fn overdue_unblocks(&self) -> Result<AdmissionLag>;
 }

@@ -3,75 +3,68 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::client::Params;
-use super::counting;
 use super::engine_transaction::EngineTransaction;
-use super::{Postgres, Shared, rows};
+use super::{Shared, counting, rows};
 use crate::error::Result;
 use crate::job::JobId;
 use crate::store::Scope;
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Unblocked, Usage, plan};
-use crate::store::admission::{Admission, AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: i64 = 1000;
 
-#[async_trait]
-impl Admission for Postgres {
-    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
-        let shared = &self.0;
-        let check = shared.engine("look for jobs to admit", &shared.sql.admit_check, &[]).await?;
-        let row = rows::single(&check)?;
-        let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
-        let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
-        let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
-        let counted = counted(rows::get(row, 4)?)?;
-        // Without rules only unblocks matter. With rules, jobs that arrived since must be considered too, unless claims count them.
-        let others: bool = rows::get(row, 5)?;
-        let looks = if request.counting { others } else { limited };
-        if !open && (!looks || request.queues.is_empty()) {
-            return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
-        }
-        let admitted = run_pass(shared, request, looks).await?;
-        Ok(Admitted { next, limited, counted, aging, ..admitted })
+pub(super) async fn admit(shared: &Arc<Shared>, request: &AdmitRequest<'_>) -> Result<Admitted> {
+    let check = shared.engine("look for jobs to admit", &shared.sql.admit_check, &[]).await?;
+    let row = rows::single(&check)?;
+    let (open, limited): (bool, bool) = (rows::get(row, 0)?, rows::get(row, 1)?);
+    let next = rows::get::<Option<i64>>(row, 2)?.map(|us| Duration::from_micros(us.max(0).unsigned_abs()));
+    let aging = rows::get::<Option<i64>>(row, 3)?.map(|us| Duration::from_micros(us.unsigned_abs()));
+    let counted = counted(rows::get(row, 4)?)?;
+    // Without rules only unblocks matter. With rules, jobs that arrived since must be considered too, unless claims count them.
+    let others: bool = rows::get(row, 5)?;
+    let looks = if request.counting { others } else { limited };
+    if !open && (!looks || request.queues.is_empty()) {
+        return Ok(Admitted { next, limited, counted, aging, ..Admitted::default() });
     }
+    let admitted = run_pass(shared, request, looks).await?;
+    Ok(Admitted { next, limited, counted, aging, ..admitted })
+}
 
-    async fn age_jobs(&self, limit: usize) -> Result<u64> {
-        let what = "raise jobs that have waited long";
-        let mut raised = 0;
-        for row in &self.0.engine(what, &self.0.sql.aging_queues, &[]).await? {
-            let (queue, aging): (String, i64) = (rows::get(row, 0)?, rows::get(row, 1)?);
-            let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
-            let answer =
-                self.0.engine(what, &self.0.sql.age, &[&queue, &aging, &rows::count(limit), &blocked_on]).await?;
-            raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
-        }
-        Ok(raised)
+pub(super) async fn age_jobs(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
+    let what = "raise jobs that have waited long";
+    let mut raised = 0;
+    for row in &shared.engine(what, &shared.sql.aging_queues, &[]).await? {
+        let (queue, aging): (String, i64) = (rows::get(row, 0)?, rows::get(row, 1)?);
+        let blocked_on = format!("{}{queue}", Scope::Queue.prefix());
+        let answer = shared.engine(what, &shared.sql.age, &[&queue, &aging, &rows::count(limit), &blocked_on]).await?;
+        raised += rows::get::<i64>(rows::single(&answer)?, 0)?.unsigned_abs();
     }
+    Ok(raised)
+}
 
-    async fn prune_rates(&self, limit: usize) -> Result<u64> {
-        let rows = self.0.engine("forget old starts", &self.0.sql.prune_rate_log, &[&rows::count(limit)]).await?;
-        super::history::count(&rows)
-    }
+pub(super) async fn prune_rates(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
+    let rows = shared.engine("forget old starts", &shared.sql.prune_rate_log, &[&rows::count(limit)]).await?;
+    super::history::count(&rows)
+}
 
-    async fn permit_faults(&self) -> Result<Vec<String>> {
-        let rows = self.0.engine("check the permits", &self.0.sql.permit_faults, &[]).await?;
-        rows.iter().map(|row| rows::get(row, 0)).collect()
-    }
+pub(super) async fn permit_faults(shared: &Arc<Shared>) -> Result<Vec<String>> {
+    let rows = shared.engine("check the permits", &shared.sql.permit_faults, &[]).await?;
+    rows.iter().map(|row| rows::get(row, 0)).collect()
+}
 
-    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
-        let rows = self.0.engine("look for unblocked keys", &self.0.sql.overdue_unblocks, &[]).await?;
-        let row = rows::single(&rows)?;
-        Ok(AdmissionLag {
-            unblocks: rows::get::<i64>(row, 0)?.unsigned_abs(),
-            longest: Duration::from_micros(rows::get::<i64>(row, 1)?.max(0).unsigned_abs()),
-        })
-    }
+pub(super) async fn overdue_unblocks(shared: &Arc<Shared>) -> Result<AdmissionLag> {
+    let rows = shared.engine("look for unblocked keys", &shared.sql.overdue_unblocks, &[]).await?;
+    let row = rows::single(&rows)?;
+    Ok(AdmissionLag {
+        unblocks: rows::get::<i64>(row, 0)?.unsigned_abs(),
+        longest: Duration::from_micros(rows::get::<i64>(row, 1)?.max(0).unsigned_abs()),
+    })
 }
 
 /// Parses the rules that claims count themselves: scopes and names.

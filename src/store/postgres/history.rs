@@ -1,70 +1,61 @@
 //! The history of ended jobs, and their results.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{Postgres, rows};
-use crate::config::HistoryConfig;
+use super::{Shared, rows};
 use crate::error::Result;
 use crate::job::{JobId, NodeId};
-use crate::store::{History, HistoryEntry, HistoryFilter, JobResult};
+use crate::store::{HistoryEntry, HistoryFilter, JobResult};
 
-#[async_trait]
-impl History for Postgres {
-    fn history_config(&self) -> HistoryConfig {
-        self.0.config.history.clone()
-    }
+pub(super) async fn history(shared: &Arc<Shared>, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
+    let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
+    let (behind, seq) = behind.unzip();
+    let id: Option<Uuid> = id.map(Into::into);
+    let outcomes: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
+    let [since, until] = [ended.since, ended.until].map(super::admin::moment);
+    let rows = shared
+        .engine_filtered(
+            "read the history",
+            &shared.sql.history,
+            &[&id, queue, kind, &outcomes, error, &since, &until, &behind, &seq, &rows::count(limit)],
+        )
+        .await?;
+    rows.iter().map(entry).collect()
+}
 
-    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
-        let HistoryFilter { id, queue, kind, outcomes, error, ended, behind } = filter;
-        let (behind, seq) = behind.unzip();
-        let id: Option<Uuid> = id.map(Into::into);
-        let outcomes: Option<Vec<&str>> = outcomes.as_ref().map(|all| all.iter().map(|one| one.as_str()).collect());
-        let [since, until] = [ended.since, ended.until].map(super::admin::moment);
-        let rows = self
-            .0
-            .engine_filtered(
-                "read the history",
-                &self.0.sql.history,
-                &[&id, queue, kind, &outcomes, error, &since, &until, &behind, &seq, &rows::count(limit)],
-            )
-            .await?;
-        rows.iter().map(entry).collect()
-    }
+pub(super) async fn prune_history(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
+    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
+    count(&shared.engine("prune the history", &shared.sql.prune_history, params).await?)
+}
 
-    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
-        let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-        count(&self.0.engine("prune the history", &self.0.sql.prune_history, params).await?)
-    }
+pub(super) async fn prune_audit(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
+    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
+    count(&shared.engine("forget the old audit", &shared.sql.prune_audit, params).await?)
+}
 
-    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
-        let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-        count(&self.0.engine("forget the old audit", &self.0.sql.prune_audit, params).await?)
-    }
+pub(super) async fn prune_dead_letters(shared: &Arc<Shared>, age: Duration, limit: usize) -> Result<u64> {
+    let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
+    count(&shared.engine("remove old dead letters", &shared.sql.prune_dead_letters, params).await?)
+}
 
-    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
-        let params: super::client::Params<'_> = &[&rows::micros(age), &rows::count(limit)];
-        count(&self.0.engine("remove old dead letters", &self.0.sql.prune_dead_letters, params).await?)
-    }
+pub(super) async fn result(shared: &Arc<Shared>, id: JobId) -> Result<Option<JobResult>> {
+    let rows = shared.engine("read the result of a job", &shared.sql.result, &[id.as_uuid()]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    Ok(Some(JobResult {
+        id,
+        kind: rows::get(row, 0)?,
+        payload: rows::json_payload(row, 1)?,
+        created_at: rows::get(row, 2)?,
+        expires_at: rows::get(row, 3)?,
+    }))
+}
 
-    async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
-        let rows = self.0.engine("read the result of a job", &self.0.sql.result, &[id.as_uuid()]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(JobResult {
-            id,
-            kind: rows::get(row, 0)?,
-            payload: rows::json_payload(row, 1)?,
-            created_at: rows::get(row, 2)?,
-            expires_at: rows::get(row, 3)?,
-        }))
-    }
-
-    async fn prune_results(&self, limit: usize) -> Result<u64> {
-        count(&self.0.engine("prune results", &self.0.sql.prune_results, &[&rows::count(limit)]).await?)
-    }
+pub(super) async fn prune_results(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
+    count(&shared.engine("prune results", &shared.sql.prune_results, &[&rows::count(limit)]).await?)
 }
 
 pub(super) fn count(rows: &[Row]) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! Actions of operators: see `store::job_operations`.
 
-use async_trait::async_trait;
+use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -9,150 +9,160 @@ use super::client::Params;
 use super::engine_transaction::EngineTransaction;
 use super::statements::Statement;
 use super::types::{JsonParam, JsonText};
-use super::{Postgres, retry, rows};
+use super::{Shared, retry, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
 use crate::store::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DueChange, Hint, JobFilter, JobOperations, JobState,
-    JobStore, OperatorOptions, Released,
+    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DueChange, Hint, JobFilter, JobState, OperatorOptions,
+    Released,
 };
 
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
 
-#[async_trait]
-impl JobOperations for Postgres {
-    async fn operate(&self, filter: &JobFilter, action: &Action, order: OperatorOptions<'_>) -> Result<AffectedJobs> {
-        action.check()?;
-        check_name(order.by)?;
-        if order.dry_run {
-            return self.count(filter, action).await;
-        }
-        let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
-        let mut all = AffectedJobs::default();
-        for part in self.parts(filter, action).await? {
-            let batch = EngineTransaction::begin_planned(&self.0, "steer jobs").await?;
-            all.add(&self.operate_on_chunk(&batch, &part, action).await?);
-            audit.write(&batch, self, &all).await?;
-            batch.commit().await?;
-        }
-        let hint = match action {
-            // The removed jobs may have held permits or keys that others wait for.
-            Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
-            _ => Hint::Any,
-        };
-        if let Err(error) = self.notify(&[hint]).await {
-            tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
-        }
-        Ok(all)
+pub(super) async fn operate(
+    shared: &Arc<Shared>,
+    filter: &JobFilter,
+    action: &Action,
+    order: OperatorOptions<'_>,
+) -> Result<AffectedJobs> {
+    action.check()?;
+    check_name(order.by)?;
+    if order.dry_run {
+        return count(shared, filter, action).await;
     }
-
-    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
-        let (ids, versions): (Vec<Uuid>, Vec<i64>) =
-            fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
-        let sql = &self.0.sql.stale_claims;
-        let rows = self.0.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
-        rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
-    }
-
-    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
-        check_name(by)?;
-        let batch = EngineTransaction::begin(&self.0, "declare a node dead").await?;
-        if batch.query(&self.0.sql.evict, &[&node.0]).await?.is_empty() {
-            batch.roll_back().await?;
-            return Ok(None);
-        }
-        let mut audit = Audit { by, action: "evict", what: serde_json::json!({ "node": node }), entry: None };
-        audit.write(&batch, self, &AffectedJobs::default()).await?;
+    let mut audit = Audit { by: order.by, action: action.as_str(), what: what(filter, action), entry: None };
+    let mut all = AffectedJobs::default();
+    for part in parts(shared, filter, action).await? {
+        let batch = EngineTransaction::begin_planned(shared, "steer jobs").await?;
+        all.add(&operate_on_chunk(shared, &batch, &part, action).await?);
+        audit.write(&batch, shared, &all).await?;
         batch.commit().await?;
-        // Separate statements: a later one sees the changes that the first had to wait for.
-        let mut all = Released::default();
-        loop {
-            let released = self.release_lost(RELEASED, None).await?;
-            all.waiting += released.waiting;
-            all.dead += released.dead;
-            all.ended += released.ended;
-            if released.total() < RELEASED as u64 {
-                return Ok(Some(all));
-            }
-        }
     }
+    let hint = match action {
+        // The removed jobs may have held permits or keys that others wait for.
+        Action::Suspend | Action::Cancel | Action::Delete => Hint::Admission,
+        _ => Hint::Any,
+    };
+    if let Err(error) = super::hints::notify(shared, &[hint]).await {
+        tracing::debug!(%error, "executors were not woken; they will find the jobs when they poll");
+    }
+    Ok(all)
+}
 
-    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-        let AuditFilter { who, action, before } = filter;
-        let params: Params<'_> = &[before, who, action, &rows::count(limit)];
-        self.0.engine_filtered("read the audit", &self.0.sql.audit, params).await?.iter().map(entry).collect()
+pub(super) async fn stale_claims(shared: &Arc<Shared>, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+    let (ids, versions): (Vec<Uuid>, Vec<i64>) =
+        fences.iter().map(|fence| (*fence.id.as_uuid(), fence.version)).unzip();
+    let sql = &shared.sql.stale_claims;
+    let rows = shared.engine("look for cancelled jobs", sql, &[&node.0, &ids, &versions]).await?;
+    rows.iter().map(|row| Ok(Fence::new(JobId::from(rows::get::<Uuid>(row, 0)?), rows::get(row, 1)?))).collect()
+}
+
+pub(super) async fn evict(shared: &Arc<Shared>, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+    check_name(by)?;
+    let batch = EngineTransaction::begin(shared, "declare a node dead").await?;
+    if batch.query(&shared.sql.evict, &[&node.0]).await?.is_empty() {
+        batch.roll_back().await?;
+        return Ok(None);
+    }
+    let mut audit = Audit { by, action: "evict", what: serde_json::json!({ "node": node }), entry: None };
+    audit.write(&batch, shared, &AffectedJobs::default()).await?;
+    batch.commit().await?;
+    // Separate statements: a later one sees the changes that the first had to wait for.
+    let mut all = Released::default();
+    loop {
+        let released = super::nodes::release_lost(shared, RELEASED, None).await?;
+        all.waiting += released.waiting;
+        all.dead += released.dead;
+        all.ended += released.ended;
+        if released.total() < RELEASED as u64 {
+            return Ok(Some(all));
+        }
     }
 }
 
-impl Postgres {
-    async fn count(&self, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
-        if let Some(options) = action.retry(true) {
-            return retry::count(&self.0, filter, &options).await;
-        }
-        let states = words(action);
-        let filter = Filter::from(filter);
-        affected(&self.0.engine_filtered("count jobs", &self.0.sql.count, &filter.params(&[&states])).await?)
-    }
+pub(super) async fn audit(shared: &Arc<Shared>, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+    let AuditFilter { who, action, before } = filter;
+    let params: Params<'_> = &[before, who, action, &rows::count(limit)];
+    shared.engine_filtered("read the audit", &shared.sql.audit, params).await?.iter().map(entry).collect()
+}
 
-    /// Returns the matching jobs in chunks of one transaction each.
-    async fn parts(&self, filter: &JobFilter, action: &Action) -> Result<Vec<Chunk>> {
-        if let Some(whole) = Chunk::whole(filter, action) {
-            return Ok(whole);
-        }
-        let states = words(action);
-        let limit = action.retry(false).as_ref().and_then(retry::limit);
-        let asked = Filter::from(filter);
-        let rows = self.0.engine_filtered("choose jobs", &self.0.sql.choose, &asked.params(&[&states, &limit])).await?;
-        let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
-        Ok(Chunk::cut(filter, &ids))
+async fn count(shared: &Arc<Shared>, filter: &JobFilter, action: &Action) -> Result<AffectedJobs> {
+    if let Some(options) = action.retry(true) {
+        return retry::count(shared, filter, &options).await;
     }
+    let states = words(action);
+    let filter = Filter::from(filter);
+    affected(&shared.engine_filtered("count jobs", &shared.sql.count, &filter.params(&[&states])).await?)
+}
 
-    async fn operate_on_chunk(&self, batch: &EngineTransaction, part: &Chunk, action: &Action) -> Result<AffectedJobs> {
-        let sql = &self.0.sql;
-        if let Action::Retry { spread, .. } = action {
-            return retry::run(&self.0, batch, part, *spread).await;
-        }
-        let part = &part.filter;
-        let statement = match action {
-            Action::Change(change) => return self.change(batch, part, change).await,
-            Action::Suspend => &sql.suspend,
-            Action::Resume => &sql.resume,
-            Action::RunNow => &sql.run_now,
-            Action::Delete => &sql.delete,
-            Action::Cancel | Action::Retry { .. } => &sql.cancel,
-        };
-        Ok(run(batch, statement, part, &[]).await?.0)
+/// Returns the matching jobs in chunks of one transaction each.
+async fn parts(shared: &Arc<Shared>, filter: &JobFilter, action: &Action) -> Result<Vec<Chunk>> {
+    if let Some(whole) = Chunk::whole(filter, action) {
+        return Ok(whole);
     }
+    let states = words(action);
+    let limit = action.retry(false).as_ref().and_then(retry::limit);
+    let asked = Filter::from(filter);
+    let rows = shared.engine_filtered("choose jobs", &shared.sql.choose, &asked.params(&[&states, &limit])).await?;
+    let ids = rows.iter().map(|row| rows::get::<Uuid>(row, 0).map(JobId::from)).collect::<Result<Vec<_>>>()?;
+    Ok(Chunk::cut(filter, &ids))
+}
 
-    /// Changes jobs. Waiting jobs that have to move pass through `suspended_job`: there they hold nothing but their group, if they are
-    /// ordered, and come back as if they had just been sent.
-    async fn change(&self, batch: &EngineTransaction, part: &JobFilter, change: &Change) -> Result<AffectedJobs> {
-        let sql = &self.0.sql;
-        let rank = change.priority.map(|priority| -priority);
-        let attempts = change.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
-        let (at, wait) = match change.due {
-            Some(DueChange::At(at)) => (super::admin::moment(Some(at)), None),
-            Some(DueChange::In(delay)) => (None, Some(rows::micros(delay))),
-            None => (None, None),
-        };
-        let own: Params<'_> = &[&rank, &at, &wait, &change.queue, &attempts];
-        let mut all = run(batch, &sql.change_idle, part, own).await?.0;
-        if !change.moves() {
-            all.add(&run(batch, &sql.change_waiting, part, &[&rank, &attempts]).await?.0);
-            return Ok(all);
-        }
-        let waiting = JobFilter { states: Some(among(part, &[JobState::Waiting, JobState::Blocked])), ..part.clone() };
-        let (moved, ids) = run(batch, &sql.suspend, &waiting, &[]).await?;
-        if !ids.is_empty() {
-            let moved = JobFilter { states: Some(vec![JobState::Suspended]), ..JobFilter::ids(ids) };
-            run(batch, &sql.change_idle, &moved, own).await?;
-            run(batch, &sql.resume, &moved, &[]).await?;
-        }
-        all.add(&moved);
-        Ok(all)
+async fn operate_on_chunk(
+    shared: &Arc<Shared>,
+    batch: &EngineTransaction,
+    part: &Chunk,
+    action: &Action,
+) -> Result<AffectedJobs> {
+    let sql = &shared.sql;
+    if let Action::Retry { spread, .. } = action {
+        return retry::run(shared, batch, part, *spread).await;
     }
+    let part = &part.filter;
+    let statement = match action {
+        Action::Change(change) => return apply(shared, batch, part, change).await,
+        Action::Suspend => &sql.suspend,
+        Action::Resume => &sql.resume,
+        Action::RunNow => &sql.run_now,
+        Action::Delete => &sql.delete,
+        Action::Cancel | Action::Retry { .. } => &sql.cancel,
+    };
+    Ok(run(batch, statement, part, &[]).await?.0)
+}
+
+/// Changes jobs. Waiting jobs that have to move pass through `suspended_job`: there they hold nothing but their group, if they are
+/// ordered, and come back as if they had just been sent.
+async fn apply(
+    shared: &Arc<Shared>,
+    batch: &EngineTransaction,
+    part: &JobFilter,
+    change: &Change,
+) -> Result<AffectedJobs> {
+    let sql = &shared.sql;
+    let rank = change.priority.map(|priority| -priority);
+    let attempts = change.max_attempts.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
+    let (at, wait) = match change.due {
+        Some(DueChange::At(at)) => (super::admin::moment(Some(at)), None),
+        Some(DueChange::In(delay)) => (None, Some(rows::micros(delay))),
+        None => (None, None),
+    };
+    let own: Params<'_> = &[&rank, &at, &wait, &change.queue, &attempts];
+    let mut all = run(batch, &sql.change_idle, part, own).await?.0;
+    if !change.moves() {
+        all.add(&run(batch, &sql.change_waiting, part, &[&rank, &attempts]).await?.0);
+        return Ok(all);
+    }
+    let waiting = JobFilter { states: Some(among(part, &[JobState::Waiting, JobState::Blocked])), ..part.clone() };
+    let (moved, ids) = run(batch, &sql.suspend, &waiting, &[]).await?;
+    if !ids.is_empty() {
+        let moved = JobFilter { states: Some(vec![JobState::Suspended]), ..JobFilter::ids(ids) };
+        run(batch, &sql.change_idle, &moved, own).await?;
+        run(batch, &sql.resume, &moved, &[]).await?;
+    }
+    all.add(&moved);
+    Ok(all)
 }
 
 /// Returns those of these states that a filter does not exclude.
@@ -191,10 +201,10 @@ struct Audit<'a> {
 }
 
 impl Audit<'_> {
-    async fn write(&mut self, batch: &EngineTransaction, store: &Postgres, counts: &AffectedJobs) -> Result<()> {
+    async fn write(&mut self, batch: &EngineTransaction, shared: &Shared, counts: &AffectedJobs) -> Result<()> {
         let Some(by) = self.by else { return Ok(()) };
         let counts = serde_json::json!(counts).to_string();
-        let sql = &store.0.sql;
+        let sql = &shared.sql;
         if let Some(id) = self.entry {
             return batch.query(&sql.audit_count, &[&id, &JsonParam(&counts)]).await.map(drop);
         }

@@ -37,6 +37,7 @@ mod queue_capacity;
 mod range;
 mod receive;
 mod retry;
+mod roles;
 mod rows;
 mod rules;
 mod schedules;
@@ -52,12 +53,8 @@ mod unreadable;
 mod walk;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-
-use async_trait::async_trait;
-use tokio_postgres::types::ToSql;
 
 use self::connect::Target;
 use self::error::ErrorContext;
@@ -68,16 +65,9 @@ pub use self::primaries::Primary;
 use self::server::ServerLabel;
 use self::statements::Statements;
 pub use self::transaction::PgTransaction;
-use super::migration::MigrationStatus;
-use super::outage::Outage;
-use super::{
-    ClaimRequest, Claimed, Completed, DeadLetterGroups, Extension, ExternalDone, GroupClaim, GroupsClaimed, Hint,
-    HintStream, Inserted, JobDetail, JobFilter, JobStore, JobSummary, NodeHeartbeat, NodeInfo, Page, Preclaim,
-    Promoted, Received, Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
-};
+use super::{JobStore, Store};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
-use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
 /// A PostgreSQL database (13 or newer) that stores jobs. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -197,210 +187,7 @@ impl Store for Postgres {
         PgTransaction::begin(&self.0).await
     }
 
-    fn jobs(&self) -> Arc<dyn JobStore> {
+    fn engine(&self) -> Arc<dyn JobStore> {
         Arc::new(self.clone())
-    }
-}
-
-#[async_trait]
-impl JobStore for Postgres {
-    fn describe(&self) -> String {
-        format!("{} (schema {})", self.0.label, self.0.config.schema)
-    }
-
-    async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let config = DatabaseConfig { max_connections: 1, ..self.0.config.clone() };
-        Ok(Arc::new(Self::connect_to(&config, self.0.target.clone(), &self.0.label).await?))
-    }
-
-    fn outage(&self) -> Option<&Arc<Outage>> {
-        Some(&self.0.label.outage)
-    }
-
-    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::migrate(&self.0, migrate::MIGRATIONS).await
-    }
-
-    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        migrate::status(&self.0, migrate::MIGRATIONS).await
-    }
-
-    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        insert::insert(&self.0, messages, owned).await
-    }
-
-    async fn notify(&self, hints: &[Hint]) -> Result<()> {
-        hints::notify(&self.0, hints).await
-    }
-
-    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
-        hints::listen(&self.0).await
-    }
-
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        claim::claim(&self.0, request).await
-    }
-
-    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        claim::complete(&self.0, node, fences).await
-    }
-
-    async fn complete_and_claim_next(
-        &self,
-        node: NodeId,
-        claim: ClaimNumber,
-        ended: &[Fence],
-        turns: &[GroupClaim],
-        kinds: &[String],
-    ) -> Result<GroupsClaimed> {
-        group_claim::complete_and_claim_next(&self.0, node, claim, ended, turns, kinds).await
-    }
-
-    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        claim::settle(&self.0, node, settlements).await
-    }
-
-    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
-        nodes::handlers_ended(&self.0, Some(node), fences).await
-    }
-
-    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
-        let params: [&(dyn ToSql + Sync); 4] = [&node.0, fence.id.as_uuid(), &fence.version, &rows::micros(by)];
-        self.0.engine("put a job off", &self.0.sql.put_off, &params).await.map(drop)
-    }
-
-    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
-        let rows = self.0.engine("promote due timers", &self.0.sql.promote, &[&rows::count(limit)]).await?;
-        let row = rows::single(&rows)?;
-        let jobs: i64 = rows::get(row, 0)?;
-        let queues: Option<Vec<String>> = rows::get(row, 1)?;
-        let next: Option<i64> = rows::get(row, 2)?;
-        Ok(Promoted {
-            jobs: jobs.unsigned_abs(),
-            queues: queues.unwrap_or_default(),
-            blocked: rows::get(row, 3)?,
-            next: next.map(|us| Duration::from_micros(us.max(0).unsigned_abs())),
-        })
-    }
-
-    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
-        nodes::register(&self.0, node).await
-    }
-
-    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        let rows = self.0.engine("renew the node's lease", &self.0.sql.heartbeat, &[&node.0]).await?;
-        Ok(!rows.is_empty())
-    }
-
-    async fn identity(&self) -> Result<Option<ServerIdentity>> {
-        let rows = self.0.engine("ask which server this is", &self.0.sql.server, &[]).await?;
-        let row = rows::single(&rows)?;
-        Ok(Some(ServerIdentity { history: rows::get(row, 0)?, started: rows::get(row, 1)? }))
-    }
-
-    fn reconnect(&self) {
-        for pool in [&self.0.engine, &self.0.user] {
-            pool.retain(|_, _| false);
-        }
-    }
-
-    async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        nodes::retire(&self.0, node).await
-    }
-
-    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
-        nodes::node_heartbeats(&self.0).await
-    }
-
-    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
-        nodes::declare_dead(&self.0, silent).await
-    }
-
-    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
-        nodes::release_lost(&self.0, limit, quarantine).await
-    }
-
-    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        nodes::release_unknown(&self.0, node, known, before).await
-    }
-
-    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        nodes::release_claimed(&self.0, node, claim, ids).await
-    }
-
-    async fn claim_delivered(
-        &self,
-        node: NodeId,
-        claim: ClaimNumber,
-        deliveries: &[Fence],
-        kinds: Option<&[String]>,
-    ) -> Result<Vec<Job>> {
-        claim::claim_delivered(&self.0, node, claim, deliveries, kinds).await
-    }
-
-    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        let ids: Vec<_> = ids.iter().map(|id| *id.as_uuid()).collect();
-        let rows = self.0.engine("end the head start of deliveries", &self.0.sql.unhide, &[&ids]).await?;
-        rows.iter().map(|row| rows::get(row, 0)).collect()
-    }
-
-    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
-        self.0.engine("report the broker's mode", &self.0.sql.report_broker, &[&node.0, &mode]).await.map(drop)
-    }
-
-    async fn takes_writes(&self) -> Result<()> {
-        self.0.engine_once("see whether the tables take writes", &self.0.sql.takes_writes, &[]).await.map(drop)
-    }
-
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
-        external::hand_out(&self.0, queue, limit, lease, token).await
-    }
-
-    async fn report_key(&self) -> Result<ReportKey> {
-        external::report_key(&self.0).await
-    }
-
-    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
-        external::take_back(&self.0, fences).await
-    }
-
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
-        external::complete(&self.0, done).await
-    }
-
-    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        external::settle(&self.0, settlements).await
-    }
-
-    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        external::extend(&self.0, extensions).await
-    }
-
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        external::expire(&self.0, limit).await
-    }
-
-    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
-        receive::receive(&self.0, submissions).await
-    }
-
-    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
-        receive::prune(&self.0, age, limit).await
-    }
-
-    async fn status(&self) -> Result<StatusReport> {
-        admin::status(&self.0).await
-    }
-
-    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-        admin::list(&self.0, filter, page).await
-    }
-
-    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
-        admin::show(&self.0, id).await
-    }
-
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        retry::dead_letter_groups(&self.0, filter, limit).await
     }
 }

@@ -1,10 +1,11 @@
 //! The progress of running jobs.
 
 use async_trait::async_trait;
+use std::sync::Arc;
 
 use super::history::count;
 use super::types::{JsonParam, JsonText};
-use super::{Postgres, rows};
+use super::{Postgres, Shared, rows};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{JobProgress, Progress, ProgressUpdate};
@@ -37,8 +38,8 @@ impl Progress for Postgres {
             at: rows::get(row, 3)?,
         }))
     }
+}
 
-    async fn prune_progress(&self, limit: usize) -> Result<u64> {
-        count(&self.0.engine("prune progress", &self.0.sql.prune_progress, &[&rows::count(limit)]).await?)
-    }
+pub(super) async fn prune_progress(shared: &Arc<Shared>, limit: usize) -> Result<u64> {
+    count(&shared.engine("prune progress", &shared.sql.prune_progress, &[&rows::count(limit)]).await?)
 }

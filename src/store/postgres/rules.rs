@@ -1,8 +1,8 @@
 //! Rules: see `store::rules`.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::client::Params;
@@ -10,45 +10,47 @@ use super::engine_transaction::EngineTransaction;
 use super::nodes::ids;
 use super::statements::Statement;
 use super::types::{JsonParam, JsonText};
-use super::{Postgres, rows};
+use super::{Shared, rows};
 use crate::error::{Error, Result};
 use crate::store::rules::{edited, log_faults, named};
-use crate::store::{Hint, JobStore, Rate, Rule, RuleEdit, Rules, Scope, UnreadableRow};
+use crate::store::{Hint, Rate, Rule, RuleEdit, Scope, UnreadableRow};
 
 /// How soon a node with claims in flight is checked again: claims take a few milliseconds.
 const UNDER_WAY: Duration = Duration::from_millis(10);
 
-#[async_trait]
-impl Rules for Postgres {
-    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
-        let shared = &self.0;
-        // A concurrent admission pass may have read the old rules and be about to park jobs on a key that this change unblocks, so the two
-        // exclude each other. So do two changes of the same rule.
-        let batch = EngineTransaction::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
-        let before = named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name);
-        let limits = |rule: &Rule| (rule.running, rule.rate, rule.shares.clone());
-        let limited = limits(&before);
-        let rule = edited(before, edit)?;
-        put(&shared.sql.put_rule, &batch, &rule, by).await?;
-        let dropped = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
-        batch.commit().await?;
-        self.forget_depths();
-        if limits(&rule) != limited || rule.running.is_some() {
-            self.permit_running(&rule, dropped).await?;
-        }
-        if let Err(error) = self.notify(&[Hint::Any]).await {
-            tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
-        }
-        Ok(rule)
+pub(super) async fn change_rule(
+    shared: &Arc<Shared>,
+    scope: Scope,
+    name: &str,
+    edit: RuleEdit,
+    by: Option<&str>,
+) -> Result<Rule> {
+    // A concurrent admission pass may have read the old rules and be about to park jobs on a key that this change unblocks, so the two
+    // exclude each other. So do two changes of the same rule.
+    let batch = EngineTransaction::begin_with(shared, "set a rule", &shared.sql.admit_lock).await?;
+    let before = named(read(&batch.query(&shared.sql.rules, &[]).await?)?, scope, name);
+    let limits = |rule: &Rule| (rule.running, rule.rate, rule.shares.clone());
+    let limited = limits(&before);
+    let rule = edited(before, edit)?;
+    put(&shared.sql.put_rule, &batch, &rule, by).await?;
+    let dropped = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty();
+    batch.commit().await?;
+    super::queue_capacity::forget_depths(shared);
+    if limits(&rule) != limited || rule.running.is_some() {
+        permit_running(shared, &rule, dropped).await?;
     }
+    if let Err(error) = super::hints::notify(shared, &[Hint::Any]).await {
+        tracing::debug!(%error, "executors were not told of a rule; they will find it when they poll");
+    }
+    Ok(rule)
+}
 
-    async fn rules(&self) -> Result<Vec<Rule>> {
-        read(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)
-    }
+pub(super) async fn rules(shared: &Arc<Shared>) -> Result<Vec<Rule>> {
+    read(&shared.engine("read the rules", &shared.sql.rules, &[]).await?)
+}
 
-    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        Ok(read_all(&self.0.engine("read the rules", &self.0.sql.rules, &[]).await?)?.1)
-    }
+pub(super) async fn rule_faults(shared: &Arc<Shared>) -> Result<Vec<UnreadableRow>> {
+    Ok(read_all(&shared.engine("read the rules", &shared.sql.rules, &[]).await?)?.1)
 }
 
 /// Writes a rule, or removes one that sets nothing.
@@ -86,54 +88,50 @@ async fn put(statement: &Statement, batch: &EngineTransaction, rule: &Rule, by: 
     batch.query(statement, params).await.map(drop)
 }
 
-impl Postgres {
-    /// Gives permits to jobs that already run. The rule is committed before, so claims that begin from now on obey it. `all` covers every
-    /// rule and not only this one, because the counts of claims are no longer used.
-    async fn permit_running(&self, rule: &Rule, all: bool) -> Result<()> {
-        let shared = &self.0;
-        let (scope, name) = (rule.scope, rule.name.as_str());
-        if !self.claims_under_way_ended().await? {
-            tracing::warn!(
-                %scope,
-                name,
-                "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
-                 counted under the new rule"
-            );
-        }
-        let batch =
-            EngineTransaction::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
-        // A claim in flight may have counted by the old rules.
-        let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty() || all;
-        for other in read(&batch.query(&shared.sql.rules, &[]).await?)? {
-            let is_it = other.scope == scope && other.name == name;
-            if other.running.is_some() && (is_it || all) {
-                let params: Params<'_> = &[&other.scope.as_str(), &other.name, &other.scope.prefix()];
-                batch.query(&shared.sql.permit_running, params).await?;
-            }
-        }
-        batch.commit().await
+/// Gives permits to jobs that already run. The rule is committed before, so claims that begin from now on obey it. `all` covers every
+/// rule and not only this one, because the counts of claims are no longer used.
+async fn permit_running(shared: &Arc<Shared>, rule: &Rule, all: bool) -> Result<()> {
+    let (scope, name) = (rule.scope, rule.name.as_str());
+    if !claims_under_way_ended(shared).await? {
+        tracing::warn!(
+            %scope,
+            name,
+            "a transaction that sends jobs is open for longer than database.call_timeout; if it started jobs, they are not \
+             counted under the new rule"
+        );
     }
+    let batch =
+        EngineTransaction::begin_with(shared, "count running jobs under a rule", &shared.sql.admit_lock).await?;
+    // A claim in flight may have counted by the old rules.
+    let all = !batch.query(&shared.sql.drop_usage, &[]).await?.is_empty() || all;
+    for other in read(&batch.query(&shared.sql.rules, &[]).await?)? {
+        let is_it = other.scope == scope && other.name == name;
+        if other.running.is_some() && (is_it || all) {
+            let params: Params<'_> = &[&other.scope.as_str(), &other.name, &other.scope.prefix()];
+            batch.query(&shared.sql.permit_running, params).await?;
+        }
+    }
+    batch.commit().await
+}
 
-    /// Waits until all claims that began before this call have ended, at most for `call_timeout`. No claim has to wait: each node's lock is
-    /// only tried, until the node was found idle once.
-    async fn claims_under_way_ended(&self) -> Result<bool> {
-        let shared = &self.0;
-        let deadline = Instant::now() + shared.call_timeout;
-        let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
-        while !busy.is_empty() {
-            let quiet = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&busy]).await?;
-            let quiet = ids(&quiet)?;
-            busy.retain(|node| !quiet.contains(node));
-            if busy.is_empty() {
-                break;
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-            tokio::time::sleep(UNDER_WAY).await;
+/// Waits until all claims that began before this call have ended, at most for `call_timeout`. No claim has to wait: each node's lock is
+/// only tried, until the node was found idle once.
+async fn claims_under_way_ended(shared: &Arc<Shared>) -> Result<bool> {
+    let deadline = Instant::now() + shared.call_timeout;
+    let mut busy = ids(&shared.engine("list the nodes that claim", &shared.sql.live_nodes, &[]).await?)?;
+    while !busy.is_empty() {
+        let quiet = shared.engine("wait for claims under way", &shared.sql.idle_of, &[&busy]).await?;
+        let quiet = ids(&quiet)?;
+        busy.retain(|node| !quiet.contains(node));
+        if busy.is_empty() {
+            break;
         }
-        Ok(true)
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        tokio::time::sleep(UNDER_WAY).await;
     }
+    Ok(true)
 }
 
 /// Reads rules from their rows.

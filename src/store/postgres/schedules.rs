@@ -19,8 +19,8 @@ use super::types::JsonParam;
 use super::{Postgres, Shared, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Due, JobId, JobMessage, Payload, Schedule, ScheduleSpec};
-use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, Schedules, log_faults};
-use crate::store::{AuditNote, UnitOfWork, UnreadableRow};
+use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
+use crate::store::{AuditNote, Schedules, UnitOfWork, UnreadableRow};
 
 #[async_trait]
 impl Schedules for Postgres {
@@ -51,16 +51,6 @@ impl Schedules for Postgres {
             }
         }
         Ok((now, found))
-    }
-
-    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        let rows = self.0.engine("read schedules", &self.0.sql.schedule_page, &[&"", &i64::MAX]).await?;
-        let mut faults = Vec::new();
-        for row in &rows {
-            let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
-            faults.extend(info(row, &name).err().map(|error| UnreadableRow { name, why: error.to_string() }));
-        }
-        Ok(faults)
     }
 
     async fn write_schedule(
@@ -121,7 +111,8 @@ impl Schedules for Postgres {
         }
     }
 
-    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut AuditNote<'_>) -> Result<u64> {
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
+        let Some(note) = note else { return Ok(super::insert::insert(&self.0, jobs, None).await?.rows) };
         let mut transaction = PgTransaction::begin_engine(&self.0).await?;
         let inserted = transaction.insert(jobs, None).await?;
         let sent = note.sent + inserted.rows;
@@ -154,6 +145,16 @@ impl Schedules for Postgres {
         }
         Ok(outcomes)
     }
+}
+
+pub(super) async fn schedule_faults(shared: &Arc<Shared>) -> Result<Vec<UnreadableRow>> {
+    let rows = shared.engine("read schedules", &shared.sql.schedule_page, &[&"", &i64::MAX]).await?;
+    let mut faults = Vec::new();
+    for row in &rows {
+        let Some(name) = rows::get::<Option<String>>(row, 1)? else { continue };
+        faults.extend(info(row, &name).err().map(|error| UnreadableRow { name, why: error.to_string() }));
+    }
+    Ok(faults)
 }
 
 impl Postgres {

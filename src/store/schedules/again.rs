@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{ScheduleInfo, ScheduleQuery};
 use crate::error::Result;
 use crate::job::Misfire;
-use crate::store::JobStore;
+use crate::store::Schedules;
 
 /// How many schedules are read at once.
 const PAGE: usize = 100;
@@ -28,6 +28,7 @@ impl ScheduleInfo {
 
     /// Returns the repaired schedule if its next occurrence lies later than it should, because the clock was ahead when it was computed.
     /// `None`: nothing is wrong.
+    #[doc(hidden)]
     pub fn computed_again(&self, now: Timestamp) -> Option<Self> {
         let at = self.next_at.filter(|at| *at > now && !self.paused)?;
         // No schedule was put in the future.
@@ -41,7 +42,7 @@ impl ScheduleInfo {
 
 /// Computes the next occurrence again for schedules where it lies later than it should, because the clock was ahead when it was computed. Safe
 /// to repeat, and to run on many nodes: a schedule that was changed meanwhile is left alone. Returns the names of the schedules that it changed.
-pub async fn repair_clock(jobs: &dyn JobStore) -> Result<Vec<String>> {
+pub async fn repair_clock(jobs: &dyn Schedules) -> Result<Vec<String>> {
     let mut changed = Vec::new();
     let mut after: Option<String> = None;
     loop {

@@ -8,7 +8,7 @@ use super::due::BYTES;
 use super::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{JobId, JobMessage, ScheduleSpec};
-use crate::store::{AuditNote, Hint, JobStore, OperatorOptions};
+use crate::store::{AuditNote, Hint, OperatorOptions, Schedules};
 
 /// How many occurrences one backfill has at most.
 pub const BACKFILL_MAX: usize = 10_000;
@@ -82,7 +82,7 @@ fn hint(message: &JobMessage) -> Hint {
 /// # Errors
 /// When `seen` is given and the schedule has another version or does not exist, because it was changed meanwhile. When the operator's name
 /// is invalid.
-pub async fn put(jobs: &dyn JobStore, spec: &ScheduleSpec, seen: Option<i64>, by: Option<&str>) -> Result<Put> {
+pub async fn put(jobs: &dyn Schedules, spec: &ScheduleSpec, seen: Option<i64>, by: Option<&str>) -> Result<Put> {
     for _ in 0..TRIES {
         let (now, old) = read(jobs, &spec.name).await?;
         if let Some(seen) = seen
@@ -150,17 +150,17 @@ fn replacement(spec: &ScheduleSpec, old: Option<ScheduleInfo>, now: Timestamp) -
 }
 
 /// Returns a schedule; `None` = there is none of this name.
-pub async fn get(jobs: &dyn JobStore, name: &str) -> Result<Option<ScheduleInfo>> {
+pub async fn get(jobs: &dyn Schedules, name: &str) -> Result<Option<ScheduleInfo>> {
     read(jobs, name).await.map(|(_, found)| found)
 }
 
-async fn read(jobs: &dyn JobStore, name: &str) -> Result<(Timestamp, Option<ScheduleInfo>)> {
+async fn read(jobs: &dyn Schedules, name: &str) -> Result<(Timestamp, Option<ScheduleInfo>)> {
     let names = [name.to_owned()];
     let (now, mut found) = jobs.read_schedules(ScheduleQuery::Named(&names)).await?;
     Ok((now, found.pop()))
 }
 
-async fn existing(jobs: &dyn JobStore, name: &str) -> Result<(Timestamp, ScheduleInfo)> {
+async fn existing(jobs: &dyn Schedules, name: &str) -> Result<(Timestamp, ScheduleInfo)> {
     let (now, found) = read(jobs, name).await?;
     let found = found.ok_or_else(|| {
         Error::invalid(format!(
@@ -171,7 +171,7 @@ async fn existing(jobs: &dyn JobStore, name: &str) -> Result<(Timestamp, Schedul
     Ok((now, found))
 }
 
-fn crowded(jobs: &dyn JobStore, what: &str, name: &str) -> Error {
+fn crowded(jobs: &dyn Schedules, what: &str, name: &str) -> Error {
     Error::new(
         ErrorKind::Busy,
         format!(
@@ -185,7 +185,7 @@ fn crowded(jobs: &dyn JobStore, what: &str, name: &str) -> Error {
 ///
 /// # Errors
 /// When there is no schedule of this name.
-pub async fn pause(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+pub async fn pause(jobs: &dyn Schedules, name: &str, by: Option<&str>) -> Result<bool> {
     set_paused(jobs, name, true, by).await
 }
 
@@ -194,11 +194,11 @@ pub async fn pause(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<
 ///
 /// # Errors
 /// When there is no schedule of this name.
-pub async fn resume(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+pub async fn resume(jobs: &dyn Schedules, name: &str, by: Option<&str>) -> Result<bool> {
     set_paused(jobs, name, false, by).await
 }
 
-async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool, by: Option<&str>) -> Result<bool> {
+async fn set_paused(jobs: &dyn Schedules, name: &str, paused: bool, by: Option<&str>) -> Result<bool> {
     let action = if paused { "pause-schedule" } else { "resume-schedule" };
     let note = AuditNote::new(by, action, json!({ "schedule": name }))?;
     for _ in 0..TRIES {
@@ -220,7 +220,7 @@ async fn set_paused(jobs: &dyn JobStore, name: &str, paused: bool, by: Option<&s
 ///
 /// # Errors
 /// When the store can't be reached.
-pub async fn delete(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<bool> {
+pub async fn delete(jobs: &dyn Schedules, name: &str, by: Option<&str>) -> Result<bool> {
     let note = AuditNote::new(by, "delete-schedule", json!({ "schedule": name }))?;
     Ok(jobs.delete_schedules(&[name.to_owned()], note.as_ref()).await? > 0)
 }
@@ -230,20 +230,13 @@ pub async fn delete(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result
 ///
 /// # Errors
 /// When there is no schedule of this name.
-pub async fn run_now(jobs: &dyn JobStore, name: &str, by: Option<&str>) -> Result<(JobId, Hint)> {
+pub async fn run_now(jobs: &dyn Schedules, name: &str, by: Option<&str>) -> Result<(JobId, Hint)> {
     let (now, schedule) = existing(jobs, name).await?;
     let message = schedule.spec.extra(now);
     let (id, hint) = (message.id, hint(&message));
     let mut note = AuditNote::new(by, "run-schedule", json!({ "schedule": name, "job": id }))?;
-    send(jobs, &[message], note.as_mut()).await?;
+    jobs.send_of_schedule(&[message], note.as_mut()).await?;
     Ok((id, hint))
-}
-
-async fn send(jobs: &dyn JobStore, messages: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
-    match note {
-        Some(note) => jobs.send_of_schedule(messages, note).await,
-        None => Ok(jobs.insert(messages, None).await?.rows),
-    }
 }
 
 /// Sends the jobs of all occurrences from `from` (included) to `to` (excluded), also of those that have happened. Skips occurrences
@@ -252,7 +245,7 @@ async fn send(jobs: &dyn JobStore, messages: &[JobMessage], note: Option<&mut Au
 /// # Errors
 /// When there is no schedule of this name, `from` is not before `to`, `to` is in the future, or there are too many occurrences.
 pub async fn backfill(
-    jobs: &dyn JobStore,
+    jobs: &dyn Schedules,
     name: &str,
     (from, to): (Timestamp, Timestamp),
     OperatorOptions { dry_run, by }: OperatorOptions<'_>,
@@ -287,7 +280,7 @@ pub async fn backfill(
         for batch in batches(spec, &occurrences) {
             let messages: Vec<JobMessage> = batch.iter().map(|at| spec.occurrence(*at)).collect();
             // Each batch may be sent again: an occurrence is always the same job.
-            done.jobs += send(jobs, &messages, note.as_mut()).await?;
+            done.jobs += jobs.send_of_schedule(&messages, note.as_mut()).await?;
         }
     }
     Ok(done)
@@ -299,8 +292,8 @@ fn batches<'a>(spec: &ScheduleSpec, occurrences: &'a [Timestamp]) -> std::slice:
 }
 
 /// Fires schedules that are due: sends at most `limit` jobs, but at least one for each of up to 100 schedules. Call until
-/// [`next_schedule`](super::Schedules::next_schedule) returns a later time.
-pub async fn fire_due(jobs: &dyn JobStore, limit: usize) -> Result<Fired> {
+/// [`next_schedule`](crate::store::Schedules::next_schedule) returns a later time.
+pub async fn fire_due(jobs: &dyn Schedules, limit: usize) -> Result<Fired> {
     let (now, due) = jobs.read_schedules(ScheduleQuery::Due(ROUND)).await?;
     // All due schedules get a share: none has to wait until another has made up for a year of missed occurrences.
     let share = |all: usize| (all / due.len().max(1)).max(1);

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::Sqlite;
+use super::Inner;
 use super::failure::Work;
 use super::fragments::{Statement, statement};
 use super::rows::{Micros, blocking_options, count, job_id, rank};
 use crate::error::{Error, Result};
 use crate::store::admission::plan::{Candidate, CandidateState, Plan, RuleBook, Starts, Unblocked, Usage, Wait, plan};
-use crate::store::admission::{Admission, AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
+use crate::store::admission::{AdmissionLag, AdmitRequest, Admitted, LOOK_AHEAD};
 
 const ADMIT_CHECK: &str = include_str!("sql/admit_check.sql");
 const TAKE_UNBLOCKS: &str = include_str!("sql/take_unblocks.sql");
@@ -40,12 +39,10 @@ const OVERDUE_UNBLOCKS: &str = include_str!("sql/overdue_unblocks.sql");
 /// How many blocking keys one admission pass reads.
 const MAX_KEYS: usize = 1000;
 
-#[async_trait]
-impl Admission for Sqlite {
-    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
+impl Inner {
+    pub(super) async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
         let tried = "look for jobs to admit";
         let (open, limited, next, aging) = self
-            .inner
             .check(tried, |connection, now| {
                 let mut statement = connection.prepare_cached(ADMIT_CHECK)?;
                 let row = statement.query_row(named_params! { ":now": now }, |row| {
@@ -67,45 +64,38 @@ impl Admission for Sqlite {
             .map_err(|error| Error::invalid("the kinds can't be written as JSON").with_source(error))?;
         let (limit, queues) = (request.limit, request.queues.to_vec());
         let round = AdmissionPass { limit, queues, kinds };
-        let admitted = self.inner.write("admit jobs", move |connection, now| round.run(connection, now)).await?;
+        let admitted = self.write("admit jobs", move |connection, now| round.run(connection, now)).await?;
         Ok(Admitted { next, limited, aging, ..admitted })
     }
 
-    async fn age_jobs(&self, limit: usize) -> Result<u64> {
-        self.inner.age_jobs(limit).await
+    pub(super) async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        self.write("forget old starts", move |connection, now| {
+            let params = named_params! { ":now": now, ":limit": count(limit) };
+            Ok(connection.prepare_cached(PRUNE_RATE_LOG)?.execute(params)? as u64)
+        })
+        .await
     }
 
-    async fn prune_rates(&self, limit: usize) -> Result<u64> {
-        self.inner
-            .write("forget old starts", move |connection, now| {
-                let params = named_params! { ":now": now, ":limit": count(limit) };
-                Ok(connection.prepare_cached(PRUNE_RATE_LOG)?.execute(params)? as u64)
-            })
-            .await
+    pub(super) async fn permit_faults(&self) -> Result<Vec<String>> {
+        self.query("check the permits", |connection, _| {
+            let mut statement = connection.prepare_cached(PERMIT_FAULTS)?;
+            Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+        })
+        .await
     }
 
-    async fn permit_faults(&self) -> Result<Vec<String>> {
-        self.inner
-            .query("check the permits", |connection, _| {
-                let mut statement = connection.prepare_cached(PERMIT_FAULTS)?;
-                Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
-            })
-            .await
-    }
-
-    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
-        self.inner
-            .query("look for unblocked keys", |connection, now| {
-                let mut statement = connection.prepare_cached(OVERDUE_UNBLOCKS)?;
-                Ok(statement.query_row(named_params! { ":now": now }, |row| {
-                    let longest: Micros = row.get(1)?;
-                    Ok(AdmissionLag {
-                        unblocks: row.get::<_, i64>(0)?.unsigned_abs(),
-                        longest: Duration::from_micros(longest.max(0).unsigned_abs()),
-                    })
-                })?)
-            })
-            .await
+    pub(super) async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        self.query("look for unblocked keys", |connection, now| {
+            let mut statement = connection.prepare_cached(OVERDUE_UNBLOCKS)?;
+            Ok(statement.query_row(named_params! { ":now": now }, |row| {
+                let longest: Micros = row.get(1)?;
+                Ok(AdmissionLag {
+                    unblocks: row.get::<_, i64>(0)?.unsigned_abs(),
+                    longest: Duration::from_micros(longest.max(0).unsigned_abs()),
+                })
+            })?)
+        })
+        .await
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, ToSql, named_params};
 
-use super::Sqlite;
+use super::Inner;
 use super::rows::{Micros, count, micros};
 use crate::error::Result;
 use crate::job::LONGEST_LEASE;
 use crate::store::clock::FARTHEST;
-use crate::store::{ClockRepair, MAX_HIDDEN, SkewedRows};
+use crate::store::{MAX_HIDDEN, SkewedRows};
 
 const CLOCK_SKEW: &str = include_str!("sql/clock_skew.sql");
 
@@ -49,43 +48,40 @@ const REPAIRS: [Repair; 8] = [
     repair!("unique_key.expires_at", "uniques", Some(Longest::Farthest)),
 ];
 
-#[async_trait]
-impl ClockRepair for Sqlite {
+impl Inner {
     /// Checks on a reader first, so that finding nothing takes no write lock.
-    async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
+    pub(super) async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
         let tried = "repaired what a wrong clock wrote";
         let find = |connection: &Connection, now: Micros| {
             let found = REPAIRS.iter().filter_map(|repair| repair.find(connection, now).transpose());
             found.collect::<rusqlite::Result<Vec<SkewedRows>>>()
         };
-        if self.inner.check(tried, move |connection, now| Ok(find(connection, now)?)).await?.is_empty() {
+        if self.check(tried, move |connection, now| Ok(find(connection, now)?)).await?.is_empty() {
             return Ok(Vec::new());
         }
-        self.inner
-            .write(tried, move |connection, now| {
-                let found = find(connection, now)?;
-                for repair in &REPAIRS {
-                    repair.repair_clock(connection, now)?;
-                }
-                Ok(found)
-            })
-            .await
+        self.write(tried, move |connection, now| {
+            let found = find(connection, now)?;
+            for repair in &REPAIRS {
+                repair.repair_clock(connection, now)?;
+            }
+            Ok(found)
+        })
+        .await
     }
 
-    async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
-        self.inner
-            .query("look for what lies ahead of the clock", |connection, now| {
-                let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
-                let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN) };
-                let rows = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-                let mut all = Vec::new();
-                for row in rows {
-                    let (what, rows, farthest): (String, i64, Micros) = row?;
-                    all.push(ahead(&what, rows, farthest));
-                }
-                Ok(all)
-            })
-            .await
+    pub(super) async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        self.query("look for what lies ahead of the clock", |connection, now| {
+            let mut statement = connection.prepare_cached(CLOCK_SKEW)?;
+            let params = named_params! { ":now": now, ":hold": micros(MAX_HIDDEN) };
+            let rows = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            let mut all = Vec::new();
+            for row in rows {
+                let (what, rows, farthest): (String, i64, Micros) = row?;
+                all.push(ahead(&what, rows, farthest));
+            }
+            Ok(all)
+        })
+        .await
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
-use super::Sqlite;
+use super::Inner;
 use super::failure::Work;
 use super::history::{Memory, SourceTable};
 use super::rows::{Micros, count};
 use crate::error::Result;
 use crate::store::expiring::EXPIRED;
-use crate::store::{Expired, Expiring, HistoryOutcome};
+use crate::store::{Expired, HistoryOutcome};
 
 const NEXT_EXPIRY: &str = include_str!("sql/next_expiry.sql");
 const EXPIRED_ROWS: &str = include_str!("sql/expired_rows.sql");
@@ -24,35 +23,29 @@ const REMOVE_EXPIRED: &str = include_str!("sql/remove_expired.sql");
 const PLACES: [(&str, &str); 3] =
     [("jobwright_job", "lock_owner is null"), ("jobwright_blocked_job", "true"), ("jobwright_timer_job", "true")];
 
-#[async_trait]
-impl Expiring for Sqlite {
-    async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
+impl Inner {
+    pub(super) async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
         let tried = "remove expired jobs";
         let limit = limit.max(1);
-        let (next, over, now) = self
-            .inner
-            .check(tried, |connection, now| Ok((next(connection)?, keys_are_over(connection, now)?, now)))
-            .await?;
+        let (next, over, now) =
+            self.check(tried, |connection, now| Ok((next(connection)?, keys_are_over(connection, now)?, now))).await?;
         if !over && next.is_none_or(|next| next > now) {
             return Ok(Expired { jobs: 0, next: next.map(|next| wait(next, now)) });
         }
-        let keep = self.inner.history.keep;
-        self.inner
-            .write(tried, move |connection, now| {
-                connection
-                    .prepare_cached(PRUNE_UNIQUE)?
-                    .execute(named_params! { ":now": now, ":limit": count(limit) })?;
-                let mut jobs = 0;
-                let mut full = false;
-                for place in PLACES {
-                    let gone = expire(connection, place, limit, Memory { keep, now })?;
-                    full |= gone == limit;
-                    jobs += gone as u64;
-                }
-                let next = if full { Some(Duration::ZERO) } else { next_after(connection, now)? };
-                Ok(Expired { jobs, next })
-            })
-            .await
+        let keep = self.history.keep;
+        self.write(tried, move |connection, now| {
+            connection.prepare_cached(PRUNE_UNIQUE)?.execute(named_params! { ":now": now, ":limit": count(limit) })?;
+            let mut jobs = 0;
+            let mut full = false;
+            for place in PLACES {
+                let gone = expire(connection, place, limit, Memory { keep, now })?;
+                full |= gone == limit;
+                jobs += gone as u64;
+            }
+            let next = if full { Some(Duration::ZERO) } else { next_after(connection, now)? };
+            Ok(Expired { jobs, next })
+        })
+        .await
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, named_params};
 use serde_json::value::RawValue;
 
+use super::Inner;
 use super::rows::{Micros, count, job_id, micros, timestamp};
-use super::{Inner, Sqlite};
-use crate::config::{HistoryConfig, Keep};
+use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{JobId, NodeId, Payload};
-use crate::store::{History, HistoryEntry, HistoryFilter, HistoryOutcome, JobResult, NewResult};
+use crate::store::{HistoryEntry, HistoryFilter, HistoryOutcome, JobResult, NewResult};
 
 const HISTORY: &str = include_str!("sql/history.sql");
 const REMEMBER: &str = include_str!("sql/remember.sql");
@@ -112,56 +111,48 @@ impl Inner {
     }
 }
 
-#[async_trait]
-impl History for Sqlite {
-    fn history_config(&self) -> HistoryConfig {
-        self.inner.history.clone()
-    }
-
-    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
+impl Inner {
+    pub(super) async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
         let filter = filter.clone();
-        self.inner.query("read the history", move |connection, _| Ok(find(connection, &filter, count(limit))?)).await
+        self.query("read the history", move |connection, _| Ok(find(connection, &filter, count(limit))?)).await
     }
 
-    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune("prune the history", PRUNE_HISTORY, age, limit).await
+    pub(super) async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.prune("prune the history", PRUNE_HISTORY, age, limit).await
     }
 
-    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune("forget the old audit", PRUNE_AUDIT, age, limit).await
+    pub(super) async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.prune("forget the old audit", PRUNE_AUDIT, age, limit).await
     }
 
-    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune("remove old dead letters", PRUNE_DEAD_LETTERS, age, limit).await
+    pub(super) async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.prune("remove old dead letters", PRUNE_DEAD_LETTERS, age, limit).await
     }
 
-    async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
-        self.inner
-            .check("read the result of a job", move |connection, now| {
-                let params = named_params! { ":id": id.as_uuid().as_bytes(), ":now": now };
-                let read = |row: &Row<'_>| {
-                    let text: String = row.get(1)?;
-                    Ok(JobResult {
-                        id,
-                        kind: row.get(0)?,
-                        payload: RawValue::from_string(text.clone())
-                            .map_or_else(|_| Payload::text(text), Payload::Json),
-                        created_at: timestamp(row.get(2)?)?,
-                        expires_at: timestamp(row.get(3)?)?,
-                    })
-                };
-                Ok(connection.prepare_cached(RESULT)?.query_row(params, read).optional()?)
-            })
-            .await
+    pub(super) async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        self.check("read the result of a job", move |connection, now| {
+            let params = named_params! { ":id": id.as_uuid().as_bytes(), ":now": now };
+            let read = |row: &Row<'_>| {
+                let text: String = row.get(1)?;
+                Ok(JobResult {
+                    id,
+                    kind: row.get(0)?,
+                    payload: RawValue::from_string(text.clone()).map_or_else(|_| Payload::text(text), Payload::Json),
+                    created_at: timestamp(row.get(2)?)?,
+                    expires_at: timestamp(row.get(3)?)?,
+                })
+            };
+            Ok(connection.prepare_cached(RESULT)?.query_row(params, read).optional()?)
+        })
+        .await
     }
 
-    async fn prune_results(&self, limit: usize) -> Result<u64> {
-        self.inner
-            .write("prune results", move |connection, now| {
-                let params = named_params! { ":now": now, ":limit": count(limit) };
-                Ok(connection.prepare_cached(PRUNE_RESULTS)?.execute(params)? as u64)
-            })
-            .await
+    pub(super) async fn prune_results(&self, limit: usize) -> Result<u64> {
+        self.write("prune results", move |connection, now| {
+            let params = named_params! { ":now": now, ":limit": count(limit) };
+            Ok(connection.prepare_cached(PRUNE_RESULTS)?.execute(params)? as u64)
+        })
+        .await
     }
 }
 

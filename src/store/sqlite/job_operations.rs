@@ -1,20 +1,18 @@
 //! Actions of operators: see `store::job_operations`.
 
-use async_trait::async_trait;
 use rusqlite::{Connection, ToSql, named_params};
 
 use super::admin::{Chosen, REMOVE};
 use super::failure::Work;
 use super::history::Memory;
 use super::rows::{Micros, job_id, micros};
-use super::{Inner, Sqlite, audit, retry};
+use super::{Inner, audit, retry};
 use crate::config::Keep;
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::job_operations::{Chunk, check_name, what};
 use crate::store::{
-    Action, AffectedJobs, AuditEntry, AuditFilter, Change, DueChange, HistoryOutcome, JobFilter, JobOperations,
-    JobState, JobStore, OperatorOptions, Released,
+    Action, AffectedJobs, Change, DueChange, HistoryOutcome, JobFilter, JobState, OperatorOptions, Released,
 };
 
 const EVICT: &str = include_str!("sql/evict.sql");
@@ -29,20 +27,23 @@ const STILL_OWNED: &str = include_str!("sql/still_owned.sql");
 /// How many jobs of a dead node are released in one transaction.
 const RELEASED: usize = 500;
 
-#[async_trait]
-impl JobOperations for Sqlite {
-    async fn operate(&self, filter: &JobFilter, action: &Action, order: OperatorOptions<'_>) -> Result<AffectedJobs> {
+impl Inner {
+    pub(super) async fn operate(
+        &self,
+        filter: &JobFilter,
+        action: &Action,
+        order: OperatorOptions<'_>,
+    ) -> Result<AffectedJobs> {
         action.check()?;
         check_name(order.by)?;
         if order.dry_run {
-            return self.inner.count_affected(filter, action).await;
+            return self.count_affected(filter, action).await;
         }
         let (mut all, mut entry) = (AffectedJobs::default(), None);
-        for part in self.inner.fragments(filter, action).await? {
-            let (action, by, keep) = (action.clone(), order.by.map(str::to_owned), self.inner.history.keep);
+        for part in self.fragments(filter, action).await? {
+            let (action, by, keep) = (action.clone(), order.by.map(str::to_owned), self.history.keep);
             let (what, mut so_far) = (what(filter, &action), all.clone());
             (all, entry) = self
-                .inner
                 .write("steer jobs", move |connection, now| {
                     so_far.add(&Step { connection, keep, now }.apply(&part, &action)?);
                     let entry = match entry {
@@ -59,28 +60,26 @@ impl JobOperations for Sqlite {
         Ok(all)
     }
 
-    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+    pub(super) async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
         let fences = fences.to_vec();
-        self.inner
-            .check("look for cancelled jobs", move |connection, _| {
-                let mut statement = connection.prepare_cached(STILL_OWNED)?;
-                let mut stale_claims = Vec::new();
-                for fence in fences {
-                    let id = fence.id.as_uuid().as_bytes();
-                    if !statement.exists(named_params! { ":id": id, ":version": fence.version, ":node": node.0 })? {
-                        stale_claims.push(fence);
-                    }
+        self.check("look for cancelled jobs", move |connection, _| {
+            let mut statement = connection.prepare_cached(STILL_OWNED)?;
+            let mut stale_claims = Vec::new();
+            for fence in fences {
+                let id = fence.id.as_uuid().as_bytes();
+                if !statement.exists(named_params! { ":id": id, ":version": fence.version, ":node": node.0 })? {
+                    stale_claims.push(fence);
                 }
-                Ok(stale_claims)
-            })
-            .await
+            }
+            Ok(stale_claims)
+        })
+        .await
     }
 
-    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+    pub(super) async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
         check_name(by)?;
         let by = by.map(str::to_owned);
         let known = self
-            .inner
             .write("declare a node dead", move |connection, now| {
                 let params = named_params! { ":node": node.0, ":now": now };
                 let known = connection.prepare_cached(EVICT)?.execute(params)? == 1;
@@ -104,10 +103,6 @@ impl JobOperations for Sqlite {
                 return Ok(Some(all));
             }
         }
-    }
-
-    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
-        self.inner.audit(filter, limit).await
     }
 }
 

@@ -23,7 +23,6 @@ mod insert_many;
 mod job_operations;
 mod lent;
 mod liveness_files;
-mod maintenance;
 mod migrate;
 mod nodes;
 mod open;
@@ -31,6 +30,7 @@ mod progress;
 mod queue_capacity;
 mod receive;
 mod retry;
+mod roles;
 mod rows;
 mod rules;
 mod schedules;
@@ -46,12 +46,10 @@ mod unreadable;
 mod writer;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::{Connection, named_params};
 
 pub(crate) use self::failure::driver_kind;
@@ -61,14 +59,9 @@ pub use self::migrate::MIGRATIONS;
 pub(crate) use self::queue_capacity::refuse_full;
 use self::serial_connection::SerialConnection;
 pub use self::transaction::SqliteTransaction;
-use super::{
-    ClaimRequest, Claimed, Completed, DeadLetterGroups, Extension, ExternalDone, Hint, HintStream, Inserted, JobDetail,
-    JobFilter, JobStore, JobSummary, MigrationStatus, NodeHeartbeat, NodeInfo, Page, Preclaim, Promoted, Received,
-    Released, ReportKey, ServerIdentity, Settlement, StatusReport, Store,
-};
+use super::{JobStore, Store};
 use crate::config::{Access, Backend, DatabaseConfig, HistoryConfig};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, Submission};
 
 const TAKE_NUMBERS: &str = include_str!("sql/take_numbers.sql");
 
@@ -108,7 +101,7 @@ impl fmt::Debug for Inner {
 
 impl Sqlite {
     /// Opens the file that the URL `sqlite:FILE` names. Creates it if it does not exist and [`DatabaseConfig::access`] allows that; its
-    /// directory must exist. The tables are not created: see [`JobStore::migrate`].
+    /// directory must exist. The tables are not created: see [`Schema::migrate`](super::Schema::migrate).
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if the URL names no SQLite file, or one that can't be used; [`ReadOnly`](ErrorKind::ReadOnly) if the
@@ -234,178 +227,7 @@ impl Store for Sqlite {
         self.begin_transaction().await
     }
 
-    fn jobs(&self) -> Arc<dyn JobStore> {
+    fn engine(&self) -> Arc<dyn JobStore> {
         Arc::new(self.clone())
-    }
-}
-
-#[async_trait]
-impl JobStore for Sqlite {
-    fn describe(&self) -> String {
-        self.inner.label.clone()
-    }
-
-    async fn detached(&self) -> Result<Arc<dyn JobStore>> {
-        let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
-        let same = Some(*identity);
-        Ok(Arc::new(
-            Self::open_path(path.clone(), same, Access::Existing, *call_timeout, *connect_timeout, history.clone())
-                .await?,
-        ))
-    }
-
-    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migrate(MIGRATIONS).await
-    }
-
-    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
-        self.inner.migration_status(MIGRATIONS).await
-    }
-
-    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
-        self.inner.insert(messages, owned).await
-    }
-
-    /// Does nothing: listeners detect the commit themselves.
-    async fn notify(&self, _hints: &[Hint]) -> Result<()> {
-        Ok(())
-    }
-
-    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
-        let versions = hints::Versions::listen(Arc::clone(&self.inner)).await?;
-        Ok(Some(Box::new(versions)))
-    }
-
-    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
-        self.inner.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
-    }
-
-    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
-        self.inner.complete(node, fences).await
-    }
-
-    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.inner.settle(node, settlements).await
-    }
-
-    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
-        self.inner.handlers_ended(node, fences).await
-    }
-
-    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
-        self.inner.put_off(node, fence, by).await
-    }
-
-    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
-        self.inner.promote_due(limit).await
-    }
-
-    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
-        self.inner.register_node(node).await
-    }
-
-    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
-        self.inner.heartbeat(node).await
-    }
-
-    /// Returns `None`: there is only one file, and no failover that could lose commits.
-    async fn identity(&self) -> Result<Option<ServerIdentity>> {
-        Ok(None)
-    }
-
-    fn reconnect(&self) {}
-
-    async fn retire_node(&self, node: NodeId) -> Result<u64> {
-        self.inner.retire_node(node).await
-    }
-
-    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
-        self.inner.node_heartbeats().await
-    }
-
-    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
-        self.inner.declare_dead(silent).await
-    }
-
-    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
-        self.inner.release_lost(limit, quarantine).await
-    }
-
-    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
-        self.inner.release_unknown(node, known, before).await
-    }
-
-    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
-        self.inner.release_claimed(node, claim, ids).await
-    }
-
-    async fn claim_delivered(
-        &self,
-        node: NodeId,
-        claim: ClaimNumber,
-        deliveries: &[Fence],
-        kinds: Option<&[String]>,
-    ) -> Result<Vec<Job>> {
-        self.inner.claim_delivered(node, claim, deliveries, kinds).await
-    }
-
-    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
-        self.inner.unhide(ids).await
-    }
-
-    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
-        self.inner.report_broker(node, mode).await
-    }
-
-    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
-        self.inner.hand_out(queue, limit, lease, token).await
-    }
-
-    async fn report_key(&self) -> Result<ReportKey> {
-        self.inner.report_key().await
-    }
-
-    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
-        self.inner.take_back(fences).await
-    }
-
-    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
-        self.inner.complete_external(done).await
-    }
-
-    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
-        self.inner.settle_external(settlements).await
-    }
-
-    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
-        self.inner.extend_external(extensions).await
-    }
-
-    async fn expire_external(&self, limit: usize) -> Result<Released> {
-        self.inner.expire_external(limit).await
-    }
-
-    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
-        self.inner.receive(submissions).await
-    }
-
-    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
-        self.inner.prune_submissions(age, limit).await
-    }
-
-    async fn status(&self) -> Result<StatusReport> {
-        self.inner.status().await
-    }
-
-    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
-        self.inner.list(filter, page).await
-    }
-
-    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
-        self.inner.show(id).await
-    }
-
-    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
-        self.inner.dead_letter_groups(filter, limit).await
     }
 }

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use rusqlite::{OptionalExtension, named_params};
 use serde_json::value::RawValue;
 
-use super::Sqlite;
 use super::rows::{count, timestamp};
+use super::{Inner, Sqlite};
 use crate::error::Result;
 use crate::job::{Fence, JobId, NodeId};
 use crate::store::{JobProgress, Progress, ProgressUpdate};
@@ -47,17 +47,14 @@ impl Progress for Sqlite {
             })
             .await
     }
+}
 
-    async fn prune_progress(&self, limit: usize) -> Result<u64> {
-        self.inner
-            .write("prune progress", move |connection, _| {
-                let params = named_params! { ":limit": count(limit) };
-                Ok(connection.prepare_cached(PRUNE_PROGRESS)?.execute(params)? as u64)
-            })
-            .await
-    }
-
-    fn writes_beside_transactions(&self) -> bool {
-        false
+impl Inner {
+    pub(super) async fn prune_progress(&self, limit: usize) -> Result<u64> {
+        self.write("prune progress", move |connection, _| {
+            let params = named_params! { ":limit": count(limit) };
+            Ok(connection.prepare_cached(PRUNE_PROGRESS)?.execute(params)? as u64)
+        })
+        .await
     }
 }

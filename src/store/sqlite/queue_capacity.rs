@@ -1,32 +1,25 @@
 //! Queues that are full: see `store::queue_capacity`.
 
-use async_trait::async_trait;
+use super::Inner;
 use rusqlite::{Connection, named_params};
 
-use super::Sqlite;
 use super::failure::Work;
 use crate::error::Result;
 use crate::job::JobMessage;
+use crate::store::FullQueue;
 use crate::store::queue_capacity::{Depths, queues};
-use crate::store::{FullQueue, QueueCapacity};
 
 const HAS_DEPTH: &str = include_str!("sql/has_depth.sql");
 const COUNT_WAITING: &str = include_str!("sql/count_waiting.sql");
 
-#[async_trait]
-impl QueueCapacity for Sqlite {
-    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
+impl Inner {
+    pub(super) async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
         let queues: Vec<String> = queues.iter().map(ToString::to_string).collect();
-        self.inner
-            .check("look whether queues are full", move |connection, _| {
-                let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
-                full(connection, &queues)
-            })
-            .await
-    }
-
-    fn is_single_writer(&self) -> bool {
-        true
+        self.check("look whether queues are full", move |connection, _| {
+            let queues: Vec<&str> = queues.iter().map(String::as_str).collect();
+            full(connection, &queues)
+        })
+        .await
     }
 }
 

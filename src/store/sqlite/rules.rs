@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
 
 use super::failure::Work;
 use super::fragments::{Statement, statement};
 use super::rows::{Micros, broken, count, micros, options};
-use super::{Sqlite, audit};
+use super::{Inner, audit};
 use crate::error::{Error, Result};
 use crate::job::JobOptions;
 use crate::store::rules::{edited, log_faults, named};
-use crate::store::{Rate, Rule, RuleEdit, Rules, Scope, UnreadableRow};
+use crate::store::{Rate, Rule, RuleEdit, Scope, UnreadableRow};
 
 const RULES: &str = include_str!("sql/rules.sql");
 const PUT_RULE: &str = include_str!("sql/put_rule.sql");
@@ -23,26 +22,24 @@ const TAKE_PERMIT: &str = include_str!("sql/take_permit.sql");
 static PERMIT_RUNNING: Statement = statement!("sql/permit_running.sql");
 static PERMIT_EXTERNAL: Statement = statement!("sql/permit_external.sql");
 
-#[async_trait]
-impl Rules for Sqlite {
-    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
+impl Inner {
+    pub(super) async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
         let (name, by) = (name.to_owned(), by.map(str::to_owned));
-        self.inner
-            .write("set a rule", move |connection, now| {
-                let rule = edited(named(read(connection)?, scope, &name), edit)?;
-                put(connection, &rule, now)?;
-                audit::write(connection, by.as_deref(), "rule", &serde_json::json!(rule), now)?;
-                Ok(rule)
-            })
-            .await
+        self.write("set a rule", move |connection, now| {
+            let rule = edited(named(read(connection)?, scope, &name), edit)?;
+            put(connection, &rule, now)?;
+            audit::write(connection, by.as_deref(), "rule", &serde_json::json!(rule), now)?;
+            Ok(rule)
+        })
+        .await
     }
 
-    async fn rules(&self) -> Result<Vec<Rule>> {
-        self.inner.query("read the rules", |connection, _| Ok(read(connection)?)).await
+    pub(super) async fn rules(&self) -> Result<Vec<Rule>> {
+        self.query("read the rules", |connection, _| Ok(read(connection)?)).await
     }
 
-    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        self.inner.query("read the rules", |connection, _| Ok(read_all(connection)?.1)).await
+    pub(super) async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.query("read the rules", |connection, _| Ok(read_all(connection)?.1)).await
     }
 }
 

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, ToSql, named_params};
 
-use super::Sqlite;
 use super::audit::Noted;
 use super::failure::Work;
 use super::insert::{content, headers, insert};
 use super::rows::{self, Micros, count, optional_timestamp, timestamp};
+use super::{Inner, Sqlite};
 use crate::error::Result;
 use crate::job::{Due, JobId, JobMessage, Schedule, ScheduleSpec};
-use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, Schedules, log_faults};
-use crate::store::{AuditNote, UnreadableRow};
+use crate::store::schedules::{FireOutcome, Firing, ScheduleInfo, ScheduleQuery, log_faults};
+use crate::store::{AuditNote, Schedules, UnreadableRow};
 
 const NEXT: &str = include_str!("sql/schedule_next.sql");
 const NAMED: &str = include_str!("sql/schedule_named.sql");
@@ -65,17 +65,6 @@ impl Schedules for Sqlite {
         }
     }
 
-    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
-        self.inner
-            .query("read schedules", |connection, _| {
-                let mut faults = Vec::new();
-                let params = named_params! { ":after": "", ":limit": i64::MAX };
-                read_each(connection, PAGE, params, |fault, _| faults.push(fault))?;
-                Ok(faults)
-            })
-            .await
-    }
-
     async fn write_schedule(
         &self,
         schedule: &ScheduleInfo,
@@ -113,7 +102,8 @@ impl Schedules for Sqlite {
             .await
     }
 
-    async fn send_of_schedule(&self, jobs: &[JobMessage], note: &mut AuditNote<'_>) -> Result<u64> {
+    async fn send_of_schedule(&self, jobs: &[JobMessage], note: Option<&mut AuditNote<'_>>) -> Result<u64> {
+        let Some(note) = note else { return Ok(self.inner.insert(jobs, None).await?.rows) };
         let (jobs, noted) = (jobs.to_vec(), Noted::from(&*note));
         let (rows, entry) = self
             .inner
@@ -134,6 +124,18 @@ impl Schedules for Sqlite {
                 firings.iter().map(|firing| fire(connection, firing, now)).collect()
             })
             .await
+    }
+}
+
+impl Inner {
+    pub(super) async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.query("read schedules", |connection, _| {
+            let mut faults = Vec::new();
+            let params = named_params! { ":after": "", ":limit": i64::MAX };
+            read_each(connection, PAGE, params, |fault, _| faults.push(fault))?;
+            Ok(faults)
+        })
+        .await
     }
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use jobwright::store::{JobStore, Rule, Scope, Store};
-use jobwright::{Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overlap, RetryPolicy, Schedule, Unique};
+use jobwright::store::{Rule, Scope, Store};
+use jobwright::{
+    Admin, Job, JobId, MessageServices, Misfire, NewJob, NewSchedule, Overlap, RetryPolicy, Schedule, Unique,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
@@ -102,9 +104,9 @@ pub(super) fn follow_up(sender: &Job) -> NewJob {
     }
 }
 
-pub(super) async fn put_rules(store: &dyn JobStore) {
+pub(super) async fn put_rules(admin: &Admin) {
     for (scope, name, running) in LIMITS {
-        store.put_rule(&Rule::new(scope, name).running(running)).await.unwrap();
+        admin.put_rule(&Rule::new(scope, name).running(running)).await.unwrap();
     }
 }
 
@@ -120,16 +122,16 @@ pub(super) async fn put_schedules<S: Store>(messages: &MessageServices<S>) {
 }
 
 /// Pauses the limited queue, and resumes it with another limit that is no higher: rules change while processes die.
-pub(super) async fn change_rules(store: &dyn JobStore, mut chance: Chance, end: Instant) {
+pub(super) async fn change_rules(admin: &Admin, mut chance: Chance, end: Instant) {
     let (scope, name, most) = LIMITS[0];
     while Instant::now() < end {
         tokio::time::sleep(chance.millis(500, 2500)).await;
-        store.put_rule(&Rule::new(scope, name).running(most).paused(true)).await.unwrap();
+        admin.put_rule(&Rule::new(scope, name).running(most).paused(true)).await.unwrap();
         tokio::time::sleep(chance.millis(50, 500)).await;
         let running = 1 + chance.below(most as usize) as u32;
-        store.put_rule(&Rule::new(scope, name).running(running)).await.unwrap();
+        admin.put_rule(&Rule::new(scope, name).running(running)).await.unwrap();
     }
-    store.put_rule(&Rule::new(scope, name).running(most)).await.unwrap();
+    admin.put_rule(&Rule::new(scope, name).running(most)).await.unwrap();
 }
 
 /// The jobs that were sent, and whether each takes effect in a transaction.

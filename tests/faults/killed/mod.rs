@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use jobwright::store::engine;
 use jobwright::{BrokerConfig, MessageServices};
 
 use self::attempts::Past;
@@ -95,9 +96,9 @@ async fn killed_at_random<W: Book>(
         number("JOBWRIGHT_KILLED_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 2_654_435_761 % 1_000_000);
     println!("killed at random for {seconds} s: JOBWRIGHT_KILLED_SEED={seed}");
     db.open_book().await;
-    let (pen, store) = (W::pen(&db.config()).await, messages.jobs());
+    let (pen, store) = (W::pen(&db.config()).await, engine::of(messages));
     if rules == Rules::Some {
-        load::put_rules(&**store).await;
+        load::put_rules(&messages.admin()).await;
     }
     load::put_schedules(messages).await;
 
@@ -110,7 +111,7 @@ async fn killed_at_random<W: Book>(
         load::send::<W>(messages, &pen, (chance(1), rules), end),
         async {
             if rules == Rules::Some {
-                load::change_rules(&**store, chance(2), end).await;
+                load::change_rules(&messages.admin(), chance(2), end).await;
             }
         },
         watch::<W>(&pen, &**store, (seed, rules), end),
@@ -152,7 +153,7 @@ impl Rules {
 /// Checks the event log while it is written. Reading it takes longer as it grows, and so do the pauses.
 async fn watch<W: Book>(
     pen: &W::Pen,
-    store: &dyn jobwright::store::JobStore,
+    store: &dyn jobwright::store::engine::Diagnose,
     (seed, rules): (u64, Rules),
     end: Instant,
 ) {

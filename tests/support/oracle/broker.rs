@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::{Extension, ExternalDone, Received, Released, Settlement};
+use jobwright::store::Released;
+use jobwright::store::engine::{Extension, ExternalDone, Received, Settlement};
 use jobwright::{
     CORRELATION_ID, ClaimNumber, Fence, HandOutNumber, Job, JobId, NewJob, NodeId, Payload, REPLY_QUEUE, REPLY_TO,
     Submission,
@@ -90,7 +91,7 @@ impl State {
             if let Some(correlation) = message.headers.get(CORRELATION_ID) {
                 reply = reply.header(CORRELATION_ID, correlation);
             }
-            let (rows, _) = self.prepare(&[jobwright::store::testing::message(reply).unwrap()], None);
+            let (rows, _) = self.prepare(&[jobwright::store::engine::testing::message(reply).unwrap()], None);
             self.jobs.extend(rows.into_iter().map(|row| (row.seq, row)));
         }
         Some(replies)

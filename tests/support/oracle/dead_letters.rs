@@ -1,7 +1,8 @@
 //! Dead letters: their errors, and how they run again.
 
 use jiff::Timestamp;
-use jobwright::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions, normalise};
+use jobwright::store::engine::normalise;
+use jobwright::store::{AffectedJobs, DeadLetterGroup, DeadLetterGroups, JobFilter, JobState, RetryOptions};
 
 use super::model::{JobTable, State, after};
 

@@ -3,10 +3,10 @@
 mod broker;
 mod dead_letters;
 mod engine;
-mod history;
-mod job_operations;
+mod external;
+mod maintenance;
 mod model;
-mod rules;
+mod operators;
 mod schedules;
 mod transaction;
 
@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobwright::store::{JobStore, Store};
+use jobwright::store::Store;
+use jobwright::store::engine::JobStore;
 use jobwright::{JobId, NodeId, Result};
 
 use self::model::{JobTable, State};
@@ -38,7 +39,7 @@ impl Store for Oracle {
         Ok(OracleTransaction::new(self.clone()))
     }
 
-    fn jobs(&self) -> Arc<dyn JobStore> {
+    fn engine(&self) -> Arc<dyn JobStore> {
         Arc::new(self.clone())
     }
 }

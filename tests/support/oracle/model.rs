@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobwright::store::engine::{Inserted, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict};
 use jobwright::store::schedules::ScheduleInfo;
-use jobwright::store::{
-    AffectedJobs, Inserted, JobFilter, JobState, JobSummary, NodeInfo, OwnedInsert, Preclaim, Settlement, Verdict,
-};
+use jobwright::store::{AffectedJobs, JobFilter, JobState, JobSummary};
 use jobwright::{AttemptError, ClaimNumber, Due, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId};
 
 /// How many errors a job keeps.
@@ -157,7 +156,7 @@ impl Row {
 
     fn job(&self) -> Job {
         let message = &self.message;
-        jobwright::store::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
+        jobwright::store::engine::testing::job(message.clone(), self.seq, self.version, self.attempt, self.created_at)
     }
 
     pub(super) fn summary(&self) -> JobSummary {

@@ -1,6 +1,6 @@
 //! A context's transaction: its changes are kept apart until it commits.
 
-use jobwright::store::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
+use jobwright::store::engine::{Inserted, JobWriter, NewResult, Preclaim, UnitOfWork};
 use jobwright::{Fence, JobMessage, NodeId, Result};
 
 use super::Oracle;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jobwright::config::{Access, Backend};
-use jobwright::{AnyStore, MessageServices, Store as _};
+use jobwright::{AnyStore, MessageServices};
 
 use super::{Finding, engine, postgres, sqlite};
 use crate::commands::slow_notice::with_slow_notice;
@@ -32,8 +32,8 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
             return vec![Finding::error("database", error, todo)];
         }
     };
-    let mut findings = vec![Finding::ok("database", store.jobs().describe())];
     let messages = MessageServices::new(store, &settings.database);
+    let mut findings = vec![Finding::ok("database", messages.admin().describe())];
     let schema = with_slow_notice(settings, schema(&messages)).await;
     // A role that may not read the migrations may still read the rest.
     let complete = schema.state != super::State::Fail;
@@ -57,7 +57,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
 
 async fn schema(messages: &Messages) -> Finding {
     const CHECK: &str = "database schema";
-    let steps = match messages.jobs().migration_status().await {
+    let steps = match messages.admin().migration_status().await {
         Ok(steps) => steps,
         Err(error) => {
             return Finding::error(
@@ -86,7 +86,7 @@ async fn schema(messages: &Messages) -> Finding {
 
 async fn nodes(messages: &Messages) -> Finding {
     const CHECK: &str = "nodes";
-    let status = match messages.jobs().status().await {
+    let status = match messages.admin().status().await {
         Ok(status) => status,
         Err(error) => return Finding::error(CHECK, error, "looking needs `select` on all tables of the schema"),
     };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jobwright::store::schedules::ScheduleQuery;
 use jobwright::store::{JobFilter, JobState, Page, TimeRange};
 use jobwright::{EVENT_QUEUE, REPLY_QUEUE};
 
@@ -17,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many are named.
 const NAMED: usize = 3;
-/// Schedules read at once.
+/// How many overdue schedules are read.
 const SCHEDULES: usize = 100;
 
 /// Replies and events that are counted in each queue.
@@ -46,7 +45,7 @@ type Checked = Result<Finding, (&'static str, jobwright::Error)>;
 async fn permits(settings: &Settings, messages: &Messages) -> Checked {
     const CHECK: &str = "permits";
     let look =
-        async || with_slow_notice(settings, messages.jobs().permit_faults()).await.map_err(|error| (CHECK, error));
+        async || with_slow_notice(settings, messages.admin().permit_faults()).await.map_err(|error| (CHECK, error));
     let mut faults = look().await?;
     if !faults.is_empty() {
         tokio::time::sleep(PAUSE).await;
@@ -64,7 +63,7 @@ async fn permits(settings: &Settings, messages: &Messages) -> Checked {
 /// Whether an executor admits the jobs that groups and limits block.
 async fn admission(messages: &Messages) -> Checked {
     const CHECK: &str = "admission";
-    let overdue = messages.jobs().overdue_unblocks().await.map_err(|error| (CHECK, error))?;
+    let overdue = messages.admin().overdue_unblocks().await.map_err(|error| (CHECK, error))?;
     if overdue.longest < PATIENCE {
         return Ok(Finding::ok(CHECK, "none has been open for long"));
     }
@@ -79,13 +78,11 @@ async fn admission(messages: &Messages) -> Checked {
 /// Whether an executor fires schedules.
 async fn schedules(messages: &Messages) -> Checked {
     const CHECK: &str = "schedules";
-    let due = messages.jobs().read_schedules(ScheduleQuery::Due(100)).await;
-    let (now, due) = due.map_err(|error| (CHECK, error))?;
+    let due = messages.admin().schedules().overdue(SCHEDULES).await.map_err(|error| (CHECK, error))?;
     let overdue: Vec<String> = due
         .iter()
-        .filter_map(|one| Some((one, Duration::try_from(now.duration_since(one.next_at?)).ok()?)))
         .filter(|(_, late)| *late >= PATIENCE)
-        .map(|(one, late)| format!("{} has been due for {}", one.spec.name, ago(late)))
+        .map(|(one, late)| format!("{} has been due for {}", one.spec.name, ago(*late)))
         .collect();
     if overdue.is_empty() {
         return Ok(Finding::ok(CHECK, "none is overdue"));
@@ -98,9 +95,9 @@ async fn schedules(messages: &Messages) -> Checked {
 async fn kept(messages: &Messages) -> Checked {
     const CHECK: &str = "schedules and rules";
     let failed = |error| (CHECK, error);
-    let jobs = messages.jobs();
-    let schedules = jobs.schedule_faults().await.map_err(failed)?;
-    let rules = jobs.rule_faults().await.map_err(failed)?;
+    let admin = messages.admin();
+    let schedules = admin.schedule_faults().await.map_err(failed)?;
+    let rules = admin.rule_faults().await.map_err(failed)?;
     let found: Vec<String> = schedules
         .iter()
         .map(|fault| format!("the schedule {}: {}", fault.name, fault.why))
@@ -118,8 +115,8 @@ async fn kept(messages: &Messages) -> Checked {
 async fn ahead(messages: &Messages) -> Checked {
     const CHECK: &str = "ahead of the clock";
     let failed = |error| (CHECK, error);
-    let mut found: Vec<String> = messages
-        .jobs()
+    let admin = messages.admin();
+    let mut found: Vec<String> = admin
         .clock_skew()
         .await
         .map_err(failed)?
@@ -129,24 +126,10 @@ async fn ahead(messages: &Messages) -> Checked {
             format!("{} ({} {rows}, up to {})", ahead.what, ahead.rows, ago(ahead.farthest))
         })
         .collect();
-    let mut after = None;
-    loop {
-        let page = ScheduleQuery::Page { after: after.as_deref(), limit: SCHEDULES };
-        let (now, schedules) = messages.jobs().read_schedules(page).await.map_err(failed)?;
-        let late = schedules.iter().filter(|schedule| schedule.computed_again(now).is_some());
-        found.extend(late.filter_map(|schedule| {
-            let wait = Duration::try_from(schedule.next_at?.duration_since(now)).ok()?;
-            Some(format!(
-                "the schedule {} (next in {}, and there is an occurrence before)",
-                schedule.spec.name,
-                ago(wait)
-            ))
-        }));
-        match schedules.into_iter().nth(SCHEDULES - 1) {
-            Some(last) => after = Some(last.spec.name),
-            None => break,
-        }
-    }
+    let schedules = admin.schedules().clock_skew().await.map_err(failed)?;
+    found.extend(schedules.iter().map(|(schedule, wait)| {
+        format!("the schedule {} (next in {}, and there is an occurrence before)", schedule.spec.name, ago(*wait))
+    }));
     if found.is_empty() {
         return Ok(Finding::ok(CHECK, "nothing was written by a clock that was ahead"));
     }

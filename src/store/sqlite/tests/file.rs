@@ -1,12 +1,15 @@
 use std::time::Duration;
 
-use super::{TempFile, claim, job, message, node};
+use super::{TempFile, claim, job, message, node, operate};
 use crate::config::DatabaseConfig;
 use crate::error::ErrorKind;
 use crate::job::ClaimNumber;
 use crate::store::sqlite::fragments::render;
 use crate::store::sqlite::{MIGRATIONS, Sqlite, SqliteTransaction};
-use crate::store::{Hint, JobFilter, JobStore, Preclaim, Store, UnitOfWork};
+use crate::store::{
+    Acquire, Action, Enqueue, Hint, Hints, Inspect, JobFilter, Leases, Maintenance, Preclaim, Recovery, Schema, Store,
+    UnitOfWork, check_schema,
+};
 
 async fn refused(url: String) -> crate::Error {
     Sqlite::open(&DatabaseConfig::url(url)).await.unwrap_err()
@@ -46,7 +49,7 @@ async fn what_is_out_of_range_is_listed() {
         ))
         .unwrap();
     }
-    let jobs = store.jobs();
+    let jobs = store.engine();
     let page = crate::store::Page { after: None, limit: 100 };
     let all = jobs.list(&JobFilter::default(), &page).await.unwrap();
     let seen: Vec<_> = all.iter().map(|job| (job.seq, job.priority, job.attempt)).collect();
@@ -90,7 +93,7 @@ async fn a_file_without_tables_says_what_to_do() {
     let errors = [
         store.insert(&[message(job())], None).await.unwrap_err(),
         store.status().await.unwrap_err(),
-        store.check_schema().await.unwrap_err(),
+        check_schema(&store).await.unwrap_err(),
         store.begin().await.unwrap().insert(&[message(job())], None).await.unwrap_err(),
     ];
     for error in errors {
@@ -99,7 +102,7 @@ async fn a_file_without_tables_says_what_to_do() {
     }
     assert!(store.migration_status().await.unwrap()[0].applied_at.is_none());
     store.migrate().await.unwrap();
-    store.check_schema().await.unwrap();
+    check_schema(&store).await.unwrap();
 }
 
 #[test]
@@ -133,7 +136,7 @@ async fn a_newer_or_edited_schema_is_refused() {
     let store = temp.store().await;
     let stranger = temp.stranger();
     stranger.execute("insert into jobwright_migration values (99, 'later', 'x', 2, true, 0)", ()).unwrap();
-    for error in [store.migrate().await.unwrap_err(), store.check_schema().await.unwrap_err()] {
+    for error in [store.migrate().await.unwrap_err(), check_schema(&store).await.unwrap_err()] {
         assert!(error.kind() == ErrorKind::Schema && error.to_string().contains("too old for"), "{error}");
     }
     stranger.execute_batch("delete from jobwright_migration where version = 99").unwrap();
@@ -156,7 +159,7 @@ async fn commits_of_others_are_heard_and_looking_is_not() {
         assert!(store.node_heartbeats().await.unwrap().iter().all(|heartbeat| !heartbeat.dead));
         assert!(store.heartbeat(owner).await.unwrap());
         assert_eq!(store.release_lost(10, None).await.unwrap().total(), 0);
-        assert_eq!(store.cancel(&JobFilter::default(), false).await.unwrap().total(), 0);
+        assert_eq!(operate(store, &JobFilter::default(), Action::Cancel).await.unwrap().total(), 0);
         store.migrate().await.unwrap();
         drop(store.begin().await.unwrap());
     }

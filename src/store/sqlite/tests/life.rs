@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use super::{Sqlite, TempFile, claim, job, message, node};
+use super::{Sqlite, TempFile, claim, job, message, node, operate};
 use crate::job::{ClaimNumber, JobId, JobMessage, Payload};
 use crate::store::{
-    ClaimRequest, JobFilter, JobState, JobStore, NodeInfo, Page, Preclaim, ScanCursor, ScanRange, Settlement, Store,
-    UnitOfWork, Verdict,
+    Acquire, Action, ClaimRequest, Enqueue, Inspect, JobFilter, JobState, Leases, Maintenance, NodeInfo, Operate,
+    OperatorOptions, Outcomes, Page, Preclaim, Recovery, ScanCursor, ScanRange, Settlement, Store, UnitOfWork, Verdict,
 };
 use crate::{ErrorKind, Fence, NewJob, NodeId};
 
@@ -122,13 +122,15 @@ async fn what_was_settled_can_be_operated_on() {
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [1, 2]);
 
     let all = JobFilter::default();
-    let dry = store.retry(&all, true).await.unwrap();
+    let retry = Action::Retry { limit: None, spread: Duration::ZERO };
+    let dry_run = OperatorOptions { dry_run: true, by: None };
+    let dry = store.operate(&all, &retry, dry_run).await.unwrap();
     assert_eq!(dry.0, [(JobState::Timer, 2), (JobState::Dead, 2)].into());
-    assert_eq!(store.retry(&all, false).await.unwrap(), dry);
+    assert_eq!(operate(&store, &all, retry).await.unwrap(), dry);
     let retried = store.show(sent[4].id).await.unwrap().unwrap();
     assert_eq!((retried.summary.state, retried.summary.attempt, retried.errors.len()), (JobState::Waiting, 0, 1));
-    assert_eq!(store.delete(&all, false).await.unwrap().0, [(JobState::Waiting, 4)].into());
-    assert_eq!(store.cancel(&JobFilter::state(JobState::Running), false).await.unwrap().total(), 2);
+    assert_eq!(operate(&store, &all, Action::Delete).await.unwrap().0, [(JobState::Waiting, 4)].into());
+    assert_eq!(operate(&store, &JobFilter::state(JobState::Running), Action::Cancel).await.unwrap().total(), 2);
     assert!(store.complete(owner, &[again[0].fence()]).await.unwrap().is_empty());
 }
 
@@ -196,6 +198,6 @@ async fn long_lists_of_ids_work() {
         page.iter().map(|job| (job.seq, job.state)).collect::<Vec<_>>(),
         [(11, JobState::Waiting), (12, JobState::Timer), (13, JobState::Waiting)]
     );
-    let gone = store.cancel(&filter, false).await.unwrap();
+    let gone = operate(&store, &filter, Action::Cancel).await.unwrap();
     assert_eq!(gone.0, [(JobState::Waiting, 25_000), (JobState::Timer, 25_000)].into());
 }

@@ -11,8 +11,11 @@ use rusqlite::Connection;
 
 use super::Sqlite;
 use crate::config::DatabaseConfig;
+use crate::error::Result;
 use crate::job::{ClaimNumber, JobMessage, Limits, NewJob, NodeId};
-use crate::store::{ClaimRequest, JobStore, NodeInfo, ScanRange};
+use crate::store::{
+    Action, AffectedJobs, ClaimRequest, JobFilter, Leases, NodeInfo, Operate, OperatorOptions, ScanRange, Schema,
+};
 
 /// A directory that is removed at the end of its test.
 struct TempFile(PathBuf);
@@ -68,6 +71,10 @@ fn job() -> NewJob {
 async fn node(store: &Sqlite) -> NodeId {
     let info = NodeInfo { name: "test".into(), host: "here".into(), pid: 1, lease: Duration::from_secs(30) };
     store.register_node(&info).await.unwrap()
+}
+
+async fn operate(store: &Sqlite, filter: &JobFilter, action: Action) -> Result<AffectedJobs> {
+    store.operate(filter, &action, OperatorOptions::UNNAMED).await
 }
 
 fn claim(node: NodeId, limit: usize) -> ClaimRequest<'static> {

@@ -1,0 +1,63 @@
+//! What `jobwright doctor` asks: the database itself, and faults of what is stored.
+
+use super::Admin;
+use crate::error::Result;
+use crate::store::{AdmissionLag, MigrationStatus, SkewedRows, UnreadableRow};
+
+impl Admin {
+    /// Says which database this is and where, without a password.
+    pub fn describe(&self) -> String {
+        self.jobs.describe()
+    }
+
+    /// Returns which schema changes are applied and which are missing. Changes nothing; see
+    /// [`MessageServices::migrate`](crate::MessageServices::migrate).
+    ///
+    /// # Errors
+    /// When the database does not answer, or its schema is not one of this build or of a later one that it runs on.
+    pub async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        self.jobs.migration_status().await
+    }
+
+    /// Describes faults of the permits: one that no job holds, one that an admitted job lacks, more than a group may have, or jobs blocked on a key
+    /// whose permits are free and that nothing will unblock. Empty if all is well; while jobs run, one that passes is no fault. Reads everything.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn permit_faults(&self) -> Result<Vec<String>> {
+        self.jobs.permit_faults().await
+    }
+
+    /// Returns how many unblocked keys are due that no admission pass has acted on yet. It is normal to see some for a short time.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        self.jobs.overdue_unblocks().await
+    }
+
+    /// Returns all times that lie ahead of the database's clock and should not. Reads everything. For schedules, see
+    /// [`ScheduleService::clock_skew`](crate::ScheduleService::clock_skew).
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        self.jobs.clock_skew().await
+    }
+
+    /// Returns the rules of which something can't be read by this build.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.jobs.rule_faults().await
+    }
+
+    /// Returns the schedules that this build can't read.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.jobs.schedule_faults().await
+    }
+}

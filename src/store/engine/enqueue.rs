@@ -1,0 +1,32 @@
+//! The role [`Enqueue`].
+
+use async_trait::async_trait;
+
+use super::StoreInfo;
+use crate::error::Result;
+use crate::job::{JobId, JobMessage, Submission};
+use crate::store::{FullQueue, Inserted, Preclaim, Received};
+
+/// Puts jobs in: those of our own senders, those of external producers, and back in the open what was hidden for a delivery.
+#[async_trait]
+pub trait Enqueue: StoreInfo + Send + Sync {
+    /// Inserts messages in a transaction of their own, with one statement. Skips a message whose given id exists in any state, and
+    /// a unique one whose key is held. A message that is due later goes to `timer_job`.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) when the key of a unique message is held and its options ask to reject it then;
+    /// nothing was written.
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted>;
+
+    /// Stores what external producers submitted, and remembers each id with the digest of its message, in one transaction. The
+    /// answers are in the order of the submissions; an id that comes twice in a batch is judged in that order too.
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>>;
+
+    /// Returns those of these queues that hold as many waiting and blocked jobs as their rule allows, or more. The answer is approximate: jobs
+    /// that are not committed are not counted, and a rule that was set within the last second may not be known yet. If no rule sets a depth,
+    /// this costs next to nothing.
+    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>>;
+
+    /// Ends the head start of deliveries that will not arrive. Returns the queues whose rows can be claimed now.
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>>;
+}

@@ -1,0 +1,43 @@
+//! The role [`Maintenance`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::store::{AdmitRequest, Admitted, Expired, MaintenanceDue, Promoted, SkewedRows};
+
+/// What becomes due, expires, or may start.
+#[async_trait]
+pub trait Maintenance: Send + Sync {
+    /// Returns what is due now or within `ahead`. A store that can't ask more cheaply than do the work returns
+    /// [`ANY`](MaintenanceDue::ANY).
+    async fn maintenance_due(&self, ahead: Duration) -> Result<MaintenanceDue> {
+        let _ = ahead;
+        Ok(MaintenanceDue::ANY)
+    }
+
+    /// Makes at most `limit` due timers wait to be claimed.
+    async fn promote_due(&self, limit: usize) -> Result<Promoted>;
+
+    /// Makes jobs dead letters, with the reason `expired`, that wait (for a node, for admission, or for their due date) and whose time to
+    /// live is over: at most `limit` in each of these states, in one transaction. Running jobs and jobs handed out to external workers go on.
+    ///
+    /// What an expired job held (its group, its permits) is released, except for the group of an [`ordered`](crate::NewJob::ordered) job
+    /// that held it already. The time to live of a dead letter that is requeued begins again.
+    ///
+    /// Also forgets keys of unique jobs that were held for a period, when that is over.
+    async fn expire_jobs(&self, limit: usize) -> Result<Expired>;
+
+    /// Makes one admission pass, in one transaction. With nothing to do it costs one short query.
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted>;
+
+    /// Raises jobs that have waited long, as the rules of their queues say: the oldest `limit` of each queue and priority. Returns how many it
+    /// raised.
+    async fn age_jobs(&self, limit: usize) -> Result<u64>;
+
+    /// Repairs times that delay work and lie further ahead than they can: of unblocks, starts under a rate, leases of external workers,
+    /// times to live, and delays before another attempt. Schedules have their own
+    /// [`repair_clock`](crate::store::schedules::repair_clock). Returns what it repaired. If there is nothing to repair, it reads a few rows of each.
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>>;
+}

@@ -1,0 +1,48 @@
+//! The role [`Outcomes`].
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::job::{ClaimNumber, Fence, JobId, NodeId};
+use crate::store::{GroupClaim, GroupsClaimed, Settlement};
+
+/// Records how claims end, and tells which have ended without their handler.
+#[async_trait]
+pub trait Outcomes: Send + Sync {
+    /// Removes finished jobs. Returns those that were accepted; of the others, the claim is no longer current.
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>>;
+
+    /// Removes finished jobs of exclusive groups, and claims the next jobs of these groups for this node in the same statement. The node holds
+    /// each group by a lease until it takes no more jobs of it.
+    ///
+    /// The next jobs are the best that wait for the group, up to the first one in another queue or of a kind that is not in `kinds`. There are
+    /// none if anything is limited or paused. Claimed jobs are marked as by [`claim`](super::Acquire::claim), with this number; so are new leases. At most
+    /// 2,000 jobs may be wanted together.
+    ///
+    /// Jobs that are not accepted must be completed with [`complete`](Self::complete). A store without such a statement accepts none.
+    async fn complete_and_claim_next(
+        &self,
+        _node: NodeId,
+        _claim: ClaimNumber,
+        _ended: &[Fence],
+        _groups: &[GroupClaim],
+        _kinds: &[String],
+    ) -> Result<GroupsClaimed> {
+        Ok(GroupsClaimed::default())
+    }
+
+    /// Records outcomes other than success. Returns the jobs whose outcomes were accepted.
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>>;
+
+    /// Makes a job wait because its outcome can't be recorded. Its attempt is spent, and no node claims it for this long.
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()>;
+
+    /// Reports that the handlers of these claims have ended without an accepted outcome. If a job was cancelled while its handler ran, this
+    /// releases what it held (its group, its permits). Returns how many of them held something. Naming other claims does nothing.
+    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64>;
+
+    /// Returns which of these claims of a node are no longer current, because their jobs were cancelled, or released and claimed again.
+    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>>;
+}

@@ -1,0 +1,344 @@
+//! Which function serves which method of the roles.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::{Inner, MIGRATIONS, Sqlite, hints};
+use crate::config::{Access, HistoryConfig};
+use crate::error::Result;
+use crate::job::{ClaimNumber, Fence, HandOutNumber, Job, JobId, JobMessage, NodeId, ReportKey, Submission};
+use crate::store::{
+    Acquire, Action, AdmissionLag, AdmitRequest, Admitted, AffectedJobs, AuditEntry, AuditFilter, ClaimRequest,
+    Claimed, Completed, DeadLetterGroups, Diagnose, Enqueue, Expired, Extension, External, ExternalDone, FullQueue,
+    Hint, HintStream, Hints, HistoryEntry, HistoryFilter, Inserted, Inspect, JobDetail, JobFilter, JobResult,
+    JobSummary, Leases, Maintenance, MaintenanceDue, MigrationStatus, NodeHeartbeat, NodeInfo, Operate,
+    OperatorOptions, Outcomes, Page, Preclaim, Promoted, Prune, Received, Recovery, Released, Rule, RuleEdit, Schema,
+    Scope, ServerIdentity, Settlement, SkewedRows, StatusReport, StoreInfo, UnreadableRow,
+};
+
+impl StoreInfo for Sqlite {
+    fn describe(&self) -> String {
+        self.inner.label.clone()
+    }
+
+    fn is_single_writer(&self) -> bool {
+        true
+    }
+
+    fn history_config(&self) -> HistoryConfig {
+        self.inner.history.clone()
+    }
+}
+
+#[async_trait]
+impl Schema for Sqlite {
+    async fn migrate(&self) -> Result<Vec<MigrationStatus>> {
+        self.inner.migrate(MIGRATIONS).await
+    }
+
+    async fn migration_status(&self) -> Result<Vec<MigrationStatus>> {
+        self.inner.migration_status(MIGRATIONS).await
+    }
+}
+
+#[async_trait]
+impl Enqueue for Sqlite {
+    async fn insert(&self, messages: &[JobMessage], owned: Option<&Preclaim>) -> Result<Inserted> {
+        self.inner.insert(messages, owned).await
+    }
+
+    async fn receive(&self, submissions: &[Submission]) -> Result<Vec<Received>> {
+        self.inner.receive(submissions).await
+    }
+
+    async fn full(&self, queues: &[&str]) -> Result<Vec<FullQueue>> {
+        self.inner.full(queues).await
+    }
+
+    async fn unhide(&self, ids: &[JobId]) -> Result<Vec<String>> {
+        self.inner.unhide(ids).await
+    }
+}
+
+#[async_trait]
+impl Hints for Sqlite {
+    /// Does nothing: listeners detect the commit themselves.
+    async fn notify(&self, _hints: &[Hint]) -> Result<()> {
+        Ok(())
+    }
+
+    async fn listen(&self) -> Result<Option<Box<dyn HintStream>>> {
+        let versions = hints::Versions::listen(Arc::clone(&self.inner)).await?;
+        Ok(Some(Box::new(versions)))
+    }
+}
+
+#[async_trait]
+impl Acquire for Sqlite {
+    async fn claim(&self, request: &ClaimRequest<'_>) -> Result<Claimed> {
+        self.inner.claim(request).await.map(|jobs| Claimed { jobs, reserved_from: None, allowed: None })
+    }
+
+    async fn claim_delivered(
+        &self,
+        node: NodeId,
+        claim: ClaimNumber,
+        deliveries: &[Fence],
+        kinds: Option<&[String]>,
+    ) -> Result<Vec<Job>> {
+        self.inner.claim_delivered(node, claim, deliveries, kinds).await
+    }
+}
+
+#[async_trait]
+impl Outcomes for Sqlite {
+    async fn complete(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<JobId>> {
+        self.inner.complete(node, fences).await
+    }
+
+    async fn settle(&self, node: NodeId, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.inner.settle(node, settlements).await
+    }
+
+    async fn put_off(&self, node: NodeId, fence: Fence, by: Duration) -> Result<()> {
+        self.inner.put_off(node, fence, by).await
+    }
+
+    async fn handlers_ended(&self, node: NodeId, fences: &[Fence]) -> Result<u64> {
+        self.inner.handlers_ended(node, fences).await
+    }
+
+    async fn stale_claims(&self, node: NodeId, fences: &[Fence]) -> Result<Vec<Fence>> {
+        self.inner.stale_claims(node, fences).await
+    }
+}
+
+#[async_trait]
+impl Leases for Sqlite {
+    async fn register_node(&self, node: &NodeInfo) -> Result<NodeId> {
+        self.inner.register_node(node).await
+    }
+
+    async fn heartbeat(&self, node: NodeId) -> Result<bool> {
+        self.inner.heartbeat(node).await
+    }
+
+    /// Returns `None`: there is only one file, and no failover that could lose commits.
+    async fn identity(&self) -> Result<Option<ServerIdentity>> {
+        Ok(None)
+    }
+
+    async fn retire_node(&self, node: NodeId) -> Result<u64> {
+        self.inner.retire_node(node).await
+    }
+
+    async fn detached(&self) -> Result<Arc<dyn Leases>> {
+        let Inner { path, identity, call_timeout, connect_timeout, history, .. } = &*self.inner;
+        let same = Some(*identity);
+        Ok(Arc::new(
+            Sqlite::open_path(path.clone(), same, Access::Existing, *call_timeout, *connect_timeout, history.clone())
+                .await?,
+        ))
+    }
+
+    fn reconnect(&self) {}
+
+    async fn report_broker(&self, node: NodeId, mode: Option<&str>) -> Result<()> {
+        self.inner.report_broker(node, mode).await
+    }
+}
+
+#[async_trait]
+impl Recovery for Sqlite {
+    async fn node_heartbeats(&self) -> Result<Vec<NodeHeartbeat>> {
+        self.inner.node_heartbeats().await
+    }
+
+    async fn declare_dead(&self, silent: &[NodeHeartbeat]) -> Result<Vec<NodeId>> {
+        self.inner.declare_dead(silent).await
+    }
+
+    async fn release_lost(&self, limit: usize, quarantine: Option<NonZeroU32>) -> Result<Released> {
+        self.inner.release_lost(limit, quarantine).await
+    }
+
+    async fn release_unknown(&self, node: NodeId, known: &[Fence], before: Option<ClaimNumber>) -> Result<u64> {
+        self.inner.release_unknown(node, known, before).await
+    }
+
+    async fn release_claimed(&self, node: NodeId, claim: ClaimNumber, ids: &[JobId]) -> Result<u64> {
+        self.inner.release_claimed(node, claim, ids).await
+    }
+
+    async fn expire_external(&self, limit: usize) -> Result<Released> {
+        self.inner.expire_external(limit).await
+    }
+}
+
+#[async_trait]
+impl Maintenance for Sqlite {
+    /// Reports everything as possibly due: the separate checks only read the file, which costs no round trip.
+    async fn maintenance_due(&self, _: Duration) -> Result<MaintenanceDue> {
+        Ok(MaintenanceDue { now: Some(Timestamp::now()), ..MaintenanceDue::ANY })
+    }
+
+    async fn promote_due(&self, limit: usize) -> Result<Promoted> {
+        self.inner.promote_due(limit).await
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Expired> {
+        self.inner.expire_jobs(limit).await
+    }
+
+    async fn admit(&self, request: &AdmitRequest<'_>) -> Result<Admitted> {
+        self.inner.admit(request).await
+    }
+
+    async fn age_jobs(&self, limit: usize) -> Result<u64> {
+        self.inner.age_jobs(limit).await
+    }
+
+    async fn repair_clock(&self) -> Result<Vec<SkewedRows>> {
+        self.inner.repair_clock().await
+    }
+}
+
+#[async_trait]
+impl Prune for Sqlite {
+    async fn prune_history(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune_history(age, limit).await
+    }
+
+    async fn prune_results(&self, limit: usize) -> Result<u64> {
+        self.inner.prune_results(limit).await
+    }
+
+    async fn prune_progress(&self, limit: usize) -> Result<u64> {
+        self.inner.prune_progress(limit).await
+    }
+
+    async fn prune_submissions(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune_submissions(age, limit).await
+    }
+
+    async fn prune_rates(&self, limit: usize) -> Result<u64> {
+        self.inner.prune_rates(limit).await
+    }
+
+    async fn prune_dead_letters(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune_dead_letters(age, limit).await
+    }
+
+    async fn prune_audit(&self, age: Duration, limit: usize) -> Result<u64> {
+        self.inner.prune_audit(age, limit).await
+    }
+}
+
+#[async_trait]
+impl External for Sqlite {
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        self.inner.hand_out(queue, limit, lease, token).await
+    }
+
+    async fn report_key(&self) -> Result<ReportKey> {
+        self.inner.report_key().await
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        self.inner.take_back(fences).await
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
+        self.inner.complete_external(done).await
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        self.inner.settle_external(settlements).await
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        self.inner.extend_external(extensions).await
+    }
+}
+
+#[async_trait]
+impl Inspect for Sqlite {
+    async fn status(&self) -> Result<StatusReport> {
+        self.inner.status().await
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        self.inner.list(filter, page).await
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        self.inner.show(id).await
+    }
+
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        self.inner.dead_letter_groups(filter, limit).await
+    }
+
+    async fn history(&self, filter: &HistoryFilter, limit: usize) -> Result<Vec<HistoryEntry>> {
+        self.inner.history(filter, limit).await
+    }
+
+    async fn result(&self, id: JobId) -> Result<Option<JobResult>> {
+        self.inner.result(id).await
+    }
+
+    async fn audit(&self, filter: &AuditFilter, limit: usize) -> Result<Vec<AuditEntry>> {
+        self.inner.audit(filter, limit).await
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>> {
+        self.inner.rules().await
+    }
+}
+
+#[async_trait]
+impl Operate for Sqlite {
+    async fn operate(
+        &self,
+        filter: &JobFilter,
+        action: &Action,
+        operator: OperatorOptions<'_>,
+    ) -> Result<AffectedJobs> {
+        self.inner.operate(filter, action, operator).await
+    }
+
+    async fn evict(&self, node: NodeId, by: Option<&str>) -> Result<Option<Released>> {
+        self.inner.evict(node, by).await
+    }
+
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, by: Option<&str>) -> Result<Rule> {
+        self.inner.change_rule(scope, name, edit, by).await
+    }
+}
+
+#[async_trait]
+impl Diagnose for Sqlite {
+    async fn permit_faults(&self) -> Result<Vec<String>> {
+        self.inner.permit_faults().await
+    }
+
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        self.inner.overdue_unblocks().await
+    }
+
+    async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        self.inner.clock_skew().await
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.inner.rule_faults().await
+    }
+
+    async fn schedule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        self.inner.schedule_faults().await
+    }
+}

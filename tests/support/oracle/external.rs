@@ -1,0 +1,53 @@
+//! Jobs of external workers.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jobwright::store::engine::{Completed, Extension, External, ExternalDone, Settlement};
+use jobwright::{Fence, HandOutNumber, Job, JobId, Result};
+
+use super::Oracle;
+
+#[async_trait]
+impl External for Oracle {
+    async fn hand_out(&self, queue: &str, limit: usize, lease: Duration, token: HandOutNumber) -> Result<Vec<Job>> {
+        Ok(self.lock().hand_out(queue, limit, lease, token))
+    }
+
+    async fn report_key(&self) -> Result<jobwright::job::ReportKey> {
+        Ok(jobwright::job::ReportKey::new([1; 32]))
+    }
+
+    async fn take_back(&self, fences: &[Fence]) -> Result<u64> {
+        let mut state = self.lock();
+        Ok(fences.iter().filter(|fence| state.take_back(**fence)).count() as u64)
+    }
+
+    async fn complete_external(&self, done: &[ExternalDone]) -> Result<Completed> {
+        let mut state = self.lock();
+        let mut completed = Completed::default();
+        for one in done {
+            match state.complete_external(one) {
+                // The oracle blocks no jobs.
+                Some(replies) => {
+                    completed.ids.push(one.fence.id);
+                    completed.replies |= replies;
+                }
+                None => completed.unblocks = true,
+            }
+        }
+        Ok(completed)
+    }
+
+    async fn settle_external(&self, settlements: &[Settlement]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let accepted = settlements.iter().filter(|settlement| state.settle_external(settlement));
+        Ok(accepted.map(|settlement| settlement.fence.id).collect())
+    }
+
+    async fn extend_external(&self, extensions: &[Extension]) -> Result<Vec<JobId>> {
+        let mut state = self.lock();
+        let accepted = extensions.iter().filter(|extension| state.extend_external(extension));
+        Ok(accepted.map(|extension| extension.fence.id).collect())
+    }
+}

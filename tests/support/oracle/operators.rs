@@ -1,0 +1,178 @@
+//! What operators see and do, as far as the oracle supports it: the other cases run on databases alone.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use jobwright::store::engine::{Diagnose, Inspect, Operate, OperatorOptions, RuleEdit};
+use jobwright::store::{
+    Action, AdmissionLag, AffectedJobs, AuditEntry, AuditFilter, DeadLetterGroups, HistoryEntry, HistoryFilter,
+    JobDetail, JobFilter, JobResult, JobState, JobSummary, NodeStatus, Page, QueueStatus, Released, Rule, Scope,
+    SkewedRows, StatusReport, UnreadableRow,
+};
+use jobwright::{JobId, NodeId, Result};
+
+use super::Oracle;
+use super::model::{JobTable, State};
+
+/// Returns the seconds from `earlier` to `later`.
+fn seconds(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+#[async_trait]
+impl Inspect for Oracle {
+    async fn status(&self) -> Result<StatusReport> {
+        let now = Timestamp::now();
+        let state = self.lock();
+        let mut queues: BTreeMap<&str, QueueStatus> = BTreeMap::new();
+        let mut running: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for row in state.jobs.values() {
+            let name = row.message.queue.as_str();
+            let queue =
+                queues.entry(name).or_insert_with(|| QueueStatus { queue: name.to_owned(), ..Default::default() });
+            match row.location {
+                JobTable::Waiting => {
+                    queue.waiting += 1;
+                    let age = seconds(row.created_at, now);
+                    queue.oldest_waiting_seconds =
+                        Some(queue.oldest_waiting_seconds.map_or(age, |oldest| oldest.max(age)));
+                }
+                JobTable::Running { owner, .. } => {
+                    queue.running += 1;
+                    *running.entry(owner).or_default() += 1;
+                }
+                JobTable::External { .. } => queue.external += 1,
+                JobTable::Timer { due } => {
+                    queue.timer += 1;
+                    queue.overdue += u64::from(due <= now);
+                }
+                JobTable::Suspended => queue.suspended += 1,
+                JobTable::Dead { .. } => queue.dead += 1,
+            }
+        }
+        let nodes = state.nodes.iter().map(|(id, node)| NodeStatus {
+            id: *id,
+            name: node.info.name.clone(),
+            host: node.info.host.clone(),
+            pid: node.info.pid,
+            started_at: node.started_at,
+            lease_seconds_left: seconds(now, node.expires_at),
+            dead: node.dead,
+            running: running.get(id).copied().unwrap_or(0),
+            broker: node.broker.clone(),
+        });
+        Ok(StatusReport { queues: queues.into_values().collect(), nodes: nodes.collect() })
+    }
+
+    async fn list(&self, filter: &JobFilter, page: &Page) -> Result<Vec<JobSummary>> {
+        let state = self.lock();
+        let (chosen, _) = state.select(filter, &JobState::ALL);
+        let rest = chosen.into_iter().filter(|seq| page.after.is_none_or(|after| *seq > after));
+        Ok(rest.take(page.limit).map(|seq| state.jobs[&seq].summary()).collect())
+    }
+
+    async fn show(&self, id: JobId) -> Result<Option<JobDetail>> {
+        Ok(self.lock().by_id(id).map(|row| JobDetail {
+            summary: row.summary(),
+            version: row.version,
+            errors: row.errors.clone(),
+            headers: row.message.headers.clone(),
+            payload: row.message.payload.clone(),
+            dead: match &row.location {
+                JobTable::Dead { at, reason } => Some((*at, reason.clone())),
+                _ => None,
+            },
+            options: row.message.options.clone(),
+            blocked_on: None,
+        }))
+    }
+
+    async fn dead_letter_groups(&self, filter: &JobFilter, limit: usize) -> Result<DeadLetterGroups> {
+        Ok(self.lock().dead_letter_groups(filter, limit))
+    }
+
+    async fn history(&self, _: &HistoryFilter, _: usize) -> Result<Vec<HistoryEntry>> {
+        Ok(Vec::new())
+    }
+
+    async fn result(&self, _: JobId) -> Result<Option<JobResult>> {
+        panic!("the oracle keeps no results")
+    }
+
+    async fn audit(&self, _: &AuditFilter, _: usize) -> Result<Vec<AuditEntry>> {
+        Ok(Vec::new())
+    }
+
+    async fn rules(&self) -> Result<Vec<Rule>> {
+        Ok(self.lock().rules.clone())
+    }
+}
+
+#[async_trait]
+impl Operate for Oracle {
+    async fn operate(&self, filter: &JobFilter, action: &Action, order: OperatorOptions<'_>) -> Result<AffectedJobs> {
+        action.check()?;
+        let mut state = self.lock();
+        Ok(match action {
+            Action::Retry { limit, spread } => {
+                let options =
+                    jobwright::store::RetryOptions::default().dry_run(order.dry_run).limit(*limit).spread(*spread);
+                state.retry(filter, &options)
+            }
+            Action::Cancel | Action::Delete => state.remove(filter, action.states(), order.dry_run),
+            other => panic!("the oracle can't {other:?}"),
+        })
+    }
+
+    async fn evict(&self, _: NodeId, _: Option<&str>) -> Result<Option<Released>> {
+        panic!("the oracle evicts nobody")
+    }
+
+    async fn change_rule(&self, scope: Scope, name: &str, edit: RuleEdit, _: Option<&str>) -> Result<Rule> {
+        let mut state = self.lock();
+        let old = state.rules.iter().find(|known| (known.scope, known.name.as_str()) == (scope, name));
+        let mut rule = old.cloned().unwrap_or_else(|| Rule::new(scope, name));
+        edit(&mut rule);
+        rule.check()?;
+        state.rules.retain(|known| (known.scope, &known.name) != (rule.scope, &rule.name));
+        if !rule.is_empty() {
+            state.rules.push(rule.clone());
+        }
+        state.rules.sort_by(|a, b| (a.scope.as_str(), &a.name).cmp(&(b.scope.as_str(), &b.name)));
+        Ok(rule)
+    }
+}
+
+#[async_trait]
+impl Diagnose for Oracle {
+    async fn permit_faults(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    async fn overdue_unblocks(&self) -> Result<AdmissionLag> {
+        Ok(AdmissionLag::default())
+    }
+
+    async fn clock_skew(&self) -> Result<Vec<SkewedRows>> {
+        Ok(Vec::new())
+    }
+
+    async fn rule_faults(&self) -> Result<Vec<UnreadableRow>> {
+        Ok(Vec::new())
+    }
+
+    async fn schedule_faults(&self) -> Result<Vec<jobwright::store::UnreadableRow>> {
+        Ok(Vec::new())
+    }
+}
+
+impl State {
+    fn remove(&mut self, filter: &JobFilter, states: &[JobState], dry_run: bool) -> AffectedJobs {
+        let (chosen, affected) = self.select(filter, states);
+        for seq in chosen.into_iter().filter(|_| !dry_run) {
+            self.jobs.remove(&seq);
+        }
+        affected
+    }
+}
